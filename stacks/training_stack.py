@@ -24,8 +24,8 @@ from aws_cdk import (
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from peagle_sm.core.learn.job_names import LOG_GROUP, PROCESSING_LOG_GROUP
-from peagle_sm.core.learn.training_request import TRAINING_ROLE_PREFIX, TRAINING_STACK
+from peagle_learn.core.job_names import LOG_GROUP, PROCESSING_LOG_GROUP
+from peagle_learn.core.training_request import TRAINING_ROLE_PREFIX, TRAINING_STACK
 from stacks.guard.policies import Statement, allow, arn, only_if, sub, trust
 
 STACK = TRAINING_STACK

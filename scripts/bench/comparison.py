@@ -12,24 +12,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from peagle_bench.benchmark.acceptance import metrics_page
+from peagle_bench.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint, look_at
+from peagle_bench.compare import run
+from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, by_category, compare
+from peagle_bench.compare.measurement import Setup, point_of
+from peagle_bench.compare.run import CompareDependencies
+from peagle_bench.load import ClientUsage, Clock, LoadRun, Target, Timeouts, Window, make_target
+from peagle_bench.load.answer import Answer
+from peagle_bench.load.http_client import Sender, open_sender
+from peagle_bench.load.run import Connect
+from peagle_bench.packs.run import PackDependencies
+from peagle_bench.results import provenance
+from peagle_bench.results.records import ArmRecord, ComparisonRecord, Interval, Load, RequestRecord
+from peagle_bench.results.result_file import Results
+from peagle_bench.tune.windows import with_k
+from peagle_bench.verify.engines import EndpointEngine
+from peagle_bench.workloads import Workload, load_workload
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
-from peagle_sm.measure.benchmark.acceptance import metrics_page
-from peagle_sm.measure.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint, look_at
-from peagle_sm.measure.compare import run
-from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, by_category, compare
-from peagle_sm.measure.compare.measurement import Setup, point_of
-from peagle_sm.measure.compare.run import CompareDependencies
-from peagle_sm.measure.load import ClientUsage, Clock, LoadRun, Target, Timeouts, Window, make_target
-from peagle_sm.measure.load.answer import Answer
-from peagle_sm.measure.load.http_client import Sender, open_sender
-from peagle_sm.measure.load.run import Connect
-from peagle_sm.measure.packs.run import PackDependencies
-from peagle_sm.measure.results import provenance
-from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Interval, Load, RequestRecord
-from peagle_sm.measure.results.result_file import Results
-from peagle_sm.measure.tune.windows import with_k
-from peagle_sm.measure.verify.engines import EndpointEngine
-from peagle_sm.measure.workloads import Workload, load_workload
 from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack, Say
 

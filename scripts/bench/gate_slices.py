@@ -24,8 +24,8 @@ from pathlib import Path
 
 import aiohttp
 
-from peagle_sm.measure.compare.confidence_intervals import t_quantile
-from peagle_sm.measure.workloads.public_datasets import human_eval_file, read_human_eval
+from peagle_bench.compare.confidence_intervals import t_quantile
+from peagle_bench.workloads.public_datasets import human_eval_file, read_human_eval
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineProcess, EngineRequest
 from sagemaker_local.paths import weights_dir

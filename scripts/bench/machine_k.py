@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from peagle_bench.benchmark.endpoint_arm import describe_endpoint
+from peagle_bench.load import WorkItem
+from peagle_bench.tune.outcome import conclude
+from peagle_bench.tune.readings import Reading
+from peagle_bench.tune.windows import EndpointReader, WindowReader, WindowSize
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
-from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
-from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.tune.outcome import conclude
-from peagle_sm.measure.tune.readings import Reading
-from peagle_sm.measure.tune.windows import EndpointReader, WindowReader, WindowSize
 from peagle_sm.service import Endpoint
 from scripts.bench.comparison import MODEL, spec_of
 

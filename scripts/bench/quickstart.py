@@ -13,16 +13,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from peagle_sm.cli.commands.measuring.report import render_report
+from peagle_bench.commands.report import render_report
+from peagle_bench.load import WorkItem
+from peagle_bench.report import tables
+from peagle_bench.report.files import records_of, write_page
+from peagle_bench.report.merging import view_of
+from peagle_bench.report.page import html_page
+from peagle_bench.results.result_file import Results, ResultWriter
+from peagle_bench.tune.windows import with_k
 from peagle_sm.cli.terminal import show
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
-from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.report import tables
-from peagle_sm.measure.report.files import records_of, write_page
-from peagle_sm.measure.report.merging import view_of
-from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.results.result_file import Results, ResultWriter
-from peagle_sm.measure.tune.windows import with_k
 from scripts.bench.comparison import (
     THIRD,
     differing,

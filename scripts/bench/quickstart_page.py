@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.report.merging import view_of
+from peagle_bench.report.tables import markdown
+from peagle_bench.report.verdict import verdict
+from peagle_bench.results.result_file import Results, read
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.measure.report.merging import view_of
-from peagle_sm.measure.report.tables import markdown
-from peagle_sm.measure.report.verdict import verdict
-from peagle_sm.measure.results.result_file import Results, read
 from scripts.bench.marked_page import insert
 
 BEGIN = "<!-- quickstart: written by scripts/measure-page -->"

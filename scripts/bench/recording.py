@@ -29,10 +29,10 @@ from statistics import fmean
 
 import psutil
 
+from peagle_bench.compare.alternating import turn_order
+from peagle_bench.compare.confidence_intervals import ratio
+from peagle_bench.results import provenance
 from peagle_sm.aws.session.session import LocalTarget, make_session
-from peagle_sm.measure.compare.alternating import turn_order
-from peagle_sm.measure.compare.confidence_intervals import ratio
-from peagle_sm.measure.results import provenance
 from peagle_sm.service.serving.proxy import Proxy, start
 from peagle_sm.service.serving.upstream import Upstream
 from peagle_sm.traffic.file_target import FileTarget
@@ -71,7 +71,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def compare(options: argparse.Namespace) -> dict[str, object]:
     """Measure, and return the figures."""
-    stream = Path("tests/aws/recorded/chat-acceptance.sse")
+    stream = Path("toolkit/peagle-sm/tests/aws/recorded/chat-acceptance.sse")
     text = (Path("docs/explanation/security.md").read_text() * 4)[: options.prompt]
     body = json.dumps(
         {

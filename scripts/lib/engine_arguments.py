@@ -22,7 +22,7 @@ from typing import Any
 from scripts.lib.engine_matrix import fetched
 from scripts.lib.engine_values import Sources, choices_in, fields_in, is_read, ranges_in, variables_in
 
-TARGET = Path(__file__).resolve().parents[2] / "toolkit/peagle_sm/core/data/arguments.yaml"
+TARGET = Path(__file__).resolve().parents[2] / "toolkit/peagle-sm/peagle_sm/core/data/arguments.yaml"
 _KINDS = """
 import json, os
 os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"

@@ -10,32 +10,29 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "toolkit"))
+sys.path.insert(0, str(ROOT / "toolkit" / "sagemaker-local"))
 from sagemaker_local.engine import installer  # noqa: E402
 from sagemaker_local.paths import cache_dir  # noqa: E402
 
 LOCK = ROOT / "requirements" / "toolkit.lock"
 VENV = ROOT / ".venv"
 STAMP = VENV / "peagle-sm-stamp"
+PACKAGES = sorted(path.parent for path in (ROOT / "toolkit").glob("*/pyproject.toml"))
 
 
 def stamp() -> str:
     """Return a stamp of the environment's inputs; another value means that it must be rebuilt."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     parts = [
         hashlib.sha256(LOCK.read_bytes()).hexdigest(),
-        # Not the whole file: a change to the linter's settings installs nothing.
-        json.dumps([project["build-system"], project["project"], project["tool"]["hatch"]], sort_keys=True),
+        *((package / "pyproject.toml").read_text(encoding="utf-8") for package in PACKAGES),
         sys.version,
         str(ROOT),
     ]
@@ -91,7 +88,7 @@ def python_of(venv: Path) -> str | None:
 
 
 def build(python: str) -> None:
-    """Install exactly the lock's versions and the checkout itself (editable) into .venv."""
+    """Install exactly the lock's versions and the checkout's packages (editable) into .venv."""
     if python_of(VENV) != sys.version:
         shutil.rmtree(VENV, ignore_errors=True)
         run(python, "-m", "venv", VENV)
@@ -104,8 +101,8 @@ def build(python: str) -> None:
         run(*pip, "--require-hashes", "-r", LOCK)
     say("  compiling them")
     installer.compile_packages(inside)
-    if not installer.install_editable(inside, ROOT, tell):
-        run(*pip, "--no-build-isolation", "-e", ROOT)
+    if not installer.install_editable(inside, PACKAGES, tell):
+        run(*pip, "--no-build-isolation", *(part for package in PACKAGES for part in ("-e", package)))
     STAMP.write_text(stamp(), encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(ROOT / "toolkit"))
+sys.path.insert(0, str(ROOT / "toolkit" / "sagemaker-local"))
 from sagemaker_local.engine.build import TORCH_CPU_INDEX  # noqa: E402
 from scripts.lib.locks import Pin, comments, hashes_of, read_pins, render, with_hashes  # noqa: E402
 
@@ -27,7 +27,7 @@ def lock_files() -> list[Path]:
     return [
         *sorted((ROOT / "requirements").glob("*.lock")),
         *sorted((ROOT / "container").glob("*.lock")),
-        *sorted((ROOT / "toolkit" / "sagemaker_local").rglob("*.lock")),
+        *sorted((ROOT / "toolkit" / "sagemaker-local").rglob("*.lock")),
     ]
 
 

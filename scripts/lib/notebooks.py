@@ -19,6 +19,7 @@ from sagemaker_local.engine.locked_env import ensure_locked
 from scripts.bench.local_stack import LocalStack
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = sorted(path.parent for path in (ROOT / "toolkit").glob("*/pyproject.toml"))
 FOLDER = ROOT / "docs" / "notebooks"
 LOCK = ROOT / "requirements" / "notebooks.lock"
 RUNNER = Path(__file__).with_name("notebook_run.py")
@@ -78,7 +79,7 @@ def environment(home: Path, port: int) -> dict[str, str]:
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTER_CONFIG_DIR": str(home / "jupyter"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "toolkit"), str(home / "metadata")]),
+        "PYTHONPATH": os.pathsep.join([*map(str, PACKAGES), str(home / "metadata")]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PEAGLE_SM_LOCAL_PORT": str(port),
         "AWS_EC2_METADATA_DISABLED": "true",

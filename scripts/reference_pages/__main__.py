@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from peagle_sm.measure.results.provenance import weights_sha256
+from peagle_bench.results.provenance import weights_sha256
 from sagemaker_local.paths import weights_dir
 from scripts.bench.modes.page import page as modes_page
 from scripts.bench.modes.record import read_records

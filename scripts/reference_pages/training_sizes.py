@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from peagle_learn.core.memory import GPU_SHARE, PARTITIONS
+from peagle_learn.core.offers import INSTANCES, LENGTHS, TOKENS, TrainingOption, training_options
+from peagle_learn.core.recipes import Recipe, load_recipes
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.learn.memory import GPU_SHARE, PARTITIONS
-from peagle_sm.core.learn.offers import INSTANCES, LENGTHS, TOKENS, TrainingOption, training_options
-from peagle_sm.core.learn.recipes import Recipe, load_recipes
 from peagle_sm.core.words import usd
 
 REGION = "us-east-1"

@@ -12,7 +12,6 @@ from pathlib import Path
 from peagle_sm.core.errors import EXIT_CODES
 
 TOOLKIT = Path(__file__).resolve().parents[2] / "toolkit"
-_PACKAGES = ("peagle_sm", "sagemaker_local")
 _LOCAL = 1000
 _DEFAULT = "The message's own line `next:` says what to do."
 _INTRO = """\
@@ -67,8 +66,9 @@ def troubleshooting_page() -> str:
 
 
 def messages() -> Iterator[Message]:
-    """Yield every error of both packages that is written with a message and a next step."""
-    product, local = (_trees(package) for package in _PACKAGES)
+    """Yield every error of the packages that is written with a message and a next step."""
+    product = [tree for name in ("peagle_sm", "peagle_bench", "peagle_learn") for tree in _trees(name)]
+    local = _trees("sagemaker_local")
     codes = _exit_codes(product)
     yield from _in(product, codes)
     # The product raises the emulator's errors again as its own class of the same name.
@@ -76,7 +76,7 @@ def messages() -> Iterator[Message]:
 
 
 def _trees(package: str) -> list[ast.Module]:
-    paths = sorted((TOOLKIT / package).rglob("*.py"))
+    paths = sorted(TOOLKIT.glob(f"*/{package}/**/*.py"))
     return [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
 
 

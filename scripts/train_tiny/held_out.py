@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.measure.workloads.public_datasets import Prompt
+from peagle_bench.workloads.public_datasets import Prompt
 from scripts.train_tiny.corpus import functions
 
 _CHARACTERS = range(120, 1501)  #: shorter prompts say nothing, longer ones are mostly docstring

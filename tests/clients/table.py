@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from peagle_sm.measure.results import provenance
+from peagle_bench.results import provenance
 from tests.clients import page
 from tests.clients.bench import Bench
 from tests.clients.clients import CLIENTS, ROOT, Client

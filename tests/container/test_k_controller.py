@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peagle_runtime_k.controller import BLIND_S, DWELL_S, UNSEEN_S, Controller, Steps
 
-from peagle_sm.measure.tune.loads import ROUNDS
+from peagle_bench.tune.loads import ROUNDS
 from scripts.bench.tuner import traces_page
 from scripts.bench.tuner.controlled import control, simulate_controller
 

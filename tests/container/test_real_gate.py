@@ -1,7 +1,7 @@
 """The gate in the real vLLM: what the canary finds, the limits, and how it stops. One start of an engine.
 
 The head is held to a profile that it cannot meet, so the canary has something to say. That the shipped head
-meets its own is part of every other start of an engine, and tests/local/test_engine_real.py looks at it.
+meets its own is part of every other start of an engine: see test_engine_real.py of sagemaker-local.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from typing import Any
 
 import aiohttp
 
-from peagle_sm.measure.workloads.public_datasets import human_eval_file
+from peagle_bench.workloads.public_datasets import human_eval_file
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineRequest
 from sagemaker_local.paths import weights_dir

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
+from peagle_bench.workloads.public_datasets import human_eval_file, read_human_eval
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.measure.workloads.public_datasets import human_eval_file, read_human_eval
 from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack

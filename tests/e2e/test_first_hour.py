@@ -57,7 +57,7 @@ ONLY_AWS = {
         "true",
     ),
     "peagle-sm heads stage gpt-oss-20b": (
-        "downloads 17 GB from the hub; tests/cli/test_heads.py stages from a hub on this machine",
+        "downloads 17 GB from the hub; test_heads.py of peagle-sm stages from a hub on this machine",
         "true",
     ),
     "sed -i 's/^source: jumpstart": (
@@ -65,7 +65,7 @@ ONLY_AWS = {
         "true",
     ),
     "peagle-sm heads stage qwen3-8b": (
-        "downloads 18 GB from the hub; tests/cli/test_heads.py stages from a hub on this machine",
+        "downloads 18 GB from the hub; test_heads.py of peagle-sm stages from a hub on this machine",
         STAGED,
     ),
     "aws cloudtrail lookup-events": (

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from peagle_bench.results.result_file import read
+from peagle_bench.tune.arms import arm_spec, table_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Row, ServingSpec, k_at
-from peagle_sm.measure.results.result_file import read
-from peagle_sm.measure.tune.arms import arm_spec, table_spec
 from peagle_sm.service import connect
 from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.engine.settings import DTYPE_SWITCH

@@ -18,11 +18,11 @@ from datetime import timedelta
 
 import pytest
 
+from peagle_learn.core.spec import LearnSpec
+from peagle_learn.data import make_data, plan_data
+from peagle_learn.promote import Promotion, promote, promotions
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.core.errors import EndpointFailed
-from peagle_sm.core.learn.spec import LearnSpec
-from peagle_sm.learn.data import make_data, plan_data
-from peagle_sm.learn.promote import Promotion, promote, promotions
 from peagle_sm.service import status
 from sagemaker_local.process.client import advance_clock
 from scripts.bench.local_stack import LocalStack

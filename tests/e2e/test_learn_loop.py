@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from peagle_learn.core.spec import LearnSpec
+from peagle_learn.data import make_data, plan_data
+from peagle_learn.evidence import CANDIDATE
+from peagle_learn.heads import canary_fault
+from peagle_learn.promote import promote, promotions, rollback
+from peagle_learn.prove import plan_prove, prove
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.heads.reading import parse_manifest
-from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
-from peagle_sm.learn.data import make_data, plan_data
-from peagle_sm.learn.evidence import CANDIDATE
-from peagle_sm.learn.heads import canary_fault
-from peagle_sm.learn.promote import promote, promotions, rollback
-from peagle_sm.learn.prove import plan_prove, prove
 from peagle_sm.service import status
 from peagle_sm.service.progress import Event
 from peagle_sm.service.spec_to_plan import load_spec

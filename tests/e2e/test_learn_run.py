@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from peagle_learn.core.spec import parse_learn_spec
 from peagle_sm.aws.control.sagemaker import component_names
-from peagle_sm.core.learn.spec import parse_learn_spec
 from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from peagle_bench.benchmark.endpoint_arm import describe_endpoint
+from peagle_bench.benchmark.managed import ManagedDependencies, run_managed
+from peagle_bench.benchmark.managed_files import find_job_resources
+from peagle_bench.benchmark.plan import BenchPlan
+from peagle_bench.results.records import Load
+from peagle_bench.workloads import load_workload
 from peagle_sm.aws.session.session import LocalTarget, make_session
-from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
-from peagle_sm.measure.benchmark.managed import ManagedDependencies, run_managed
-from peagle_sm.measure.benchmark.managed_files import find_job_resources
-from peagle_sm.measure.benchmark.plan import BenchPlan
-from peagle_sm.measure.results.records import Load
-from peagle_sm.measure.workloads import load_workload
 from peagle_sm.service.progress import Pacing
 from tests.local.serving import Server
 

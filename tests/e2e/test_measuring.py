@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from peagle_bench.report.files import extract
+from peagle_bench.results.result_file import Results, read
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, ServingSpec
-from peagle_sm.measure.report.files import extract
-from peagle_sm.measure.results.result_file import Results, read
 from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run

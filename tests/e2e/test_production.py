@@ -40,8 +40,8 @@ ASKS = (
 EXIT_CODES = {"guard status": (0, 4)}
 NOT_HERE = {
     "pip install": "the package index is not asked; tests/e2e/test_wheel.py installs the wheel",
-    "peagle-sm heads check": "asks the hub; tests/cli/test_heads.py, against a hub on this machine",
-    "peagle-sm heads stage": "the same, into the local S3: tests/cli/test_heads.py",
+    "peagle-sm heads check": "asks the hub; test_heads.py of peagle-sm, against a hub on this machine",
+    "peagle-sm heads stage": "the same, into the local S3: test_heads.py of peagle-sm",
     "peagle-sm serve": "serves until Ctrl-C: tests/e2e/test_openai_document.py",
     "peagle-sm bench": "wants the real engine's figures: tests/e2e/test_measuring.py",
     "peagle-sm compare": "the same: tests/e2e/test_measuring.py",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from peagle_bench.report.files import extract
+from peagle_bench.results.result_file import read
 from peagle_sm.core.spec.endpoint_spec import MODES
-from peagle_sm.measure.report.files import extract
-from peagle_sm.measure.results.result_file import read
 from scripts.bench import quickstart
 from scripts.bench.comparison import REST, THIRD
 

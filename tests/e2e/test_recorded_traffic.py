@@ -12,8 +12,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from peagle_sm.measure.benchmark.acceptance import from_requests
-from peagle_sm.measure.workloads import load_workload
+from peagle_bench.benchmark.acceptance import from_requests
+from peagle_bench.workloads import load_workload
 from peagle_sm.service import Endpoint
 from peagle_sm.traffic.reading import read
 from scripts.bench.comparison import spec_of

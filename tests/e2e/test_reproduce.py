@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.measure.results.result_file import read
+from peagle_bench.results.result_file import read
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
 

@@ -1,4 +1,4 @@
-"""`import peagle_sm` and `peagle-sm --help` cost next to nothing (what help imports: tests/cli)."""
+"""`import peagle_sm` and `peagle-sm --help` cost next to nothing (what help imports: peagle-sm's tests/cli)."""
 
 from __future__ import annotations
 

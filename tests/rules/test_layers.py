@@ -86,7 +86,7 @@ def test_the_core_knows_no_clock_environment_or_chance() -> None:
 
 
 def test_the_core_opens_no_file_but_those_of_packages() -> None:
-    core = Path("toolkit/peagle_sm/core")
+    core = Path("toolkit/peagle-sm/peagle_sm/core")
     found = {
         str(path.relative_to(core)): f"{path}:{node.lineno} calls {ast.unparse(node.func)}"
         for path in python_files("toolkit")

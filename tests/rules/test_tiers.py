@@ -7,16 +7,16 @@ import subprocess
 import sys
 
 import pytest
-
 from tests.conftest import tier
+
 from tests.rules.files import ROOT
 
 #: What decides about money, safety or truth is tried through each front door in every run.
 IN_EVERY_RUN = {
-    "the command line": "tests/cli/test_guarded_cycle.py",
+    "the command line": "toolkit/peagle-sm/tests/cli/test_guarded_cycle.py",
     "boto3": "tests/e2e/test_boto3_from_docs.py",
     "the AWS CLI": "tests/e2e/test_aws_cli.py",
-    "the CDK": "tests/local/cloudformation/test_cdk.py",
+    "the CDK": "toolkit/sagemaker-local/tests/local/cloudformation/test_cdk.py",
     "the SageMaker SDK": "tests/sagemaker_sdk/test_bridges.py",
     "the production page": "tests/e2e/test_production.py",
     "the quickstart": "tests/e2e/test_quickstart.py",

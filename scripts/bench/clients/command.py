@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from peagle_sm.measure.compare.alternating import turn_order
-from peagle_sm.measure.results import provenance
+from peagle_bench.compare.alternating import turn_order
+from peagle_bench.results import provenance
 from scripts.bench.clients.page import page
 from scripts.bench.clients.run import Bench, Reading
 from scripts.bench.job import run_job
@@ -31,7 +31,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--clients", default="", help="only these, by their names in the page, with commas")
     parser.add_argument("--concurrency", default="", help="only these, with commas (default 1,16,64,128)")
     parser.add_argument("--gap-ms", type=float, default=10.0, help="a step of the server (default 10)")
-    parser.add_argument("--server", default="tests.measure.scheduled_server", help="its module")
+    parser.add_argument("--server", default="tests.bench.scheduled_server", help="its module")
     parser.add_argument(
         "--page", type=Path, default=Path("docs/reference/clients-bench.md"), help="the page to write"
     )

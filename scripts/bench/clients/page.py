@@ -34,7 +34,7 @@ def page(
         f"Written by `{command.strip()}`: {rounds} rounds, medians of them; {machine['cores']} cores of"
         f" {machine['processor']}, load average {load[0]:.1f} before and {load[1]:.1f} after; {told}.",
         "",
-        f"The server (`tests/measure/scheduled_server.py`) sends one token a stream every {gap_ms:g} ms, in"
+        f"The server (`toolkit/peagle-bench/tests/bench/scheduled_server.py`) sends one token a stream every {gap_ms:g} ms, in"
         " steps as an engine does, and ends each answer after 65 to 128 tokens. It notes when it wrote each"
         " chunk: that is the truth in this table. OTPS is held against the tokens that the server wrote in"
         " the same time: for ours the measured window, for the others from the first request to the last"

@@ -17,8 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.errors import EngineError, SpecError
-from peagle_sm.measure.load import (
+from peagle_bench.load import (
     HttpTarget,
     LoadOptions,
     LoadRun,
@@ -28,9 +27,10 @@ from peagle_sm.measure.load import (
     drive_load,
     run_quietly,
 )
-from peagle_sm.measure.load.points import make_point
-from peagle_sm.measure.results.provenance import load_now
-from peagle_sm.measure.results.records import Load
+from peagle_bench.load.points import make_point
+from peagle_bench.results.provenance import load_now
+from peagle_bench.results.records import Load
+from peagle_sm.core.errors import EngineError, SpecError
 from sagemaker_local.engine.aiperf_env import aiperf_version, ensure_aiperf
 from sagemaker_local.engine.env import engine_version, ensure_engine
 from sagemaker_local.paths import weights_dir

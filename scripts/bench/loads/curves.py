@@ -18,20 +18,20 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.notebook.calls import tune
+from peagle_bench.report import formatting, tables
+from peagle_bench.report.charts import HALF
+from peagle_bench.report.files import records_of
+from peagle_bench.report.merging import view_of
+from peagle_bench.report.performance import k_chart
+from peagle_bench.report.view import load_value
+from peagle_bench.results import provenance
+from peagle_bench.results.records import FitRecord, TableRecord
+from peagle_bench.results.result_file import Results, ResultWriter, read
+from peagle_bench.tune.arms import arm_spec, table_spec
 from peagle_sm.core.display import Table
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
-from peagle_sm.measure.notebook.calls import tune
-from peagle_sm.measure.report import formatting, tables
-from peagle_sm.measure.report.charts import HALF
-from peagle_sm.measure.report.files import records_of
-from peagle_sm.measure.report.merging import view_of
-from peagle_sm.measure.report.performance import k_chart
-from peagle_sm.measure.report.view import load_value
-from peagle_sm.measure.results import provenance
-from peagle_sm.measure.results.records import FitRecord, TableRecord
-from peagle_sm.measure.results.result_file import Results, ResultWriter, read
-from peagle_sm.measure.tune.arms import arm_spec, table_spec
 from sagemaker_local.engine.env import engine_version
 from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison import human_eval, spec_of
@@ -121,7 +121,7 @@ def figure(results: Results) -> str:
 
 def _style() -> str:
     """Take the colours and the charts' rules from the report's style sheet."""
-    css = resources.files("peagle_sm.measure.report").joinpath("page.css").read_text(encoding="utf-8")
+    css = resources.files("peagle_bench.report").joinpath("page.css").read_text(encoding="utf-8")
     colours = css[: css.index("* { box-sizing")]
     rules = [line for line in css.splitlines() if line.startswith(("svg .", "svg text", ".h-"))]
     font = 'svg { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--ink); }'

@@ -18,17 +18,17 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.benchmark.endpoint_arm import Described, describe_endpoint
+from peagle_bench.compare.analysis import compare_cells, of_blocks
+from peagle_bench.compare.measurement import Setup
+from peagle_bench.compare.run import compare
+from peagle_bench.load import Window
+from peagle_bench.load.driver import concurrency_at
+from peagle_bench.results.records import Interval, Load, RequestRecord
+from peagle_bench.results.result_file import Results
+from peagle_bench.workloads import Workload, rounds
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.measure.benchmark.endpoint_arm import Described, describe_endpoint
-from peagle_sm.measure.compare.analysis import compare_cells, of_blocks
-from peagle_sm.measure.compare.measurement import Setup
-from peagle_sm.measure.compare.run import compare
-from peagle_sm.measure.load import Window
-from peagle_sm.measure.load.driver import concurrency_at
-from peagle_sm.measure.results.records import Interval, Load, RequestRecord
-from peagle_sm.measure.results.result_file import Results
-from peagle_sm.measure.workloads import Workload, rounds
 from peagle_sm.service import Endpoint
 from peagle_sm.service.spec_to_plan import load_spec
 from scripts.bench.comparison import dependencies, human_eval
@@ -90,7 +90,7 @@ def run_trace(
 
     Raises:
         SpecError: there are not exactly two arms.
-        Interrupted, ServiceFault: as `peagle_sm.measure.compare.run.compare`.
+        Interrupted, ServiceFault: as `peagle_bench.compare.run.compare`.
     """
     if len(endpoints) != 2:
         raise SpecError(f"--arm: found {len(endpoints)}; allowed: 2.", next_step="Give two arms.")

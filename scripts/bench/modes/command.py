@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from peagle_bench.load import WorkItem
+from peagle_bench.report.files import records_of
+from peagle_bench.results.provenance import load_now, weights_sha256
+from peagle_bench.results.result_file import Results, to_line
+from peagle_bench.workloads import TEMPERATURE, Shape, Workload, make_item
+from peagle_bench.workloads.prompt_files import Question, choose
+from peagle_bench.workloads.public_datasets import read_prompts
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
-from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.report.files import records_of
-from peagle_sm.measure.results.provenance import load_now, weights_sha256
-from peagle_sm.measure.results.result_file import Results, to_line
-from peagle_sm.measure.workloads import TEMPERATURE, Shape, Workload, make_item
-from peagle_sm.measure.workloads.prompt_files import Question, choose
-from peagle_sm.measure.workloads.public_datasets import read_prompts
 from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison import TOKEN_IDS, differing, human_eval, measure, spec_of
 from scripts.bench.job import run_job, write_json

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
+from peagle_bench.results.provenance import overrides_for_others
+from peagle_bench.results.records import Interval
+from peagle_bench.results.result_file import Results
 from peagle_sm.core.spec.endpoint_spec import MODES, Mode
-from peagle_sm.measure.results.provenance import overrides_for_others
-from peagle_sm.measure.results.records import Interval
-from peagle_sm.measure.results.result_file import Results
 from scripts.bench.comparison import (
     THIRD,
     arm_of,

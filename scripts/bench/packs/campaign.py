@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.benchmark.endpoint_arm import describe_endpoint
+from peagle_bench.packs import load_pack
+from peagle_bench.packs.run import PackOptions, run_packs
+from peagle_bench.results import provenance
+from peagle_bench.results.records import PackRecord
 from peagle_sm.aws.session import local_server
-from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
-from peagle_sm.measure.packs import load_pack
-from peagle_sm.measure.packs.run import PackOptions, run_packs
-from peagle_sm.measure.results import provenance
-from peagle_sm.measure.results.records import PackRecord
 from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison import pack_dependencies
 from scripts.bench.job import run_job, write_json

@@ -32,7 +32,7 @@ The shipped model has no reasoning effort, so the endpoints got a chat template 
 does not reason, whatever its prompt says. A higher effort only puts more text before the question, so that
 the answer has later positions. This is no model of real reasoning: it shows that the pack runs on the
 engine, passes on a clean arm and finds its faults. Its answers have 64 tokens at each effort. So what more
-effort costs in USD was only simulated (`tests/measure/packs/test_reasoning.py`). On a busy machine the pack
+effort costs in USD was only simulated (`toolkit/peagle-bench/tests/bench/packs/test_reasoning.py`). On a busy machine the pack
 does not decide the cost.
 
 The table has the recorded runs. Earlier failures that are not in the record are on the page

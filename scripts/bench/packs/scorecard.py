@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
-from peagle_sm.measure.packs import PACKS, load_pack
-from peagle_sm.measure.packs.run import PackOptions, run_packs
-from peagle_sm.measure.results import provenance
-from peagle_sm.measure.results.records import PackRecord
+from peagle_bench.benchmark.endpoint_arm import describe_endpoint
+from peagle_bench.packs import PACKS, load_pack
+from peagle_bench.packs.run import PackOptions, run_packs
+from peagle_bench.results import provenance
+from peagle_bench.results.records import PackRecord
 from scripts.bench.comparison import pack_dependencies
 from scripts.bench.job import write_json
 from scripts.bench.local_stack import LocalStack, Say

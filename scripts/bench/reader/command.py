@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from peagle_bench.compare.alternating import turn_order
+from peagle_bench.results import provenance
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.aws.streams import runtime
 from peagle_sm.aws.streams.async_stream import AsyncCall, AsyncTokenStream
 from peagle_sm.aws.streams.token_stream import Patience
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.compare.alternating import turn_order
-from peagle_sm.measure.results import provenance
 from scripts.bench.job import run_job
 from scripts.bench.progress import Reporter
 from scripts.bench.reader.page import ImportCost, Reading, page
@@ -44,7 +44,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--stream",
         type=Path,
-        default=Path("tests/aws/recorded/chat-acceptance.sse"),
+        default=Path("toolkit/peagle-sm/tests/aws/recorded/chat-acceptance.sse"),
         help="the recorded stream that is repeated",
     )
     parser.add_argument(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.measure.load.points import quantile
+from peagle_bench.load.points import quantile
 
 MAX_RATIO = 1.20  #: at most 20% CPU a chunk over raw boto3
 MIN_CHUNKS_PER_S = 10_000

@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from peagle_bench.benchmark.endpoint_arm import describe_endpoint
+from peagle_bench.load import HttpTarget, LoadOptions, Target, WorkItem, drive_load, run_quietly
+from peagle_bench.load.http_client import make_target
+from peagle_bench.load.points import make_point
+from peagle_bench.results import provenance
+from peagle_bench.results.records import Load
+from peagle_bench.workloads import rounds, salted
 from peagle_sm.core.request_slices import slices_of_body
-from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
-from peagle_sm.measure.load import HttpTarget, LoadOptions, Target, WorkItem, drive_load, run_quietly
-from peagle_sm.measure.load.http_client import make_target
-from peagle_sm.measure.load.points import make_point
-from peagle_sm.measure.results import provenance
-from peagle_sm.measure.results.records import Load
-from peagle_sm.measure.workloads import rounds, salted
 from scripts.bench.clients.run import server
 from scripts.bench.comparison import human_eval, spec_of
 from scripts.bench.job import run_job
@@ -129,7 +129,7 @@ def _window(
 @contextmanager
 def _target(name: str, reporter: Reporter) -> Iterator[Target]:
     if name == PACED:
-        with server("tests.measure.scheduled_server", _GAP_MS) as url:
+        with server("tests.bench.scheduled_server", _GAP_MS) as url:
             yield HttpTarget(url)
         return
     with LocalStack(reporter.say) as stack:

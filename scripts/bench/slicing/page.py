@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from peagle_sm.measure.compare.confidence_intervals import ratio
-from peagle_sm.measure.results.records import Interval
+from peagle_bench.compare.confidence_intervals import ratio
+from peagle_bench.results.records import Interval
 
 AT_MOST = 0.01  #: of OTPS
 PACED, ENGINE = "paced server", "local engine"
@@ -71,7 +71,7 @@ def page(
         "",
         "Each pair has a window with [slices](../how-to/slices.md) and one without, on the same prompts;"
         " their order changes from pair to pair. The interval is over pairs. A 'paced server'"
-        " (`tests/measure/scheduled_server.py`) sends one token a stream every 5 ms, so OTPS shows the client"
+        " (`toolkit/peagle-bench/tests/bench/scheduled_server.py`) sends one token a stream every 5 ms, so OTPS shows the client"
         " alone. Its prompts have 1,200 letters of a dozen scripts, nearly each another one: a dear text"
         f" to read. The slices of one such request take {alone_us:.0f} us of CPU." + engine,
         "",

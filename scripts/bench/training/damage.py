@@ -20,15 +20,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.compare.deployments import Fleet
+from peagle_learn.core.proof import Proof, Ratio
+from peagle_learn.core.spec import LearnSpec
+from peagle_learn.data import make_data, plan_data
+from peagle_learn.evidence import CANDIDATE, PLAIN
+from peagle_learn.promote import promote
+from peagle_learn.prove import ProveDependencies, plan_prove, prove
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.learn.proof import Proof, Ratio
-from peagle_sm.core.learn.spec import LearnSpec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
-from peagle_sm.learn.data import make_data, plan_data
-from peagle_sm.learn.evidence import CANDIDATE, PLAIN
-from peagle_sm.learn.promote import promote
-from peagle_sm.learn.prove import ProveDependencies, plan_prove, prove
-from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.service.progress import Event
 from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.engine.trainer_env import ensure_trainer

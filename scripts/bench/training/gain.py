@@ -17,9 +17,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.learn.proof import parse_proof
-from peagle_sm.learn.stored_data import TRAINING, VALIDATION
-from peagle_sm.measure.results import provenance
+from peagle_bench.results import provenance
+from peagle_learn.core.proof import parse_proof
+from peagle_learn.stored_data import TRAINING, VALIDATION
 
 PAGE = Path("docs/reference/learning-gain.md")
 OTHER_SHAPE = (

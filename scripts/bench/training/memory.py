@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.measure.results import provenance
+from peagle_bench.results import provenance
 from sagemaker_local.engine.trainer_env import LOCK, ensure_trainer
 from sagemaker_local.paths import container_dir, weights_dir
 from scripts.lib.locks import read_pins

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.measure.results import provenance
+from peagle_bench.results import provenance
 from scripts.bench.training.damaged_heads import KINDS
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from peagle_bench.workloads.public_datasets import Prompt, human_eval_file, read_human_eval, read_prompts
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.local_server import stand_in_weights
-from peagle_sm.measure.workloads.public_datasets import Prompt, human_eval_file, read_human_eval, read_prompts
 from scripts.train_tiny.corpus import functions
 from scripts.train_tiny.held_out import opening
 

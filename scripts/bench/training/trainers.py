@@ -20,13 +20,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from peagle_bench.benchmark.endpoint_arm import describe_endpoint
+from peagle_bench.load import LoadOptions, WorkItem, drive_load, make_target, run_quietly
+from peagle_bench.results import provenance
+from peagle_bench.workloads.public_datasets import read_prompts
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import EngineError, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
-from peagle_sm.measure.load import LoadOptions, WorkItem, drive_load, make_target, run_quietly
-from peagle_sm.measure.results import provenance
-from peagle_sm.measure.workloads.public_datasets import read_prompts
 from sagemaker_local.engine.trainer_env import LOCK, ensure_trainer, train_command, train_environ
 from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison import ALONE, MODEL

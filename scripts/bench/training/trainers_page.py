@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from peagle_sm.measure.compare.confidence_intervals import ratio
-from peagle_sm.measure.results.records import Interval
+from peagle_bench.compare.confidence_intervals import ratio
+from peagle_bench.results.records import Interval
 
 SPECULATORS, USERS = "speculators", "automodel"
 MARGIN = 0.05  #: loss of acceptance length that "not worse" excludes

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 from peagle_runtime_k.controller import DWELL_S, Controller, Steps
 
-from peagle_sm.measure.tune.fit import Array, Noise
+from peagle_bench.tune.fit import Array, Noise
 from scripts.bench.tuner.simulate import Draw
 from scripts.bench.tuner.surface import Surface
 from scripts.bench.tuner.traces import KINDS, MEASURED, Trace, regret, tune

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from peagle_sm.measure.results import provenance
-from peagle_sm.measure.tune.fit import Noise
+from peagle_bench.results import provenance
+from peagle_bench.tune.fit import Noise
 from scripts.bench.marked_page import insert
 from scripts.bench.tuner.simulate import (
     Draw,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from peagle_sm.measure.tune.decide import RUNTIME_ROUNDS, next_deployment, next_round
-from peagle_sm.measure.tune.fit import Array, Noise
-from peagle_sm.measure.tune.outcome import conclude
-from peagle_sm.measure.tune.readings import Reading
+from peagle_bench.tune.decide import RUNTIME_ROUNDS, next_deployment, next_round
+from peagle_bench.tune.fit import Array, Noise
+from peagle_bench.tune.outcome import conclude
+from peagle_bench.tune.readings import Reading
 from scripts.bench.tuner.surface import Surface, draw_surface, measure
 
 Loads = tuple[int, ...]

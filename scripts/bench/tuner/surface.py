@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from peagle_sm.measure.tune.fit import Array, Noise
-from peagle_sm.measure.tune.readings import Reading
+from peagle_bench.tune.fit import Array, Noise
+from peagle_bench.tune.readings import Reading
 
 Head = Literal["eagle3", "p-eagle"]
 

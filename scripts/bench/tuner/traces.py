@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peagle_sm.measure.tune.fit import Array, Noise
-from peagle_sm.measure.tune.loads import LoadTable, at_each_load, conclude_loads
-from peagle_sm.measure.tune.readings import Reading
+from peagle_bench.tune.fit import Array, Noise
+from peagle_bench.tune.loads import LoadTable, at_each_load, conclude_loads
+from peagle_bench.tune.readings import Reading
 from scripts.bench.tuner.simulate import Draw
 from scripts.bench.tuner.surface import Surface, measure
 from scripts.bench.tuner.worlds import draw_world

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from peagle_sm.measure.tune.fit import Array, Noise
-from peagle_sm.measure.tune.loads import ROUNDS
+from peagle_bench.tune.fit import Array, Noise
+from peagle_bench.tune.loads import ROUNDS
 from scripts.bench.tuner.controlled import ControllerOutcome, simulate_controller, too_soon
 from scripts.bench.tuner.page import origin, publish
 from scripts.bench.tuner.traces import MEASURED, TraceOutcome, simulate_traces

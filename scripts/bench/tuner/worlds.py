@@ -1,6 +1,6 @@
 """Endpoints with a known best K that share nothing with the tuner's own model. Pure.
 
-`peagle_sm.measure.tune.fit` believes in a smooth step time with a bend and a random walk. These endpoints
+`peagle_bench.tune.fit` believes in a smooth step time with a bend and a random walk. These endpoints
 have what real ones have instead: batches padded to the next CUDA graph, a cliff where no graph was captured,
 a hard roofline, experts that are loaded one after the other, kernels that differ from one size to the next,
 a head that was trained for fewer positions than K, and published tables. K goes up to 32.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from peagle_sm.measure.tune.fit import Array
+from peagle_bench.tune.fit import Array
 from scripts.bench.tuner.surface import Head, Surface
 
 MAX_K = 32

@@ -17,7 +17,7 @@ from scripts.lib.hash_locks import ROOT, lock_files
 from scripts.lib.locks import unhashed
 
 EXAMPLES = ROOT / "docs" / "examples"
-WEIGHTS = ROOT / "toolkit" / "sagemaker_local" / "weights"
+WEIGHTS = ROOT / "toolkit" / "sagemaker-local" / "sagemaker_local" / "weights"
 CONTAINER = ROOT / "container"
 
 

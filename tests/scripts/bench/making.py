@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, compare, in_order, pairs_of
-from peagle_sm.measure.compare.measurement import point_of
-from peagle_sm.measure.load import ClientUsage, LoadRun, Window
-from peagle_sm.measure.results.records import ArmRecord, Header, RequestRecord
-from peagle_sm.measure.results.result_file import Results
+from peagle_bench.compare.analysis import ArmDeployments, Measured, compare, in_order, pairs_of
+from peagle_bench.compare.measurement import point_of
+from peagle_bench.load import ClientUsage, LoadRun, Window
+from peagle_bench.results.records import ArmRecord, Header, RequestRecord
+from peagle_bench.results.result_file import Results
 from scripts.bench.comparison import ALONE, by_repetition
 
 ARMS = (

@@ -66,4 +66,4 @@ def test_what_does_not_hold_is_told(said: dict[str, Any], words: str) -> None:
 
 def test_a_client_that_there_is_not_is_refused() -> None:
     with pytest.raises(SpecError, match="nobody"):
-        Bench("tests.measure.scheduled_server", 10.0, print, ["nobody"])
+        Bench("tests.bench.scheduled_server", 10.0, print, ["nobody"])

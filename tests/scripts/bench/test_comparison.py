@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.measure.benchmark.endpoint_arm import Described
-from peagle_sm.measure.compare.run import CompareDependencies
-from peagle_sm.measure.results.result_file import read
-from peagle_sm.measure.workloads import Workload
+from peagle_bench.benchmark.endpoint_arm import Described
+from peagle_bench.compare.run import CompareDependencies
+from peagle_bench.results.result_file import read
+from peagle_bench.workloads import Workload
 from scripts.bench.comparison import (
     COMPILED,
     REST,
@@ -26,8 +26,8 @@ from scripts.bench.comparison import (
     speed_up,
     within,
 )
-from tests.measure.compare.test_contest import items
-from tests.measure.compare.virtual import Engines, FakeTarget, VirtualTime
+from tests.bench.compare.test_contest import items
+from tests.bench.compare.virtual import Engines, FakeTarget, VirtualTime
 from tests.scripts.bench.making import ARMS, made, request, results
 
 

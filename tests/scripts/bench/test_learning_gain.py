@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from peagle_sm.core.learn.conversations import LearnPrompt, split
-from peagle_sm.core.learn.spec import parse_learn_spec
+from peagle_learn.core.conversations import LearnPrompt, split
+from peagle_learn.core.spec import parse_learn_spec
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from scripts.bench.training import gain, shift
 

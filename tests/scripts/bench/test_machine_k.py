@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from peagle_bench.load.answer import Answer, AnswerReader
+from peagle_bench.tune.readings import Reading
+from peagle_bench.tune.windows import with_k
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.spec.endpoint_spec import Mode
-from peagle_sm.measure.load.answer import Answer, AnswerReader
-from peagle_sm.measure.tune.readings import Reading
-from peagle_sm.measure.tune.windows import with_k
 from scripts.bench.comparison import SenderWithK
 from scripts.bench.machine_k import ROUNDS, candidates, choose_k, runtime_spec
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_bench.load import WorkItem
+from peagle_bench.results.records import ArmRecord
+from peagle_bench.results.result_file import Results
+from peagle_bench.workloads import Workload
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
-from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.results.records import ArmRecord
-from peagle_sm.measure.results.result_file import Results
-from peagle_sm.measure.workloads import Workload
 from scripts.bench.comparison import COMPILED
 from scripts.bench.machine_k import MachineK
 from scripts.bench.modes import command as bench_modes

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.cli.commands.measuring.report import render_report
+from peagle_bench.commands.report import render_report
+from peagle_bench.load import WorkItem
+from peagle_bench.report.files import extract
+from peagle_bench.report.merging import view_of
+from peagle_bench.results.result_file import read
 from peagle_sm.core.spec.endpoint_spec import Mode
-from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.report.files import extract
-from peagle_sm.measure.report.merging import view_of
-from peagle_sm.measure.results.result_file import read
 from scripts.bench import quickstart
 from scripts.bench.machine_k import MachineK
 from tests.scripts.bench.making import made, request, results

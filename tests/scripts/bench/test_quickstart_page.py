@@ -12,7 +12,7 @@ from peagle_sm.core.errors import SpecError
 from scripts.bench import quickstart_page
 from scripts.bench.marked_page import insert
 from scripts.reference_pages.quickstart_picture import picture
-from tests.measure.report import making
+from tests.bench.report import making
 from tests.rules.files import ROOT
 from tests.scripts.bench.making import HEADER, made
 

@@ -58,7 +58,7 @@ def test_a_recording_is_taken_apart_into_its_middle_and_its_end() -> None:
 @pytest.mark.slow
 def test_a_small_run_from_the_server_to_the_page(root: Path, tmp_path: Path) -> None:
     written = tmp_path / "page.md"
-    stream = root / "tests/aws/recorded/chat-acceptance.sse"
+    stream = root / "toolkit/peagle-sm/tests/aws/recorded/chat-acceptance.sse"
     words = [
         "--rounds",
         "2",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.measure.results import provenance
+from peagle_bench.results import provenance
 from scripts.bench.progress import Reporter
 from scripts.bench.slicing.command import arguments, job
 from scripts.bench.slicing.page import PACED, Reading, of_pairs, page

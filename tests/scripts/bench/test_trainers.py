@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from peagle_bench.results.records import Interval
 from peagle_sm.core.errors import EngineError, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.measure.results.records import Interval
 from scripts.bench.training.trainers import RATES, Run, equal_pair, precision_of, prompt_sets, steps_within
 from scripts.bench.training.trainers_page import SPECULATORS, USERS, edges, length, page, ratios, verdict
 

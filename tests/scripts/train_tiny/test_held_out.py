@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.measure.workloads import public_datasets
+from peagle_bench.workloads import public_datasets
 from scripts.train_tiny.held_out import held_out_prompts, main, opening
 
 FUNCTION = '''\

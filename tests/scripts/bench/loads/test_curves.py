@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from peagle_bench.report.files import records_of
+from peagle_bench.results.result_file import Results, ResultWriter, read
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.planning import make_plan
-from peagle_sm.measure.report.files import records_of
-from peagle_sm.measure.results.result_file import Results, ResultWriter, read
 from scripts.bench.comparison import spec_of
 from scripts.bench.loads import curves
+from tests.bench.report import making
 from tests.core.support import LOCAL
-from tests.measure.report import making
 from tests.rules.files import ROOT
 
 AMD, INTEL = "AMD EPYC without AVX-512", "Intel Xeon with AMX"

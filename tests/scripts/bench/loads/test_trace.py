@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from peagle_bench.compare.alternating import OnRun, TurnContext
+from peagle_bench.compare.analysis import ArmDeployments
+from peagle_bench.compare.measurement import Contest, Setup
+from peagle_bench.load import Silent, Timeouts, WorkItem
+from peagle_bench.results.records import ArmRecord, Header, Load
+from peagle_bench.results.result_file import ResultWriter, read
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.compare.alternating import OnRun, TurnContext
-from peagle_sm.measure.compare.analysis import ArmDeployments
-from peagle_sm.measure.compare.measurement import Contest, Setup
-from peagle_sm.measure.load import Silent, Timeouts, WorkItem
-from peagle_sm.measure.results.records import ArmRecord, Header, Load
-from peagle_sm.measure.results.result_file import ResultWriter, read
 from scripts.bench.loads.trace import Trace, parse_steps, read_arms, spans_by_load, summary, text
-from tests.measure.compare.virtual import FakeTarget, VirtualTime
-from tests.measure.tune.stepping import SteppingEngine, SteppingEngines
+from tests.bench.compare.virtual import FakeTarget, VirtualTime
+from tests.bench.tune.stepping import SteppingEngine, SteppingEngines
 
 STEPS = (1, 2, 4, 8, 4, 2, 1)
 LOAD = Load("closed", concurrency=8, steps=STEPS)

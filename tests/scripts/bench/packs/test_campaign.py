@@ -11,8 +11,8 @@ from threading import Barrier
 import pytest
 from jinja2 import Environment
 
-from peagle_sm.measure.packs import PACKS, load_pack
-from peagle_sm.measure.packs.reasoning import EFFORTS
+from peagle_bench.packs import PACKS, load_pack
+from peagle_bench.packs.reasoning import EFFORTS
 from sagemaker_local.paths import weights_dir
 from scripts.bench.packs import scorecard
 from scripts.bench.packs.arms import CLEAN, OTHER, SHORT, specs, write_files

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from peagle_sm.measure.tune.loads import ROUNDS
+from peagle_bench.tune.loads import ROUNDS
 from scripts.bench.tuner import traces_page
 from scripts.bench.tuner.traces import KINDS, MEASURED, MOMENTS, regret, simulate_traces
 from scripts.bench.tuner.worlds import draw_world

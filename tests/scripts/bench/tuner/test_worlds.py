@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from peagle_sm.measure.tune.fit import Noise, fit
-from peagle_sm.measure.tune.outcome import conclude, fit_records
-from peagle_sm.measure.tune.predict import Prediction, predict
-from peagle_sm.measure.tune.readings import Reading
+from peagle_bench.tune.fit import Noise, fit
+from peagle_bench.tune.outcome import conclude, fit_records
+from peagle_bench.tune.predict import Prediction, predict
+from peagle_bench.tune.readings import Reading
 from scripts.bench.tuner import page
 from scripts.bench.tuner.simulate import Draw, by_deployment, by_runtime, simulate
 from scripts.bench.tuner.surface import Surface, measure
 from scripts.bench.tuner.worlds import SHAPES, draw_world, published
-from tests.measure.tune.reading_of import reading
+from tests.bench.tune.reading_of import reading
 
 TWO_PERCENT = Noise(0.01, 0.0173)
 

@@ -1,0 +1,372 @@
+"""`bench`: measure one arm under each load in turn, write every request as it ends, and resume.
+
+`plan` says what to send, the load client (`load`) sends it, `progress` reports meanwhile, and `acceptance`
+reads the engine's counters where the answers carry no draft statistics. The notes name what the figures
+alone do not show: failed requests, drafts without effect, withheld figures.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from peagle_bench.benchmark import acceptance
+from peagle_bench.benchmark.acceptance import EngineSource, is_ineffective
+from peagle_bench.benchmark.endpoint_arm import Described, look_at
+from peagle_bench.benchmark.plan import (
+    BenchPlan,
+    check_plan,
+    config_of,
+    items_of,
+    measured_of,
+    options_of,
+    probed,
+)
+from peagle_bench.benchmark.progress import LoadWatch, Spending
+from peagle_bench.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
+from peagle_bench.load.points import Objective, doubt_lines, is_withheld, withheld_lines
+from peagle_bench.results.provenance import origin
+from peagle_bench.results.records import (
+    Acceptance,
+    ArmRecord,
+    Header,
+    KUse,
+    Load,
+    Mode,
+    PointRecord,
+    Record,
+    RequestRecord,
+)
+from peagle_bench.results.result_file import (
+    Outcome,
+    Results,
+    ResultWriter,
+    demand_command,
+    of_finished_loads,
+    read,
+)
+from peagle_bench.workloads import Workload
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
+from peagle_sm.service.progress import Event, Progress
+
+
+def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], arm: ArmRecord) -> list[str]:
+    """List withheld and doubtful figures, failed requests, and drafts without effect; by load."""
+    notes = [*withheld_lines(points), *doubt_lines(points)]
+    for point in points:
+        if point.errors:
+            notes.append(_failed(point, requests))
+        notes += _drafting(point, arm)
+        if point.k_use is not None:
+            notes.append(f"{point.load.label}: {k_use_text(point.k_use)}")
+    return notes
+
+
+def k_use_text(use: KUse) -> str:
+    """Describe the controller's K: ``K by the controller: 7 in 80% of the steps, 3 in 20%; 2 changes``."""
+    total = sum(count for _, count in use.steps)
+    shares = ", ".join(
+        f"{k} in {count / total:.0%}" for k, count in sorted(use.steps, key=lambda one: -one[1])
+    )
+    words = f"K by the controller: {shares or 'no step'} of the steps; {use.switches} changes"
+    return words if use.state == "following" else f"{words}; off at the end: {use.state}"
+
+
+def errors_in_words(point: PointRecord) -> str:
+    """Count the errors of a point: ``2 x ModelError, 1 x StreamError``."""
+    return ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items())) or "nothing sent"
+
+
+def _failed(point: PointRecord, requests: Sequence[RequestRecord]) -> str:
+    first = next(
+        one.error_message
+        for one in requests
+        if one.load == point.load and one.phase == "measured" and one.error in point.errors
+    )
+    return (
+        f"{point.load.label}: {sum(point.errors.values())} of {point.requests} requests failed"
+        f" ({errors_in_words(point)}); the first: {first}"
+    )
+
+
+def _drafting(point: PointRecord, arm: ArmRecord) -> list[str]:
+    found = point.acceptance
+    if arm.mode in ("eagle3", "p-eagle") and found is None:
+        return [f"{point.load.label}: acceptance unknown: neither the answers nor the engine report drafts"]
+    if arm.mode == "p-eagle" and found is not None and is_ineffective(found):
+        return [
+            f"{point.load.label}: parallel drafting ineffective: the second draft token is almost never"
+            " accepted"
+        ]
+    return []
+
+
+class Measure(Protocol):
+    """Function that runs one load: :func:`peagle_bench.load.measure_point`, or a test's own."""
+
+    def __call__(  # noqa: D102
+        self,
+        target: Target,
+        load: Load,
+        items: Iterable[WorkItem],
+        options: LoadOptions,
+        *,
+        observer: Observer | None = ...,
+        temperature: float | None = ...,
+        objective: Objective | None = ...,
+        acceptance: Callable[[Sequence[RequestRecord]], Acceptance | None] | None = ...,
+        usd_per_hour: float | None = ...,
+    ) -> tuple[list[RequestRecord], PointRecord]: ...
+
+
+@dataclass(frozen=True)
+class BenchDependencies:
+    """Services that a benchmark run depends on; tests replace them."""
+
+    progress: Progress
+    #: Returns why an endpoint stopped answering, in words; None if unknown.
+    look: Callable[[], str | None]
+    provenance: Callable[[], dict[str, Any]]
+    source: EngineSource | None = None
+    metrics: Callable[[], str] | None = None  #: reads the endpoint's metrics route; None where it cannot
+    measure: Measure = measure_point
+    clock: Callable[[], float] = time.perf_counter
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    token: Callable[[], str] = lambda: secrets.token_hex(4)
+    every_s: float = 0.5  #: seconds between two lines of progress
+
+    @classmethod
+    def of(
+        cls,
+        session: Session | None,
+        arm: ArmRecord,
+        progress: Progress,
+        *,
+        seed: int,
+        every_s: float = 0.5,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> BenchDependencies:
+        """Return the real services for an arm of this session (None: a bare server)."""
+        return cls(
+            progress=progress,
+            look=lambda: look_at(session, arm),
+            provenance=lambda: origin(seed),
+            source=acceptance.engine_source(session, arm, sleep),
+            metrics=acceptance.metrics_page(session, arm),
+            every_s=every_s,
+        )
+
+
+def bench(
+    described: Described,
+    target: Target,
+    workload: Workload,
+    plan: BenchPlan,
+    path: Path,
+    dependencies: BenchDependencies,
+    *,
+    expected: Mode | None = None,
+    resume: bool = False,
+    conclude: Callable[[Results], Sequence[Record]] = lambda results: (),
+) -> Outcome:
+    """Measure every load of ``plan`` and write ``path``; with ``resume``, only the missing loads.
+
+    A probe with the longest prompt comes first: it shows whether the prompt fits into the context, whether
+    answers report their acceptance, and whether the endpoint drafts as its mode requires. What ``conclude``
+    returns of the finished run is written last.
+
+    Raises:
+        SpecError: the plan, the file, the context or the mode does not fit; nothing was measured.
+        NotFound: the extra ``measure`` is not installed.
+        ServiceFault: the endpoint stopped answering; the message says what was saved.
+        Interrupted: Ctrl-C; the message says what was saved.
+    """
+    check_plan(plan, workload)
+    try:
+        config = config_of(plan, workload, described.arm)
+        if resume:
+            demand_command(path, "bench")
+        writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
+        salt = dependencies.token()
+        if writer is None or len(_points(writer)) < len(plan.loads):
+            described = probed(
+                target,
+                workload,
+                described,
+                salt,
+                dependencies.measure,
+                drafts_of=lambda: dependencies.source.drafts if dependencies.source else None,
+                expected=expected,
+            )
+        with writer or ResultWriter(path) as opened:
+            run = _Run(described.arm, target, workload, plan, opened, dependencies, salt)
+            if opened.found is None:
+                opened.append(_header(described, config, dependencies))
+            if not _is_known(described.arm, opened.found):
+                opened.append(described.arm)
+            run.all_loads()
+            if opened.found is None or not opened.found.packs:
+                for record in conclude(read(path)):
+                    opened.append(record)
+        results = read(path)
+        return Outcome(
+            path,
+            results,
+            (*workload.notes, *results.warnings, *notes_of(results.points, results.requests, described.arm)),
+        )
+    except KeyboardInterrupt:
+        kept = path.exists() and path.stat().st_size
+        raise Interrupted(
+            f"interrupted before the first load; {f'{path} is kept' if kept else 'nothing was saved'}",
+            next_step=_resume_command(path) if kept else "run the same command again",
+        ) from None
+
+
+@dataclass
+class _Run:
+    arm: ArmRecord
+    target: Target
+    workload: Workload
+    plan: BenchPlan
+    writer: ResultWriter
+    dependencies: BenchDependencies
+    salt: str
+
+    def __post_init__(self) -> None:
+        self.done = _points(self.writer)
+        # A resumed run's times continue where those of the first part ended.
+        found = self.writer.found
+        before = max((record.done_s for record in (found.requests if found else ())), default=0.0)
+        self.began = self.dependencies.clock() - before
+        self.spending = Spending(self.arm.usd_per_hour, self.dependencies.clock)
+
+    def all_loads(self) -> None:
+        for load in self.plan.loads:
+            if load not in self.done:
+                self.done[load] = self._one(load)
+
+    def _one(self, load: Load) -> PointRecord:
+        watch = LoadWatch(
+            load,
+            self.writer.append,
+            self.dependencies.progress,
+            self.spending,
+            total=measured_of(self.plan, self.workload),
+            seconds=self.plan.seconds,
+            loads_after=sum(each not in self.done for each in self.plan.loads) - 1,
+            every_s=self.dependencies.every_s,
+        )
+        try:
+            point = self._measured(load, watch)
+        except LoadStopped as stopped:
+            raise self._stopped(load, watch, stopped.message.removeprefix(f"{self.arm.name}: ")) from stopped
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"interrupted at {load.label}; {self._saved(watch)}", next_step=self._go_on()
+            ) from None
+        if sum(point.errors.values()) >= point.requests:
+            raise self._stopped(load, watch, "every request failed: " + errors_in_words(point))
+        self.writer.append(point)
+        self.dependencies.progress(
+            Event("done", _in_a_line(point), load.label, self.spending.seconds, self.spending.usd)
+        )
+        return point
+
+    def _measured(self, load: Load, watch: LoadWatch) -> PointRecord:
+        source = self.dependencies.source
+        if source is not None:
+            source.begin()
+
+        def accepted(records: Sequence[RequestRecord]) -> Acceptance | None:
+            own = acceptance.from_requests(records)
+            return own if own is not None or source is None or self.arm.mode == "none" else source.end()
+
+        before = self._k_use()
+        _, point = self.dependencies.measure(
+            self.target,
+            load,
+            items_of(self.plan, self.workload, load, self.salt),
+            options_of(self.plan, self.workload, load, self.began),
+            observer=watch,
+            temperature=self.workload.temperature,
+            objective=self.plan.objective,
+            acceptance=accepted,
+            usd_per_hour=self.arm.usd_per_hour,
+        )
+        return replace(point, k_use=acceptance.k_use_since(before, self._k_use()))
+
+    def _k_use(self) -> KUse | None:
+        read = self.dependencies.metrics
+        try:
+            return None if read is None else acceptance.read_k_use(read())
+        except PeagleError:  # without the page the controller's K is unknown; the measurement goes on
+            return None
+
+    def _stopped(self, load: Load, watch: LoadWatch, message: str) -> ServiceFault:
+        why = self.dependencies.look()
+        return ServiceFault(
+            f"{self.arm.name} stopped answering at {load.label} ({message})"
+            + (f"; {_first_line(why)}" if why else "")
+            + f"; {self._saved(watch)}",
+            operation="bench",
+            code="EndpointStopped",
+            next_step=f"when the endpoint answers again, {self._go_on()}",
+            details={"file": str(self.writer.path), "points": len(self.done), "why": why},
+        )
+
+    def _saved(self, watch: LoadWatch) -> str:
+        points = len(self.done)
+        return (
+            f"saved in {self.writer.path}: {points} finished load{'' if points == 1 else 's'}, and"
+            f" {watch.requests - watch.errors} answered requests of this load"
+        )
+
+    def _go_on(self) -> str:
+        return _resume_command(self.writer.path)
+
+
+def _resume_command(path: Path) -> str:
+    return f"run the same command with --resume {path}: finished loads are not measured again"
+
+
+def _in_a_line(point: PointRecord) -> str:
+    words = [f"{point.load.label}: done, {point.requests} requests in {point.seconds:.1f} s"]
+    if not is_withheld(point.client):
+        words.append(f"{point.otps:,.0f} tokens/s")
+        if point.acceptance is not None and point.acceptance.per_step is not None:
+            words.append(f"acceptance length {point.acceptance.per_step:.2f}")
+    return ", ".join(words)
+
+
+def _points(writer: ResultWriter) -> dict[Load, PointRecord]:
+    return {point.load: point for point in (writer.found.points if writer.found else ())}
+
+
+def _is_known(arm: ArmRecord, found: Results | None) -> bool:
+    """Decide whether the file has the arm; a run with nothing left to measure does not read K again."""
+    return found is not None and any(
+        arm in (one, replace(one, num_speculative_tokens=None)) for one in found.arms
+    )
+
+
+def _header(described: Described, config: dict[str, Any], dependencies: BenchDependencies) -> Header:
+    moment = dependencies.now()
+    return Header(
+        run_id=f"bench-{moment:%Y%m%dT%H%M%SZ}-{dependencies.token()}",
+        command="bench",
+        config=config,
+        provenance={**dependencies.provenance(), "endpoint": dict(described.origin)},
+        stand_in_weights=described.stand_in_weights,
+    )
+
+
+def _first_line(text: str) -> str:
+    """Return the reason without the engine's log that follows it; --format json has all of it."""
+    line = text.splitlines()[0] if text else ""
+    return line if len(line) <= 200 else line[:199] + "…"

@@ -1,0 +1,190 @@
+"""Options that the measuring commands share, and the workload that they select.
+
+The options are decorators. Each command places them in the order of its help page.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.base import State
+from peagle_sm.cli.terminal import render_table
+
+if TYPE_CHECKING:
+    from peagle_bench.results.result_file import Results
+    from peagle_bench.workloads import Workload
+
+    _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
+else:
+    _Type = click.ParamType
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+COUNT = click.IntRange(min=1)
+POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+class _ResultsFile(click.Path):
+    """Type of a results file; the error for a folder lists the files in it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(value)
+        if path.is_dir():
+            inside = sorted(str(each) for each in path.glob("*.jsonl"))
+            hint = (
+                f"Give the files in it: {' '.join(inside[:3])}{' …' if len(inside) > 3 else ''}"
+                if inside
+                else "It contains no results file (*.jsonl)."
+            )
+            self.fail(f"{str(path)!r} is a folder. {hint}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+RESULTS_FILE = _ResultsFile(path_type=Path)
+
+
+workload_option = click.option(
+    "--workload",
+    "-w",
+    metavar="NAME|PATH",
+    default="humaneval",
+    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests;"
+    " bench also takes pack:NAME.",
+)
+workload_file_option = click.option(
+    "--workload-file", type=FILE, help="Local copy of the workload's file, if it cannot be downloaded."
+)
+repeat_option = click.option(
+    "--repeat", is_flag=True, help="Send the prompts again after all were sent, without prefix cache hits."
+)
+max_tokens_option = click.option(
+    "--max-tokens", type=COUNT, help="Maximum output tokens per answer.  [default: 256]"
+)
+temperature_option = click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    help="Sampling temperature.  [default: 0, or the value in your request body]",
+)
+api_option = click.option(
+    "--api",
+    type=click.Choice(("auto", "chat", "completion")),
+    default="auto",
+    help="API of the requests; auto: as the workload needs.",
+)
+first_turn_option = click.option(
+    "--first-turn-only", is_flag=True, help="Send only the first turn of each conversation."
+)
+slices_option = click.option(
+    "--slices",
+    metavar="LIST",
+    help="Dimensions to split the figures by, separated by commas, or none: category, script, prompt tokens,"
+    " label:NAME …  [default: all with several values]",
+)
+
+
+def chosen_slices(
+    options: Mapping[str, Any], workload: Workload, without: tuple[str, ...] = ()
+) -> tuple[str, ...] | None:
+    """Return the dimensions of --slices; None for all. The command cannot split by those in ``without``.
+
+    Raises:
+        SpecError: an unknown dimension.
+    """
+    from peagle_sm.core.request_slices import checked_dimensions
+
+    if options["slices"] is None:
+        return None
+    names = [] if options["slices"] == "none" else options["slices"].split(",")
+    return checked_dimensions(names, {name for item in workload.items for name in item.labels}, without)
+
+
+def chosen_workload(state: State, options: Mapping[str, Any]) -> Workload:
+    """Load the workload that the options of a command select.
+
+    Raises:
+        SpecError, NotFound: as in `peagle_bench.workloads.load_workload`.
+    """
+    from peagle_bench.workloads import load_workload
+    from peagle_sm.cli.arguments import open_session
+
+    return load_workload(
+        options["workload"],
+        seed=options["seed"],
+        count=options["prompts"],
+        max_tokens=options["max_tokens"],
+        temperature=options["temperature"],
+        api=options["api"],
+        file=options["workload_file"],
+        first_turn_only=options["first_turn_only"],
+        session=lambda: open_session(state),
+    )
+
+
+class Numbers(_Type):
+    """Type of a list such as ``1,8,32``: positive numbers without duplicates."""
+
+    def __init__(self, *, whole: bool) -> None:
+        """Take whether only whole numbers are allowed."""
+        self.name = "list"
+        self._whole = whole
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a tuple of int or float; return a tuple unchanged."""
+        if isinstance(value, tuple):
+            return value
+        kind = int if self._whole else float
+        try:
+            numbers = tuple(kind(word) for word in str(value).split(",") if word.strip())
+        except ValueError:
+            numbers = ()
+        if not numbers or len(set(numbers)) < len(numbers) or not all(0 < each < 1e6 for each in numbers):
+            what = "whole numbers" if self._whole else "numbers"
+            self.fail(
+                f"{value!r}: give {what} above 0, separated by commas, without duplicates: 1,8,32", param, ctx
+            )
+        return numbers
+
+
+def render_slices(results: Results) -> str:
+    """Render the first pair (or arm) and load by slice, and the slices in which speculation costs money."""
+    from peagle_bench.report.slices import rows as slices
+    from peagle_bench.report.slices.columns import columns
+
+    records = slices.slices_in(results)
+    if not records:
+        return ""
+    shown = slices.groups(records, results.arms)[0]
+    first = shown[0]
+    names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
+    used = columns(shown)
+    rows = []
+    for dimension, each in slices.by_dimension(shown):
+        rows.append([dimension, *("" for _ in used)])
+        rows += [[f"  {one.value}", *(column.cell(one) for column in used)] for one in each]
+    figures = {column.head for column in used if not column.words}
+    table = render_table(["slice", *(column.head for column in used)], rows, right=tuple(figures))
+    lines = [f"{names} at {first.load.label}, by slice:", table]
+    for line in (*slices.notes(shown), *slices.result_lines(records, results.arms)):
+        lines += wrapped(line)
+    return "\n".join(lines)
+
+
+def wrapped(text: str) -> list[str]:
+    """Break a line at 80 columns."""
+    return textwrap.wrap(text, 80, break_long_words=False, break_on_hyphens=False)
+
+
+def slices_data(results: Results) -> list[dict[str, Any]]:
+    """Return the figures by slice for --format json."""
+    from peagle_bench.report.slices import rows as slices
+    from peagle_bench.report.slices.columns import verdict
+    from peagle_bench.results.result_file import encode
+
+    return [
+        {**encode(one), "verdict": verdict(one), "costs_money": one.costs_money}
+        for one in slices.slices_in(results)
+    ]

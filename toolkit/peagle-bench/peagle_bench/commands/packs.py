@@ -1,0 +1,355 @@
+"""`peagle-sm packs`, and workload packs in `bench` and `compare`: the list, the run and the scorecard."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from peagle_bench import results_file
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import emit, termination_is_ctrl_c
+from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+
+if TYPE_CHECKING:
+    from peagle_bench.benchmark.endpoint_arm import Described
+    from peagle_bench.compare.deployments import Round
+    from peagle_bench.compare.measurement import Setup
+    from peagle_bench.load import WorkItem
+    from peagle_bench.packs.pack import Pack, PackWork
+    from peagle_bench.packs.run import PackOptions
+    from peagle_bench.results.records import ArmRecord, PackRecord
+    from peagle_bench.results.result_file import Outcome
+    from peagle_bench.workloads import Workload
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
+    from peagle_sm.core.errors import PeagleError
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+
+PREFIX = "pack:"
+
+packs_option = click.option(
+    "--packs",
+    metavar="LIST",
+    help="Run workload packs instead of a workload, separated by commas, or all: see `peagle-sm packs`.",
+)
+context_option = click.option(
+    "--context",
+    type=click.IntRange(min=64),
+    help="With packs: longest prompt and answer in tokens.  [default: the model's context]",
+)
+
+
+@click.command(cls=Command)
+@global_options
+@click.pass_obj
+def packs(state: State) -> None:
+    """List the workload packs: what each shows, and what it needs.
+
+    A pack has prompts of one kind of traffic, and a judge that passes or fails an endpoint. `peagle-sm
+    compare PLAIN FAST --packs all` runs them beside an endpoint without speculation, `peagle-sm bench NAME
+    --workload pack:NAME` runs one on a single endpoint.
+    """
+    from peagle_bench.packs import PACKS, load_pack
+
+    found = [load_pack(name) for name in PACKS]
+    emit(
+        state,
+        table=lambda: "\n\n".join(_described(pack) for pack in found),
+        data=lambda: [pack_data(pack) for pack in found],
+        names=[pack.name for pack in found],
+    )
+
+
+def _described(pack: Pack) -> str:
+    fields = [
+        ("shows", pack.shows),
+        ("passes", pack.passes),
+        ("finds", pack.finds),
+        ("needs", "; ".join(pack.needs)),
+        ("data", pack.data),
+        ("stand-ins", pack.stand_ins),
+    ]
+    width = 80 - max(len(name) for name, _ in fields) - 2
+    lines = [(name, "\n".join(textwrap.wrap(text, width))) for name, text in fields]
+    return f"{pack.name}\n{render_fields(lines)}"
+
+
+def pack_data(pack: Pack) -> dict[str, Any]:
+    """Return a pack for --format json."""
+    return {
+        "name": pack.name,
+        "shows": pack.shows,
+        "passes": pack.passes,
+        "finds": pack.finds,
+        "needs": list(pack.needs),
+        "data": pack.data,
+        "stand_ins": pack.stand_ins,
+        "least_context": pack.least_context,
+    }
+
+
+#: Options of a workload that packs decide themselves.
+_OF_WORKLOADS = ("max_tokens", "temperature", "api", "first_turn_only")
+#: Options of a comparison that a run of packs does not have.
+_OF_COMPARISONS = (*_OF_WORKLOADS, "workload", "concurrency", "blocks", "repeat", "slices", "control")
+
+
+def refuse_given(names: Sequence[str], what: str) -> None:
+    """Refuse options that were given on the command line and that ``what`` ignores.
+
+    Raises:
+        SpecError: one of them was given.
+    """
+    from peagle_sm.core.errors import SpecError
+
+    context = click.get_current_context()
+    unset = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    given = [name for name in names if context.get_parameter_source(name) not in (*unset, None)]
+    if given:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise SpecError(
+            f"{words} cannot be used with {what}: a pack decides its requests itself",
+            next_step=f"leave out {words}; --prompts, --context and --seed set a pack's size",
+        )
+
+
+def refuse_context_alone(options: Mapping[str, Any]) -> None:
+    """Refuse --context without packs.
+
+    Raises:
+        SpecError: it was given, and no pack was.
+    """
+    from peagle_sm.core.errors import SpecError
+
+    if options["context"] is not None:
+        raise SpecError(
+            "--context is for workload packs, and none was given",
+            next_step="give a pack, or leave --context out; a workload's lengths are its prompts'",
+        )
+
+
+def pack_of(options: Mapping[str, Any]) -> Pack | None:
+    """Return the pack that --workload names; None for another workload.
+
+    Raises:
+        SpecError: there is no such pack, it needs a baseline, or an option does not go with it.
+    """
+    if not options["workload"].startswith(PREFIX):
+        refuse_context_alone(options)
+        return None
+    from peagle_bench.packs import load_pack
+
+    pack = load_pack(options["workload"])
+    refuse_given(_OF_WORKLOADS, options["workload"])
+    if not pack.alone:
+        from peagle_sm.core.errors import SpecError
+
+        raise SpecError(
+            f"the pack {pack.name!r} compares with an endpoint without speculation, so bench cannot judge it",
+            next_step=f"run peagle-sm compare PLAIN ENDPOINT --packs {pack.name}",
+        )
+    return pack
+
+
+def workload_of(
+    pack: Pack, described: Described, session: Session | None, options: Mapping[str, Any]
+) -> tuple[Workload, PackWork]:
+    """Make the requests of a pack for an endpoint.
+
+    Raises:
+        SpecError: the pack cannot be measured there.
+    """
+    from peagle_bench.packs.pack import Make, PackNotMeasured
+    from peagle_bench.packs.run import demand_context, model_of, pack_workload
+    from peagle_sm.core.errors import SpecError
+
+    model = model_of(described, engine_of(session, described.arm), options["context"])
+    file = str(options["workload_file"]) if options["workload_file"] else None
+    try:
+        demand_context(pack, model)
+        work = pack.make(Make(model, options["seed"], options["prompts"], file))
+    except PackNotMeasured as reason:
+        raise SpecError(f"pack {pack.name}: {reason.why}", next_step=reason.next_step) from reason
+    return pack_workload(pack, work), work
+
+
+def engine_of(session: Session | None, arm: ArmRecord) -> Any:
+    """Return the engine of an arm, for requests beside those of the load client."""
+    from peagle_bench.verify.engines import EndpointEngine, UrlEngine
+    from peagle_sm.core.errors import SpecError
+
+    if arm.transport == "http":
+        return UrlEngine(arm.endpoint)
+    if session is None:
+        raise SpecError(f"{arm.endpoint!r} is the name of an endpoint, but no session was given")
+    return EndpointEngine(session, arm.endpoint, arm.component)
+
+
+def checked_packs(options: Mapping[str, Any]) -> list[Pack]:
+    """Return the packs of --packs.
+
+    Raises:
+        SpecError: an unknown pack, or an option that does not go with packs.
+    """
+    from peagle_bench.packs import chosen_packs
+    from peagle_sm.core.errors import SpecError
+
+    refuse_given(_OF_COMPARISONS, "--packs")
+    chosen = chosen_packs(options["packs"])
+    takes = [pack.name for pack in chosen if pack.takes_file]
+    if options["workload_file"] is not None and not takes:
+        raise SpecError(
+            "--workload-file: none of these packs reads a file",
+            next_step="leave it out, or add speed-bench to --packs",
+        )
+    return chosen
+
+
+def refuse_without_baseline(modes: Sequence[str]) -> None:
+    """Refuse --modes that deploy no endpoint for packs to compare with.
+
+    Raises:
+        SpecError: no mode is none.
+    """
+    from peagle_sm.core.errors import SpecError
+
+    if "none" not in modes:
+        given = ",".join(modes)
+        raise SpecError(
+            f"packs compare with an endpoint without speculation, and --modes {given} deploys none",
+            next_step=f"give --modes none,{given}",
+        )
+
+
+def options_of(options: Mapping[str, Any]) -> PackOptions:
+    """Return the size of the packs."""
+    from peagle_bench.packs import ALL, words_of
+    from peagle_bench.packs.run import PackOptions
+
+    file = options["workload_file"]
+    return PackOptions(
+        seed=options["seed"],
+        units=options["prompts"],
+        context=options["context"],
+        file=str(file) if file else None,
+        named=words_of(options["packs"]) != [ALL],
+    )
+
+
+def expected_setup(base: EndpointSpec, options: Mapping[str, Any]) -> Setup:
+    """Return the requests that the packs are likely to send, for the estimate of --modes.
+
+    The endpoints do not exist yet, so lengths in tokens are guessed from the characters.
+    """
+    from peagle_bench.compare.measurement import Setup
+    from peagle_bench.packs.pack import Make, PackNotMeasured, ServedModel
+    from peagle_bench.results.records import Load
+    from peagle_sm.core.own_models import catalog_for
+
+    context = base.serving.max_model_len or catalog_for(base).model(base.model_name).max_context or 8192
+    model = ServedModel(
+        min(context, options["context"] or context), False, lambda text: range(len(text) // 4)
+    )
+    items: list[WorkItem] = []
+    for pack in checked_packs(options):
+        try:
+            items += pack.make(Make(model, options["seed"], options["prompts"])).items
+        except PackNotMeasured:
+            continue
+    return Setup(tuple(items), (Load("closed", concurrency=1),))
+
+
+def run_chosen(
+    state: State, session: Session | None, options: Mapping[str, Any]
+) -> Callable[[list[Round], Follower, Mapping[str, Any]], Outcome]:
+    """Return the run of the packs of --packs; SIGTERM ends it like Ctrl-C."""
+    from peagle_bench.benchmark.acceptance import metrics_page
+    from peagle_bench.compare.run import CompareDependencies
+    from peagle_bench.packs.run import PackDependencies, run_packs
+
+    chosen = checked_packs(options)
+
+    def run(rounds: list[Round], follow: Follower, config: Mapping[str, Any]) -> Outcome:
+        path = options["out"] or results_file("packs")
+        every_s = 5.0 if state.format == "json" else 0.5
+        around = PackDependencies(
+            CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s),
+            lambda arm: engine_of(session, arm),
+            lambda arm: metrics_page(session, arm),
+        )
+        with termination_is_ctrl_c():
+            return run_packs(rounds, chosen, path, options_of(options), around, config=config)
+
+    return run
+
+
+_HEADS = ("pack", "arm", "result", "figure", "why")
+_RESULTS = {True: "pass", False: "FAIL", None: "not measured"}
+
+
+def render_scorecard(records: Sequence[PackRecord]) -> str:
+    """Render a row for each pack and arm, then examples of failures and notes."""
+    from peagle_bench.report.verdict import scored
+
+    if not records:
+        return ""
+    rows = [(one.pack, one.arm, _RESULTS[one.passed], one.figure or "-", one.why) for one in records]
+    several = len({one.arm for one in records}) > 1
+    heads = [head for head in _HEADS if several or head != "arm"]
+    shown = [[cell for head, cell in zip(_HEADS, row, strict=True) if head in heads] for row in rows]
+    lines = [render_table(heads, shown)]
+    lines += [f"- {one.pack}, {one.arm}: {example}" for one in records for example in one.examples]
+    return "\n".join([*lines, "", f"{scored(records)}."])
+
+
+def render_packs(outcome: Outcome) -> str:
+    """Render the result of a run of packs."""
+    results = outcome.results
+    notes = [f"{one.pack}: {note}" for one in results.packs for note in one.notes]
+    notes += [STAND_IN] if results.header.stand_in_weights else []
+    parts = [
+        render_scorecard(results.packs),
+        "\n".join(f"note: {note}" for note in dict.fromkeys(notes)),
+        f"results: {outcome.path}",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def packs_data(outcome: Outcome) -> dict[str, Any]:
+    """Return the same data for --format json."""
+    from peagle_bench.report.verdict import scored
+
+    results = outcome.results
+    return {
+        "file": str(outcome.path),
+        "stand_in_weights": results.header.stand_in_weights,
+        "scored": scored(results.packs),
+        "packs": scorecard_data(results.packs),
+    }
+
+
+def scorecard_data(records: Sequence[PackRecord]) -> list[dict[str, Any]]:
+    """Return the rows of the scorecard with a word for the result."""
+    from dataclasses import asdict
+
+    return [{**asdict(one), "result": _RESULTS[one.passed].lower()} for one in records]
+
+
+def failure_of(records: Sequence[PackRecord], path: Path) -> PeagleError | None:
+    """Return the error that ends the command; None if no pack failed."""
+    from peagle_sm.core.errors import PackFailed
+
+    failed = list(dict.fromkeys(one.pack for one in records if one.passed is False))
+    if not failed:
+        return None
+    return PackFailed(
+        f"a workload pack failed: {', '.join(failed)}",
+        next_step=f"peagle-sm report {path} --html packs.html shows each check; `peagle-sm help how-to/packs`"
+        " says what a failure means",
+        details={"failed": failed, "file": str(path)},
+    )

@@ -1,0 +1,360 @@
+"""`peagle-sm tune`: find the best num_speculative_tokens (K) for a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_bench import results_file
+from peagle_bench.commands.options import FILE, Numbers, workload_file_option, workload_option
+from peagle_sm.cli.arguments import follower, open_session, read_spec, spec_argument
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.commands.planning.plan import refuse_if_needed
+from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
+from peagle_sm.cli.terminal import STAND_IN, render_fields, show
+from peagle_sm.core.errors import Declined, SpecError
+
+if TYPE_CHECKING:
+    from peagle_bench.results.records import TableRecord
+    from peagle_bench.tune.arms import HostPlan
+    from peagle_bench.tune.estimate import Estimate
+    from peagle_bench.tune.job import Done, Job
+    from peagle_bench.tune.predict import BaselineRatio
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.plan.payloads import Request
+    from peagle_sm.core.planning import Plan
+
+
+@click.command(cls=Command)
+@spec_argument
+@click.option("--modes", metavar="LIST", help="p-eagle, eagle3 or both.  [default: the spec's]")
+@click.option("--head", "heads", multiple=True, metavar="MODE=ID", help="Draft head of a mode.")
+@click.option(
+    "--concurrency", type=Numbers(whole=True), help="Requests in flight, separated by commas.  [default: 1,8]"
+)
+@click.option(
+    "--loads",
+    type=Numbers(whole=True),
+    help="Requests in flight at which to tune K by load, for example 1,2,4,8; in place of --concurrency. "
+    "Writes a table of K by batch size if its validation shows no loss, else one K.",
+)
+@click.option("--max-k", type=click.IntRange(2, 32), default=11, help="Largest K to try.")
+@click.option(
+    "--by",
+    type=click.Choice(("auto", "runtime", "deployments")),
+    default="auto",
+    help="runtime: change K inside one engine (the local one, or an image with the plugin in container/); "
+    "deployments: deploy each K.  [default: runtime locally, else deployments]",
+)
+@click.option(
+    "--components",
+    type=click.IntRange(3, 64),
+    metavar="ARMS",
+    help="Measure this many arms as inference components of one endpoint: the baseline, and several K up to "
+    "the largest. An instance with eight accelerators has room for eight.",
+)
+@click.option(
+    "--max-deployments",
+    type=click.IntRange(2, 16),
+    help="Maximum number of K to deploy for each mode, besides the baseline. Stops earlier if no other K is "
+    "expected to be faster.  [default: 4; 6 with --max-k above 12]",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(2, 50),  # a single round cannot measure the machine's noise
+    help="Maximum number of rounds over the K that may still be the best (runtime only).  "
+    "[default: 4; 2 with --loads]",
+)
+@workload_option
+@workload_file_option
+@click.option("--requests", type=click.IntRange(min=4), default=24, help="Requests measured per window.")
+@click.option(
+    "--max-tokens", type=click.IntRange(min=8), default=128, help="Maximum output tokens per answer."
+)
+@click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
+@click.option(
+    "--sweep",
+    "sweep_rounds",
+    type=click.IntRange(0, 100),
+    default=0,
+    metavar="ROUNDS",
+    help="Afterwards measure every K in this many rounds, to confirm the choice (runtime only).",
+)
+@click.option("--out", "-o", type=FILE, help="Results file.  [default: results/tune-NAME-TIME.jsonl]")
+@click.option("--resume", type=FILE, help="Run the unfinished windows of this results file; same command.")
+@click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.")
+@click.option("--dry-run", is_flag=True, help="Print the first requests as JSON; create nothing.")
+@click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@global_options
+@click.pass_obj
+def tune(state: State, /, spec_path: Path, **options: Any) -> None:
+    """Find the best num_speculative_tokens (K) for each concurrency, and the best mode.
+
+    SPEC is a YAML file (default: peagle.yaml). The command shows the price and asks for confirmation. It
+    deploys the model without and with speculation and measures a few K. From these it fits acceptance and
+    step time and predicts the other K; it then measures the most promising one. At the end it deletes
+    everything that it deployed.
+
+    Only a measured K is chosen. If the difference between two K is not significant, the smaller one is
+    chosen. One K for all concurrencies is written into SPEC, with the evidence in a comment above it. With
+    --loads it is a table of K by batch size, if the table's own endpoint is not slower at any load.
+    """
+    dry_run, yes = options["dry_run"], options["yes"]
+    from peagle_bench.tune import job as tuning
+    from peagle_sm.service.inventory.guard_state import require_guard
+
+    spec = read_spec(spec_path)
+    session = open_session(state, spec.placement.region)
+    job = _job(spec_path, session, options, spec)
+    tuning.check(job)
+    plans = tuning.plans_of(job, session)
+    for plan in (*plans.values(), *tuning.table_plans(job, session).values()):
+        refuse_if_needed(plan)
+    host = tuning.host_of(job, plans)
+    if dry_run:
+        _print_requests(plans, host)
+        return
+    cost = tuning.price_of(job, plans, session)
+    note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
+    if not confirmed(state, f"Continue ({cost.words()})?", yes):
+        raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
+    every_s = 5.0 if state.format == "json" else 0.5
+    with termination_is_ctrl_c(), follower(state) as follow:
+        if not options["unguarded"]:
+            with_guard(state, session, follow, yes, lambda: require_guard(session))
+        done = tuning.run(job, session, progress=follow, write=options["write"], host=host, every_s=every_s)
+    emit(
+        state,
+        table=lambda: render_done(done),
+        data=lambda: done_data(done),
+        names=[str(result.common.k) for result in done.tuned.results],
+    )
+
+
+def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
+    from peagle_bench.compare.arms import parse_by_mode
+    from peagle_bench.tune.arms import parse_modes
+    from peagle_bench.tune.estimate import Settings
+    from peagle_bench.tune.job import Job, modes_of
+    from peagle_bench.workloads import load_workload
+
+    modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
+    if options["loads"] and options["concurrency"]:
+        raise SpecError("--loads: found together with --concurrency.", next_step="Give one of the two.")
+    same = ("max_k", "by", "max_deployments", "rounds", "requests", "sweep_rounds", "unguarded")
+    return Job(
+        spec=spec,
+        spec_path=None if str(spec_path) == "-" else spec_path,
+        settings=Settings.of(
+            modes=modes,
+            local=session.is_local,
+            concurrency=options["concurrency"] or (1, 8),
+            loads=options["loads"] or (),
+            heads=parse_by_mode("--head", options["heads"], modes),
+            components=options["components"] or 0,
+            **{name: options[name] for name in same},
+        ),
+        workload=load_workload(
+            options["workload"],
+            seed=options["seed"],
+            max_tokens=options["max_tokens"],
+            file=options["workload_file"],
+            first_turn_only=True,
+            session=lambda: session,
+        ),
+        max_tokens=options["max_tokens"],
+        out=options["resume"] or options["out"] or results_file("tune", spec.name),
+        resume=options["resume"] is not None,
+        seed=options["seed"],
+        components=options["components"] or 0,
+    )
+
+
+def _print_requests(plans: dict[str, Plan], host: HostPlan | None) -> None:
+    """Print the requests of each arm's endpoint, or of the one that hosts all arms."""
+
+    def listed(requests: Sequence[Request]) -> list[dict[str, Any]]:
+        return [vars(one) for one in requests]
+
+    found = {arm: listed(plan.requests) for arm, plan in plans.items()}
+    click.echo(to_json({host.endpoint: listed(host.requests)} if host is not None else found))
+
+
+def render_before(job: Job, cost: Estimate, price_source: str) -> str:
+    """Render what will be measured, and what it costs."""
+    settings = job.settings
+    how = (
+        f"{job.components} arms as inference components of one endpoint"
+        if job.components
+        else "K changes inside one engine; the table of K is then validated on its own endpoint"
+        if settings.by_load
+        else "K changes inside one engine"
+        if settings.runtime
+        else f"at most {settings.most_deployments} deployments of K for each mode, besides the baseline"
+    )
+    lines = [
+        ("tune", f"{', '.join(settings.modes)} of {job.spec.model_name}, K 1 to {settings.max_k}"),
+        ("concurrency", ", ".join(map(str, settings.concurrencies))),
+        ("how", how),
+        ("workload", f"{job.workload.name}: {len(job.workload.items)} prompts"),
+        ("takes", cost.words()),
+        ("price", price_source),
+    ]
+    return render_fields(lines)
+
+
+def render_done(done: Done) -> str:
+    """Render the curve of each mode and load, the best mode, the sweep, the cost."""
+    from peagle_bench.report.outcomes import curve
+    from peagle_bench.tune.outcome import best_mode, common_against_none
+
+    tuned = done.tuned
+    parts = []
+    for record in done.fits:
+        parts.append(
+            f"{record.mode}, {record.load.label}: K={record.best_k} for this load alone\n"
+            f"{show(curve(record))}\n{record.reason}"
+        )
+    lines = []
+    for result in tuned.results:
+        lines.append(f"{result.mode}: one K for all loads, measured at each load: {result.common.reason}")
+        lines += [f"  at c={c}: {one.words}" for c, one in common_against_none(result).items()]
+    for concurrency in tuned.results[0].choices:
+        mode, k, rate = best_mode(tuned.results, concurrency)
+        lines.append(f"best estimate at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
+    for one in tuned.agreements:
+        words = "agrees" if one.agrees else "DISAGREES" if one.decided else "NOT DECIDED"
+        lines.append(
+            f"sweep of {one.mode} at c={one.concurrency}: {words}: K={one.tuned} has {one.ratio.value:.3f} "
+            f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] times the tokens/s of the sweep's K={one.swept}"
+        )
+    parts.append("\n".join(lines))
+    parts += [render_table_of_k(table) for table in tuned.tables]
+    notes = _slower(done)
+    notes += [f"do not publish: {line}" for line in tuned.untrusted]
+    notes += [STAND_IN] if done.stand_in else []
+    notes.append("the confidence intervals cover only the windows of this deployment")
+    parts.append("\n".join(f"note: {line}" for line in notes))
+    ending = [f"took {tuned.minutes:.1f} min, {spent(done)}", f"results: {done.out}"]
+    if done.written:
+        ending.append(f"written into {done.written}")
+    return "\n\n".join([*parts, "\n".join(ending)])
+
+
+def render_table_of_k(table: TableRecord) -> str:
+    """Render K by load of one mode: the decision, the validation, and the alternatives at each load."""
+    from peagle_bench.report.tables import alternatives, validations
+    from peagle_sm.core.spec.endpoint_spec import table_text
+
+    decision = "accepted" if table.accepted else f"NOT accepted, K={table.fixed_k} at every load"
+    lines = (
+        [f"{table.mode}: {table.reason}"]
+        if len(table.rows) == 1
+        else [
+            f"{table.mode}, K by requests in flight: {table_text(table.rows)}",
+            f"{decision}: {table.reason}",
+        ]
+    )
+    for rows in (validations([table]), alternatives([table])):
+        if rows is not None:
+            lines += ["", show(rows)]
+    if table.alternatives:
+        lines.append("all modes run on the same instance, so a faster one is also cheaper per token")
+    return "\n".join(lines)
+
+
+def _slower(done: Done) -> list[str]:
+    """Return a note for each mode that is slower than no speculation at some loads."""
+    from peagle_bench.tune.outcome import common_against_none
+
+    found = []
+    for result in done.tuned.results:
+        pays = common_against_none(result)
+        loads = ", ".join(f"c={c}" for c, one in pays.items() if one.verdict == "slower")
+        if loads:
+            found.append(
+                f"{result.mode} at K={result.common.k} is slower than no speculation at {loads}; "
+                "deploy mode none for such a load"
+            )
+    return found
+
+
+def spent(done: Done) -> str:
+    """Render ``cost 3.20 USD``, or why the cost is unknown."""
+    if done.tuned.usd is None:
+        return "cost unknown: no price found"
+    return f"cost {done.tuned.usd:.2f} USD" if done.tuned.usd else "nothing was billed"
+
+
+def done_data(done: Done) -> dict[str, Any]:
+    """Return the results for --format json."""
+    from peagle_bench.report.tables import table_data
+    from peagle_bench.tune.outcome import best_mode, common_against_none
+    from peagle_bench.tune.predict import against_none
+
+    tuned = done.tuned
+    return {
+        "modes": [
+            {
+                "mode": result.mode,
+                "k": result.common.k,
+                "deployments": result.deployments,
+                "by_concurrency": {
+                    str(concurrency): {
+                        "k": choice.k,
+                        "reason": choice.reason,
+                        "expected_loss": round(choice.expected_loss, 5),
+                        "against_none": _against_data(
+                            against_none(result.predictions[concurrency], choice.k)
+                        ),
+                        "common_against_none": _against_data(common_against_none(result).get(concurrency)),
+                    }
+                    for concurrency, choice in result.choices.items()
+                },
+            }
+            for result in tuned.results
+        ],
+        "best": [
+            {"concurrency": c, "mode": mode, "k": k, "otps": round(rate, 1)}
+            for c in tuned.results[0].choices
+            for mode, k, rate in [best_mode(tuned.results, c)]
+        ],
+        "sweep": [
+            {
+                "mode": one.mode,
+                "concurrency": one.concurrency,
+                "tuned": one.tuned,
+                "swept": one.swept,
+                "ratio": one.ratio.value,
+                "low": one.ratio.low,
+                "high": one.ratio.high,
+                "agrees": one.agrees,
+            }
+            for one in tuned.agreements
+        ],
+        "tables": [table_data(table) for table in tuned.tables],
+        "usd": tuned.usd,
+        "minutes": round(tuned.minutes, 2),
+        "results": str(done.out),
+        "written": done.written,
+        "stand_in_weights": done.stand_in,
+        "warnings": list(tuned.untrusted),
+    }
+
+
+def _against_data(one: BaselineRatio | None) -> dict[str, Any] | None:
+    """Return the comparison with the baseline; None if no baseline was measured."""
+    if one is None:
+        return None
+    figures = {"ratio": one.ratio, "low": one.low, "high": one.high}
+    return {
+        "k": one.k,
+        "verdict": one.verdict,
+        "none_otps": round(one.plain, 1),
+        **{name: round(value, 4) for name, value in figures.items()},
+    }

@@ -1,0 +1,324 @@
+"""`peagle-sm verify`: check that speculation does not change the answers.
+
+It prints one line for each check, and what each check could have detected.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_bench import results_file
+from peagle_bench.commands.options import (
+    FILE,
+    chosen_slices,
+    render_slices,
+    slices_data,
+    slices_option,
+    workload_option,
+)
+from peagle_bench.verify import CHECKS
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.terminal import render_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peagle_bench.results.records import CheckRecord
+    from peagle_bench.verify.run import OpenedEngine
+    from peagle_sm.core.errors import PeagleError
+
+
+_EVERY_S = 10.0
+
+
+@click.command(cls=Command)
+@click.argument("endpoint")
+@click.option("--baseline", required=True, metavar="ENDPOINT", help="The same target without speculation.")
+@click.option("--component", help="Inference component of ENDPOINT to invoke.")
+@click.option("--baseline-component", help="Inference component of the baseline to invoke.")
+@workload_option
+@click.option(
+    "--prompts",
+    type=click.IntRange(min=1),
+    help="Number of prompts.  [default: up to 164; --quick: up to 32]",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=2),
+    help="Maximum tokens of a greedy answer.  [default: 256; --quick: 96]",
+)
+@click.option("--concurrency", type=click.IntRange(1, 128), default=8, help="Requests in flight.")
+@click.option(
+    "--checks", metavar="LIST", help=f"Run only these, separated by commas.  [default: {','.join(CHECKS)}]"
+)
+@slices_option
+@click.option("--quick", is_flag=True, help="Use a fifth of the tokens; detects only larger faults.")
+@click.option("--allow-undecided", is_flag=True, help="Exit with 0 although a check could not be decided.")
+@click.option("--seed", type=int, default=0, help="Seed for prompts, seeds and stop strings.")
+@click.option("--out", "-o", type=FILE, help="Results file.  [default: results/verify-NAME-TIME.jsonl]")
+@global_options
+@click.pass_obj
+def verify(
+    state: State,
+    endpoint: str,
+    baseline: str,
+    component: str | None,
+    baseline_component: str | None,
+    workload: str,
+    prompts: int | None,
+    max_tokens: int | None,
+    concurrency: int,
+    checks: str | None,
+    slices: str | None,
+    quick: bool,
+    allow_undecided: bool,
+    seed: int,
+    out: Path | None,
+) -> None:
+    """Check that speculation does not change the target model's answers.
+
+    ENDPOINT and the baseline are names of endpoints, or http(s) URLs of vLLM servers. Greedy answers must
+    equal the baseline's, or differ no more than the baseline differs from itself. Sampled tokens must have
+    the frequencies that the baseline's probabilities predict. Tool calls, JSON schemas, long prompts, log
+    probabilities, stop strings, seeds and streaming are compared too. A check that cannot decide is
+    "undecided"; it does not pass. A check is "not applicable" if neither side supports it, for example tool
+    calls without a tool parser.
+
+    Exit code 0 if all applicable checks passed; 12 if one failed; 13 if none failed but one is undecided.
+    """
+    from peagle_bench.benchmark.endpoint_arm import is_url
+    from peagle_bench.compare.slices import unsplit_notes
+    from peagle_bench.report.slices.rows import NO_SPEED_UP
+    from peagle_bench.results.records import SliceRecord
+    from peagle_bench.results.result_file import Results, ResultWriter
+    from peagle_bench.verify import run as verification
+    from peagle_bench.verify.engines import EnginePair, Options
+    from peagle_bench.verify.slices import NOT_SPLIT
+    from peagle_sm.cli.arguments import open_session
+
+    wanted = _chosen(checks)
+    out = out or results_file("verify", endpoint)
+    _demand_free(out)
+    chosen = verification.QUICK if quick else Options()
+    options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
+    at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
+    source = verification.load_prompts(workload, prompts, seed, at_most, lambda: open_session(state))
+    dimensions = chosen_slices({"slices": slices}, source, NOT_SPLIT)
+    session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
+    plain = verification.open_engine(session, baseline, baseline_component)
+    verification.demand_plain(plain.described)
+    mine = verification.open_engine(session, endpoint, component)
+    head = verification.header(mine.described, plain.described, source, options, wanted)
+    _announce(state, mine, plain, verification.tokens_asked(options, len(source.items), wanted))
+    records: list[CheckRecord] = []
+    found: list[SliceRecord] = []
+    with ResultWriter(out) as writer:
+        for line in (head, mine.described.arm, plain.described.arm):
+            writer.append(line)
+        engines = EnginePair(plain.engine, mine.engine, options, tick=_counting(state))
+        say = partial(note, state)
+        for record in verification.verify(engines, source.items, wanted, say, dimensions):
+            writer.append(record)
+            if isinstance(record, SliceRecord):
+                found.append(record)
+            else:
+                records.append(record)
+    for why in unsplit_notes(dimensions, found):
+        note(state, f"note: {why}")
+    results = Results(head, (mine.described.arm, plain.described.arm), slices=tuple(found))
+    stand_in = head.stand_in_weights
+    ending = _ending(records, allow_undecided)
+    emit(
+        state,
+        table=lambda: render_checks(
+            records, stand_in, out, concluded=ending is not None, slices=render_slices(results)
+        ),
+        data=lambda: (
+            checks_data(records, endpoint, baseline, stand_in, out)
+            | {"slices": slices_data(results), "slices_note": NO_SPEED_UP}
+        ),
+        names=[each.name for each in records if not each.passed and each.applicable],
+    )
+    if ending is not None:
+        raise ending
+
+
+def _chosen(checks: str | None) -> tuple[str, ...]:
+    from peagle_sm.core.errors import SpecError
+
+    asked = [name.strip() for name in checks.split(",") if name.strip()] if checks else list(CHECKS)
+    unknown = [name for name in asked if name not in CHECKS]
+    if unknown or not asked:
+        raise SpecError(
+            f"--checks: found {', '.join(unknown) or 'none'}; allowed: {', '.join(CHECKS)}",
+            next_step="correct the names, or leave out --checks to run all of them",
+        )
+    return tuple(name for name in CHECKS if name in asked)
+
+
+def _demand_free(out: Path) -> None:
+    """Refuse an existing results file: two runs must not be mixed."""
+    from peagle_sm.core.errors import SpecError
+
+    if out.exists() and out.stat().st_size:
+        raise SpecError(f"{out} already exists", next_step="give another file (--out), or delete that one")
+
+
+def _counting(state: State) -> Callable[[], None]:
+    """Return a callback for each answer that prints progress every few seconds."""
+    from peagle_sm.core.words import elapsed
+
+    began = last = state.monotonic()
+    answers = 0
+
+    def tick() -> None:
+        nonlocal last, answers
+        answers += 1
+        now = state.monotonic()
+        if now - last >= _EVERY_S:
+            last = now
+            note(state, f"{elapsed(now - began):>7}  {answers} answers so far")
+
+    return tick
+
+
+def _announce(state: State, mine: OpenedEngine, plain: OpenedEngine, tokens: int) -> None:
+    from peagle_sm.core.words import usd
+
+    rates = [side.described.arm.usd_per_hour for side in (mine, plain)]
+    price = (
+        f"{sum(rate for rate in rates if rate is not None):,.2f} USD/hour" if None not in rates else usd(None)
+    )
+    note(
+        state,
+        f"at most about {tokens:,} output tokens from the endpoint, and twice that from the baseline; this "
+        "always includes greedy answers, which the other checks need",
+    )
+    note(state, f"both together are billed {price}, also without this run; nothing is deployed or deleted")
+    if mine.described.arm.mode == "none":
+        note(state, "the endpoint does not speculate either: this compares the target with itself")
+
+
+def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | None:
+    """Return the error that ends the command; None if all applicable checks passed."""
+    from peagle_sm.core.errors import OutputsDiffer, Undecided
+
+    failed = [each.name for each in records if each.passed is False]
+    open_ = [each.name for each in records if each.undecided]
+    if failed:
+        return OutputsDiffer(
+            conclusion(records),
+            next_step="serve without speculation until you know the cause; repeat the examples to find it",
+            details={"failed": failed, "undecided": open_},
+        )
+    if passed(records) is None and not allow_undecided:
+        return Undecided(
+            conclusion(records),
+            next_step="fix the cause, skip these checks (--checks), or accept it (--allow-undecided)",
+            details={"undecided": open_},
+        )
+    return None
+
+
+_WORDS = {True: "pass", False: "FAIL", None: "undecided"}
+_NOT_APPLICABLE = "not applicable"
+STAND_IN = "small stand-in weights: this says nothing about a large model on a GPU"
+
+
+def render_checks(
+    records: Sequence[CheckRecord],
+    stand_in: bool,
+    out: Path | None = None,
+    *,
+    concluded: bool = False,
+    slices: str = "",
+) -> str:
+    """Render the table, examples of failures, and what each check can detect.
+
+    ``concluded``: an error message with the conclusion follows, so leave it out here. ``slices``: the same by
+    slice, to stand before the conclusion.
+    """
+    rows = [(each.name, _result(each)) for each in records]
+    width = max((len(name) for name, _ in rows), default=0) + 4
+    width += max((len(result) for _, result in rows), default=0)
+    lines = render_table(("check", "result"), rows).splitlines()
+    parts = [lines[0]]
+    for line, record in zip(lines[1:], records, strict=True):
+        parts += _wrapped(f"{line.ljust(width)}{record.summary}", width)
+        parts += [f"{' ' * width}- {example}" for example in record.examples if record.passed is False]
+    tested = [each for each in records if each.passed is not None]
+    if tested:
+        parts += ["", "What these checks can detect:"]
+        name_width = max(len(each.name) for each in tested) + 2
+        for each in tested:
+            parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
+    parts += ["", slices] if slices else []
+    ending = [] if concluded else [conclusion(records)]
+    ending += [STAND_IN] if stand_in else []
+    ending += [] if out is None else [f"results: {out}"]
+    parts += ["", *ending] if ending else []
+    return "\n".join(parts)
+
+
+def _result(record: CheckRecord) -> str:
+    return _WORDS[record.passed] if record.applicable else _NOT_APPLICABLE
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        110,
+        subsequent_indent=" " * indent,
+        drop_whitespace=True,
+        break_long_words=False,
+        replace_whitespace=False,
+        break_on_hyphens=False,
+    )
+
+
+def conclusion(records: Sequence[CheckRecord]) -> str:
+    """Return the conclusion of all checks."""
+    by = {
+        word: [r.name for r in records if _result(r) == word] for word in (*_WORDS.values(), _NOT_APPLICABLE)
+    }
+    applicable = [each for each in records if each.applicable]
+    besides = f" Not applicable: {', '.join(by[_NOT_APPLICABLE])}." if by[_NOT_APPLICABLE] else ""
+    if by["FAIL"]:
+        return f"The answers differ from the target's: {', '.join(by['FAIL'])} failed."
+    if by["undecided"]:
+        return (
+            f"{len(by['pass'])} of {len(applicable)} checks passed; "
+            f"undecided: {', '.join(by['undecided'])}.{besides}"
+        )
+    if not applicable:
+        return f"Nothing was checked.{besides}"
+    counted = f"these {len(applicable)} checks" if len(applicable) > 1 else "this check"
+    return f"The answers are the target's own, as far as {counted} can detect.{besides}"
+
+
+def passed(records: Sequence[CheckRecord]) -> bool | None:
+    """Return whether all applicable checks passed; None if undecided."""
+    found = [each.passed for each in records if each.applicable]
+    return False if False in found else None if None in found or not found else True
+
+
+def checks_data(
+    records: Sequence[CheckRecord], endpoint: str, baseline: str, stand_in: bool, out: Path
+) -> dict[str, Any]:
+    """Return the results for --format json."""
+    return {
+        "endpoint": endpoint,
+        "baseline": baseline,
+        "passed": passed(records),
+        "checks": [asdict(each) for each in records],
+        "stand_in_weights": stand_in,
+        "results": str(out),
+    }

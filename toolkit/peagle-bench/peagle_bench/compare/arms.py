@@ -1,0 +1,256 @@
+"""Arms of a comparison: endpoints named on the command line, or one spec for each mode.
+
+Each deployment of a mode has its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from peagle_bench.benchmark.endpoint_arm import Described, describe_arm, is_url
+from peagle_bench.results.records import Mode
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.catalog import Catalog
+from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.own_models import catalog_for
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, SpeculationSpec
+from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+
+PREFIX = "cmp"  #: prefix of the name of every endpoint that a comparison deploys
+
+
+def parse_modes(text: str) -> tuple[SpecMode, ...]:
+    """Parse ``none,eagle3,p-eagle`` into modes.
+
+    Raises:
+        SpecError: an unknown mode, a repeated one, or fewer than two.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    strange = [word for word in words if word not in MODES]
+    if strange or len(set(words)) < len(words) or len(words) < 2:
+        raise SpecError(
+            f"--modes: found {text!r}; allowed: two or three of {', '.join(MODES)}, each once.",
+            next_step="For example --modes none,eagle3,p-eagle",
+        )
+    return tuple(mode for mode in MODES if mode in words)
+
+
+def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:
+    """Parse values like ``p-eagle=7`` into a mapping by mode.
+
+    Raises:
+        SpecError: not MODE=VALUE, a mode that is not compared, or mode none.
+    """
+    speculating = [mode for mode in modes if mode != "none"]
+    found: dict[str, str] = {}
+    for text in texts:
+        mode, sign, value = text.partition("=")
+        if not sign or not value or mode not in speculating or mode in found:
+            raise SpecError(
+                f"{option}: found {text!r}; allowed: MODE=VALUE, once for each of {', '.join(speculating)}.",
+                next_step=f"For example {option} {speculating[-1] if speculating else 'p-eagle'}=…",
+            )
+        found[mode] = value
+    return found
+
+
+def parse_ks(texts: Sequence[str], modes: Sequence[str]) -> dict[str, int]:
+    """Parse values like ``p-eagle=7`` into num_speculative_tokens by mode.
+
+    Raises:
+        SpecError: as :func:`parse_by_mode`, or no whole number from 1.
+    """
+    found = parse_by_mode("--k", texts, modes)
+    for mode, text in found.items():
+        if not text.isdigit() or int(text) < 1:
+            raise SpecError(
+                f"--k: found {mode}={text}; allowed: a whole number from 1.",
+                next_step=f"For example --k {mode}=7",
+            )
+    return {mode: int(text) for mode, text in found.items()}
+
+
+def spec_of(
+    base: EndpointSpec,
+    mode: SpecMode,
+    *,
+    k: int | None = None,
+    head: str | None = None,
+    head_uri: str | None = None,
+    deployment: int = 1,
+    catalog: Catalog | None = None,
+) -> EndpointSpec:
+    """Derive the spec of one arm from ``base``: another mode, own name, no schedule, no autoscaling.
+
+    ``k`` and ``head`` default to those of ``base`` for its own mode, else to the catalogue's. ``head_uri``
+    is where the head's files are; None keeps that of ``base`` for its own mode and head. Working hours,
+    autoscaling and scaling to zero are removed: they would change an arm while it is measured. The lifetime
+    limit stays.
+
+    Raises:
+        SpecError: eagle3 without a head, a name too long, or whatever EndpointSpec says.
+    """
+    fields: dict[str, Any] = base.model_dump(exclude_unset=True)
+    own = base.speculation if base.speculation.mode == mode else None
+    chosen = None
+    if mode != "none":
+        chosen = head or (own.draft_head if own else None) or _catalogued(base, mode, catalog)
+    fields["name"] = name_of(base.name, mode, deployment)
+    fields["speculation"] = {
+        "mode": mode,
+        "num_speculative_tokens": k or (own.num_speculative_tokens if own else None),
+        "draft_head": chosen,
+        **_draft_settings(own, fixed_k=k is not None),
+    }
+    if own is None or (head is not None and head != own.draft_head):
+        fields.pop("head_uri", None)  # that of another head
+    if head_uri is not None:
+        fields["head_uri"] = head_uri
+    for resizing in ("hours", "autoscaling"):
+        fields.pop(resizing, None)
+    fields["lifecycle"] = {**fields.get("lifecycle", {}), "idle": "turn-off"}
+    return EndpointSpec(**fields).locked_as(base)
+
+
+def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, Any]:
+    """Return the base's other settings for its own mode; what changes K only if no K was asked for."""
+    if own is None:
+        return {}
+    fields = own.model_dump(exclude_unset=True)
+    without = {"mode", "num_speculative_tokens", "draft_head"}
+    if fixed_k:
+        without |= {"num_speculative_tokens_per_batch_size", "adaptive_num_speculative_tokens"}
+    return {name: value for name, value in fields.items() if name not in without}
+
+
+def in_terms_of_the_options(error: PlanRefused, mode: str) -> PlanRefused:
+    """Reword the refusal of one mode's plan: if its K is too large, the next step names --k."""
+    checks = {finding["check"] for finding in error.details["findings"]}
+    step = f"Lower --k {mode}=K." if checks == {"trained-depth"} else error.next_step
+    return PlanRefused(f"mode {mode}: {error.message}", next_step=step, details=error.details)
+
+
+def name_of(base: str, mode: str, deployment: int) -> str:
+    """Return the endpoint's name: ``cmp-tiny-code-eagle3``, and ``…-2`` for a second deployment."""
+    stem = base
+    for ending in MODES:
+        stem = stem.removesuffix(f"-{ending}")
+    return "-".join([PREFIX, stem, mode, *([str(deployment)] if deployment > 1 else [])])
+
+
+def specs_of(
+    base: EndpointSpec,
+    modes: Sequence[SpecMode],
+    *,
+    ks: Mapping[str, int],
+    heads: Mapping[str, str],
+    deployment: int,
+    head_uris: Mapping[str, str] | None = None,
+) -> dict[SpecMode, EndpointSpec]:
+    """Derive the spec of each mode for one deployment; the modes are the arms' names."""
+    uris = head_uris or {}
+    return {
+        mode: spec_of(
+            base,
+            mode,
+            k=ks.get(mode),
+            head=heads.get(mode),
+            head_uri=uris.get(mode),
+            deployment=deployment,
+        )
+        for mode in modes
+    }
+
+
+def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> str | None:
+    full_catalog = catalog_for(base, catalog)
+    model = full_catalog.model(base.model_name)
+    if mode in model.default_heads:
+        return None  # the plan takes it
+    heads = [name for name, head in full_catalog.heads_for(base.model_name).items() if head.method == mode]
+    if len(heads) == 1:
+        return heads[0]
+    if mode == "p-eagle" and (base.source or model.sources[0]) == "jumpstart":
+        return None  # JumpStart's own
+    raise SpecError(
+        f"mode {mode}: no default draft head for {base.model_name}; "
+        f"heads of this mode in the catalogue: {', '.join(heads) or 'none'}.",
+        next_step=f"Name one with --head {mode}=ID, or leave {mode} out of --modes.",
+        details={"mode": mode, "heads": heads},
+    )
+
+
+@dataclass(frozen=True)
+class Named:
+    """One ARM argument: its endpoints (deployments of the same arm) and its label, if any."""
+
+    label: str | None
+    endpoints: tuple[str, ...]
+
+    @property
+    def mode(self) -> Mode | None:
+        """Mode given by the label, if it is one."""
+        return cast(Mode, self.label) if self.label in MODES else None
+
+
+def parse_arms(texts: Sequence[str]) -> list[Named]:
+    """Parse ``[LABEL=]ENDPOINT[,ENDPOINT…]``; several endpoints are deployments of the same arm.
+
+    Raises:
+        SpecError: fewer than two arms, a repeated endpoint or label, or unequal numbers of deployments.
+    """
+    arms = [_named(text) for text in texts]
+    every = [endpoint for arm in arms for endpoint in arm.endpoints]
+    labels = [arm.label for arm in arms if arm.label is not None]
+    counts = {len(arm.endpoints) for arm in arms}
+    problem = None
+    if len(arms) < 2:
+        problem = f"found {len(arms)} arm(s); a comparison needs at least 2"
+    elif len(set(every)) < len(every) or len(set(labels)) < len(labels):
+        problem = "an endpoint or a label is given twice"
+    elif len(counts) > 1:
+        problem = "the arms have different numbers of deployments, and deployments are compared in pairs"
+    if problem:
+        raise SpecError(
+            f"{' '.join(texts) or 'no arm'}: {problem}.",
+            next_step="For example `peagle-sm compare plain fast`, or with two deployments of each "
+            "`peagle-sm compare plain-1,plain-2 fast-1,fast-2`. An A/A control is added.",
+        )
+    return arms
+
+
+def _named(text: str) -> Named:
+    label, sign, rest = text.partition("=")
+    if not sign or is_url(label):
+        label, rest = "", text
+    endpoints = tuple(word for word in rest.split(",") if word)
+    if not endpoints or (sign and not label and not is_url(text)):
+        raise SpecError(
+            f"{text!r} is not an arm; allowed: [LABEL=]ENDPOINT[,ENDPOINT…].",
+            next_step="Give as ENDPOINT a name, NAME/COMPONENT, or the http(s) URL of a bare vLLM.",
+        )
+    return Named(label or None, endpoints)
+
+
+def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
+    """Describe the deployments of an arm; ``session_of`` is called only for SageMaker endpoints.
+
+    Raises:
+        NotFound, ServiceFault: an endpoint does not exist or is not in service.
+        SpecError: an endpoint runs another mode than its label says.
+    """
+    found = []
+    for number, endpoint in enumerate(arm.endpoints, start=1):
+        session = None if is_url(endpoint) else session_of()
+        name, _, component = (endpoint, "", "") if session is None else endpoint.partition("/")
+        one = describe_arm(session, name, component=component or None, expected=arm.mode)
+        found.append(one if arm.label is None else called(one, arm.label, number))
+    return found
+
+
+def called(described: Described, label: str, deployment: int) -> Described:
+    """Name an arm after its label: ``p-eagle``, and ``p-eagle@2`` in the second deployment."""
+    name = label if deployment == 1 else f"{label}@{deployment}"
+    return replace(described, arm=replace(described.arm, name=name))

@@ -1,0 +1,367 @@
+"""Schedule of requests: closed loops (a fixed number in flight, or steps) and open loops (Poisson arrivals).
+
+The schedule says which request is next and to which phase it belongs (warm-up, measured, after). It is pure:
+its caller passes the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from peagle_bench.load.answer import Answer
+from peagle_bench.load.http_client import Sender, Target
+from peagle_bench.load.work import Clock, LoadOptions, LoadStopped, Observer, WorkItem
+from peagle_bench.results.records import Load, Phase, RequestRecord
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.request_slices import slices_of_body
+
+
+def arrivals(rate_per_s: float, *, seed: int, ramp_s: float = 0.0) -> Iterator[float]:
+    """Yield the arrival times of a Poisson process in seconds from its start, without end.
+
+    During the ramp the rate grows linearly from 0 to ``rate_per_s``: gaps are drawn from the unit exponential
+    and mapped through the inverse of the expected count. So there is one draw per request whatever the ramp,
+    and a seed reproduces the arrivals.
+    """
+    draws = random.Random(f"arrivals {seed}")
+    expected = 0.0
+    in_ramp = rate_per_s * ramp_s / 2
+    while True:
+        expected += draws.expovariate(1.0)
+        if expected < in_ramp:
+            yield math.sqrt(2 * expected * ramp_s / rate_per_s)
+        else:
+            yield ramp_s / 2 + expected / rate_per_s
+
+
+def concurrency_at(load: Load, sent: int, requests: int) -> int:
+    """Return the concurrency of a closed loop when ``sent`` of its measured requests have been sent.
+
+    Each of its steps gets requests in proportion to its concurrency, so they last about equally long.
+    """
+    reached = 0
+    for step in load.steps:
+        reached += step
+        if sent < requests * reached / sum(load.steps):
+            return step
+    return load.steps[-1] if load.steps else load.concurrency or 1
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """Permission to send one item (and the following turns of its conversation)."""
+
+    item: WorkItem
+    phase: Phase
+
+
+class Schedule:
+    """Source of tickets: warm-up first, then the window, then (with ``drain="keep"``) the drain.
+
+    The window begins with the first measured request. It ends after ``seconds``; or, in a closed loop, when
+    the last of ``requests`` has been sent and a slot finds no more work, since then fewer are in flight than
+    the load requires; in an open loop, at the time of the arrival after the last one.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        options: LoadOptions,
+        items: Iterator[WorkItem],
+        start: float,
+        on_phase: Callable[[Phase], None],
+    ) -> None:
+        """``start`` is the load's start on the clock; ``on_phase`` is called as each phase begins."""
+        default = load.concurrency or 0 if load.kind == "closed" and not options.warm_up_s else 0
+        asked = options.warm_up_requests
+        self._warm_up_left = default if asked is None else asked
+        self._warm_until = start + max(options.warm_up_s, options.ramp_s)
+        self._options = options
+        self._items = items
+        self._on_phase = on_phase
+        self._measured = 0
+        self._in_flight = 0
+        self._phase: Phase | None = None
+        self.window_start: float | None = None
+        self.window_end: float | None = None
+
+    def next(self, now: float) -> Ticket | None:
+        """Return the next ticket at ``now`` (an arrival's due time, or when a slot is free), or None."""
+        if self.window_end is None and self._is_over(now):
+            self.end(now)
+        if self.window_end is not None and (self._options.drain == "finish" or not self._in_flight):
+            return None
+        item = next(self._items, None)
+        if item is None:
+            self.end(now)
+            return None
+        phase = self._phase_at(now)
+        self._enter(phase, now)
+        if phase == "measured":
+            self._measured += 1
+            self._in_flight += 1
+        elif phase == "warm-up":
+            self._warm_up_left -= 1
+        return Ticket(item, phase)
+
+    @property
+    def sent(self) -> int:
+        """Number of measured requests sent so far."""
+        return self._measured
+
+    def done(self, ticket: Ticket) -> None:
+        """Note that a ticket's requests have ended."""
+        if ticket.phase == "measured":
+            self._in_flight -= 1
+
+    def later_phase(self, ticket: Ticket) -> Phase:
+        """Return the phase of a following turn in a ticket's conversation."""
+        return "drain" if self.window_end is not None and ticket.phase == "measured" else ticket.phase
+
+    def end(self, now: float) -> None:
+        """End the window now, or earlier if its seconds are over; later calls change nothing."""
+        if self.window_end is not None:
+            return
+        seconds = self._options.seconds
+        if self.window_start is None:
+            self.window_start = now
+        self.window_end = now if seconds is None else min(now, self.window_start + seconds)
+        self._enter("drain", now)
+
+    def _is_over(self, now: float) -> bool:
+        if self.window_start is None:
+            return False
+        if self._options.requests is not None:
+            return self._measured >= self._options.requests
+        return now >= self.window_start + (self._options.seconds or 0.0)
+
+    def _phase_at(self, now: float) -> Phase:
+        if self.window_end is not None:
+            return "drain"
+        return "warm-up" if self._warm_up_left > 0 or now < self._warm_until else "measured"
+
+    def _enter(self, phase: Phase, now: float) -> None:
+        if phase != self._phase:
+            self._phase = phase
+            if phase == "measured":
+                self.window_start = now
+            self._on_phase(phase)
+
+
+class Steps:
+    """Gate of a closed loop with steps: a slot above the present step's concurrency waits."""
+
+    def __init__(self, load: Load, options: LoadOptions, schedule: Schedule) -> None:
+        """Take the load, the number of its requests, and the schedule that counts those sent."""
+        self._load = load
+        self._requests = options.requests or 1
+        self._schedule = schedule
+        self._moved = asyncio.Event()
+
+    async def wait(self, number: int) -> bool:
+        """Wait until slot ``number`` may send, or the window has ended; return whether it had to wait."""
+        waited = False
+        while self._is_closed_for(number):
+            waited = True
+            await self._moved.wait()
+        return waited
+
+    def move(self) -> None:
+        """Wake the waiting slots: the schedule has moved on."""
+        if self._load.steps:
+            self._moved.set()
+            self._moved = asyncio.Event()
+
+    def _is_closed_for(self, number: int) -> bool:
+        schedule = self._schedule
+        if not self._load.steps or schedule.window_end is not None:
+            return False
+        return number >= concurrency_at(self._load, schedule.sent, self._requests)
+
+
+#: Connection errors. Only these end an open loop, whose purpose is to show the effects of overload.
+_UNREACHABLE = ("ConnectionFailed", "ConnectionLost", "Timeout")
+_GIVE_UP_AFTER = 20
+
+
+class Drive:
+    """Sender of scheduled requests: keeps the records, and stops when the endpoint fails every request."""
+
+    def __init__(
+        self,
+        load: Load,
+        options: LoadOptions,
+        sender: Sender,
+        observer: Observer,
+        clock: Clock,
+        began: float,
+    ) -> None:
+        """``began`` is the zero of the records' times, on the clock."""
+        self.records: list[RequestRecord] = []
+        self._load = load
+        self._options = options
+        self._sender = sender
+        self._observer = observer
+        self._clock = clock
+        self._began = began
+        self._failed_in_a_row = 0
+        self._patience = options.give_up_after or max(_GIVE_UP_AFTER, 2 * (load.concurrency or 0))
+
+    async def send(
+        self, target: Target, item: WorkItem, phase: Phase, due: float, block: int
+    ) -> tuple[RequestRecord, Answer]:
+        """Send one request that was due at ``due`` and keep its record.
+
+        Raises:
+            LoadStopped: too many requests in a row failed.
+            SpecError: the request cannot be sent at all.
+        """
+        answer = await self._sender.send(target, item.body)
+        record = self._record(target.arm, item, answer, phase, due, block)
+        self.records.append(record)
+        self._observer.request(record)
+        self._count_failures(record)
+        return record, answer
+
+    async def converse(
+        self, target: Target, item: WorkItem, due: float, block: int, phase: Callable[[], Phase]
+    ) -> bool:
+        """Send an item and its following turns; return whether all succeeded."""
+        turn: WorkItem | None = item
+        while turn is not None:
+            record, answer = await self.send(target, turn, phase(), due, block)
+            if record.error is not None:
+                return False
+            turn = turn.then(answer.text) if turn.then is not None else None
+            due = self._clock()
+        return True
+
+    async def closed(self, target: Target, schedule: Schedule) -> None:
+        """Keep the load's concurrency in flight, or that of its present step, until the schedule ends."""
+        places = self._load.concurrency or 1
+        steps = Steps(self._load, self._options, schedule)
+
+        async def place(number: int) -> None:
+            await asyncio.sleep(self._options.ramp_s * number / places)
+            task = asyncio.current_task()
+            free = self._clock()
+            # A library that swallows a cancellation must not keep a load running after Ctrl-C.
+            while not (task and task.cancelling()):
+                if await steps.wait(number):
+                    free = self._clock()
+                ticket = schedule.next(free)
+                steps.move()
+                if ticket is None:
+                    return
+                if not await self._serve(target, schedule, ticket, free):
+                    await asyncio.sleep(self._options.pause_after_error_s)
+                free = self._clock()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(places):
+                group.create_task(place(number))
+
+    async def open(self, target: Target, schedule: Schedule) -> int:
+        """Send at the load's rate, however many are in flight; return the largest number in flight."""
+        options = self._options
+        start = self._clock()
+        in_flight = most = 0
+
+        def ended(_: object) -> None:
+            nonlocal in_flight
+            in_flight -= 1
+
+        async with asyncio.TaskGroup() as group:
+            for offset in arrivals(self._load.rate_per_s or 1.0, seed=options.seed, ramp_s=options.ramp_s):
+                due = start + offset
+                while (wait := due - self._clock()) > 0:  # a timer may fire a little early
+                    await asyncio.sleep(wait)
+                ticket = schedule.next(due)
+                if ticket is None:
+                    return most
+                in_flight += 1
+                most = max(most, in_flight)
+                group.create_task(self._serve(target, schedule, ticket, due)).add_done_callback(ended)
+        return most
+
+    async def _serve(self, target: Target, schedule: Schedule, ticket: Ticket, due: float) -> bool:
+        first = True
+
+        def phase() -> Phase:
+            nonlocal first
+            now: Phase = ticket.phase if first else schedule.later_phase(ticket)
+            first = False
+            return now
+
+        try:
+            return await self.converse(target, ticket.item, due, self._options.block, phase)
+        finally:
+            schedule.done(ticket)
+
+    def _count_failures(self, record: RequestRecord) -> None:
+        if record.error is None:
+            self._failed_in_a_row = 0
+        elif self._load.kind == "closed" or record.error in _UNREACHABLE:
+            self._failed_in_a_row += 1
+        if self._failed_in_a_row >= self._patience:
+            raise LoadStopped(
+                f"{record.arm}: the last {self._failed_in_a_row} requests failed;"
+                f" last error: {record.error}: {record.error_message}",
+                tuple(self.records),
+                next_step="Check the endpoint with `peagle-sm status`. Earlier measurements are kept.",
+            )
+
+    def _record(
+        self, arm: str, item: WorkItem, answer: Answer, phase: Phase, due: float, block: int
+    ) -> RequestRecord:
+        began = self._began
+        return RequestRecord(
+            arm=arm,
+            load=self._load,
+            prompt_id=item.prompt_id,
+            phase=phase,
+            due_s=due - began,
+            sent_s=answer.sent - began,
+            first_s=None if answer.first is None else answer.first - began,
+            last_s=None if answer.last is None else answer.last - began,
+            done_s=answer.done - began,
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            chunks=answer.chunks,
+            gaps_ms=answer.gaps_ms,
+            category=item.category,
+            turn=item.turn,
+            block=block,
+            finish_reason=answer.finish_reason,
+            error=answer.error,
+            error_message=answer.error_message,
+            drafts=answer.drafts,
+            accepted=answer.accepted,
+            histogram=answer.histogram,
+            output_sha256=answer.output_sha256,
+            text=answer.text if self._options.keep_text else None,
+            client_lag_ms=(answer.sent - due) * 1000,
+            distinct_4_grams=answer.distinct_4_grams,
+            cached_tokens=answer.cached_tokens,
+            slices=slices_of_body(item.body, item.labels) if self._options.slices else {},
+            conversation=item.conversation,
+        )
+
+
+def unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Choose the most informative error of a group: a PeagleError if there is one, else the first."""
+    flat: list[BaseException] = []
+
+    def collect(error: BaseException) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                collect(inner)
+        else:
+            flat.append(error)
+
+    collect(group)
+    return next((error for error in flat if isinstance(error, PeagleError)), flat[0])

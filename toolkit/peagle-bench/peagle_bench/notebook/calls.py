@@ -1,0 +1,343 @@
+"""bench(), compare(), tune() and verify() as Python calls."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from peagle_bench import results_file
+from peagle_bench.benchmark import run as benchmark
+from peagle_bench.benchmark.endpoint_arm import describe_arm
+from peagle_bench.benchmark.plan import BenchPlan, check_plan, loads_of
+from peagle_bench.compare import run as comparison
+from peagle_bench.compare.arms import parse_arms
+from peagle_bench.compare.deployments import existing_rounds
+from peagle_bench.compare.measurement import Setup
+from peagle_bench.load import make_target
+from peagle_bench.load.points import Objective
+from peagle_bench.notebook.endpoints import (
+    EndpointLike,
+    SessionSource,
+    blocking,
+    chosen,
+    demanded,
+    name_of,
+)
+from peagle_bench.notebook.results import BenchResult, CompareResult, TuneResult, VerifyResult
+from peagle_bench.results.records import Load
+from peagle_bench.results.result_file import ResultWriter, read
+from peagle_bench.verify import CHECKS
+from peagle_bench.workloads import Workload
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import Declined, SpecError
+from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.service.notebook import Local, SpecLike, as_spec
+from peagle_sm.service.progress import Event, Progress, agreed, followed
+
+_USUAL = (1, 8)
+By = Literal["auto", "runtime", "deployments"]
+
+
+def bench(
+    endpoint: EndpointLike,
+    *,
+    workload: Workload | str = "humaneval",
+    prompts: int | None = None,
+    concurrency: Sequence[int] = (),
+    rate: Sequence[float] = (),
+    requests: int | None = None,
+    seconds: float | None = None,
+    repeat: bool = False,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+    objective: Objective | None = None,
+    expect_mode: Mode | None = None,
+    component: str | None = None,
+    seed: int = 0,
+    keep_text: bool = False,
+    out: str | Path | None = None,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    progress: Progress | None = None,
+) -> BenchResult:
+    """Measure an endpoint under load, as `peagle-sm bench` does.
+
+    ``endpoint`` is an `Endpoint`, a name, or the http(s) URL of a bare vLLM. ``concurrency`` gives closed
+    loops (default 1 and 8 if ``rate`` is not given either), ``rate`` open loops in arrivals per second. Each
+    load measures ``requests``, or as many as fit into ``seconds``, else each prompt once. ``temperature``
+    (default 0) and ``max_tokens`` (default 256) apply to the workload. Every request is written to ``out``
+    (results/bench-NAME-TIME.jsonl) as it ends.
+
+    Raises:
+        NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
+        SpecError: the workload, the loads, the context or the mode does not fit.
+        ServiceFault: the endpoint stopped answering; the message says what was saved.
+        Interrupted: Ctrl-C; the message says what was saved.
+    """
+    sessions = SessionSource(session, local, profile, region)
+    work = chosen(
+        workload, prompts, seed, max_tokens, temperature=temperature, session=sessions.for_workload(endpoint)
+    )
+    usual = tuple(each for each in _USUAL if each <= len(work.items) or repeat)
+    plan = BenchPlan(
+        loads=loads_of(tuple(concurrency) or (() if rate else usual), tuple(rate)),
+        requests=requests,
+        seconds=seconds,
+        repeat=repeat,
+        seed=seed,
+        keep_text=keep_text,
+        objective=objective,
+    )
+    check_plan(plan, work)
+    opened = sessions.open(endpoint)
+    name = name_of(endpoint)
+    described = describe_arm(opened, name, component=component, expected=expect_mode)
+    arm = described.arm
+    path = Path(out) if out is not None else results_file("bench", arm.name)
+    with followed(progress) as follow:
+        dependencies = benchmark.BenchDependencies.of(opened, arm, follow, seed=seed)
+        target = make_target(opened, arm)
+        outcome = blocking(
+            lambda: benchmark.bench(described, target, work, plan, path, dependencies, expected=expect_mode)
+        )
+    return BenchResult(outcome.path, outcome.results, outcome.notes)
+
+
+def compare(
+    *endpoints: EndpointLike,
+    arms: Mapping[str, EndpointLike] | None = None,
+    workload: Workload | str = "humaneval",
+    prompts: int | None = None,
+    concurrency: Sequence[int] = (1,),
+    blocks: int = 6,
+    repeat: bool = False,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+    control: bool = True,
+    seed: int = 0,
+    out: str | Path | None = None,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    progress: Progress | None = None,
+) -> CompareResult:
+    """Compare endpoints in service, in turns, as `peagle-sm compare` does; ratios have 95% intervals.
+
+    An arm is an endpoint, its name, or the http(s) URL of a bare vLLM; ``arms`` gives them names
+    (``arms={"eagle3": old, "p-eagle": new}``; if the name is a mode, the endpoint must run it). At
+    concurrency 1 arms are paired by prompt, at higher ones in ``blocks`` of time. ``control`` measures the
+    first arm twice, as an A/A pair with a true ratio of 1.
+
+    Raises:
+        NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
+        SpecError: fewer than two arms, a repeated arm, another mode than the arm's name says, or a workload
+            that does not fit.
+        ServiceFault: an arm stopped answering; the message says what was saved.
+        Interrupted: Ctrl-C; the message says what was saved.
+    """
+    named = [*((None, one) for one in endpoints), *(arms or {}).items()]
+    if any(label is not None and set(label) & set("=,") for label, _ in named):
+        raise SpecError("arms: a name contains = or ,", next_step="give each arm a name without = and ,")
+    texts = [name_of(one) if label is None else f"{label}={name_of(one)}" for label, one in named]
+    parsed = parse_arms(texts)
+    sessions = SessionSource(session, local, profile, region)
+    opening = sessions.for_workload(*(one for _, one in named))
+    work = chosen(workload, prompts, seed, max_tokens, temperature=temperature, session=opening)
+    setup = Setup(
+        items=work.items,
+        loads=tuple(Load("closed", concurrency=number) for number in concurrency),
+        blocks=blocks,
+        repeat=repeat,
+        temperature=work.temperature,
+    )
+    setup.check()
+    opened = sessions.open(*(one for _, one in named))
+    rounds = existing_rounds(parsed, lambda: demanded(opened))
+    path = Path(out) if out is not None else results_file("compare")
+    config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
+    with followed(progress) as follow:
+        dependencies = comparison.CompareDependencies.of(opened, follow, seed=seed)
+        outcome = blocking(
+            lambda: comparison.compare(
+                rounds, setup, work, path, dependencies, control=control, config=config
+            )
+        )
+    return CompareResult(outcome.path, outcome.results, outcome.notes)
+
+
+def tune(
+    spec: SpecLike,
+    *,
+    modes: Sequence[Mode] = (),
+    heads: Mapping[Mode, str] | None = None,
+    concurrency: Sequence[int] = (1, 8),
+    loads: Sequence[int] = (),
+    max_k: int = 11,
+    by: By = "auto",
+    max_deployments: int | None = None,
+    rounds: int | None = None,
+    workload: Workload | str = "humaneval",
+    requests: int = 24,
+    max_tokens: int = 128,
+    sweep_rounds: int = 0,
+    write: bool = True,
+    yes: bool = False,
+    unguarded: bool = False,
+    seed: int = 0,
+    out: str | Path | None = None,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    progress: Progress | None = None,
+) -> TuneResult:
+    """Find the best K for each concurrency and one for all, as `peagle-sm tune` does.
+
+    It deploys the model with and without speculation, measures a few K, predicts the others, measures the
+    most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
+    ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
+    ``max_deployments`` None: 4, or 6 with ``max_k`` above 12. ``rounds`` None: 4, or 2 with ``loads``.
+
+    ``loads``, in place of ``concurrency``: K is tuned at each load, and a table of K by load is validated and
+    written, or one K (docs/how-to/k-by-load.md).
+
+    Raises:
+        Declined: the user did not confirm.
+        PlanRefused: an endpoint cannot be deployed.
+        SpecError, NotFound, ServiceFault, Interrupted, BillableLeft: as `peagle_bench.tune.job.run`.
+    """
+    from peagle_bench.tune import job as tuning
+    from peagle_bench.tune.estimate import Settings
+
+    base = as_spec(spec)
+    opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
+    asked = tuning.modes_of(base, tuple(modes) or None)
+    job = tuning.Job(
+        spec=base,
+        spec_path=Path(spec) if isinstance(spec, str | Path) else None,
+        settings=Settings.of(
+            modes=asked,
+            local=opened.is_local,
+            concurrency=concurrency,
+            loads=loads,
+            max_k=max_k,
+            by=by,
+            max_deployments=max_deployments,
+            rounds=rounds,
+            requests=requests,
+            heads={str(mode): head for mode, head in (heads or {}).items()},
+            sweep_rounds=sweep_rounds,
+            unguarded=unguarded,
+        ),
+        workload=chosen(workload, None, seed, max_tokens, first_turn_only=True, session=lambda: opened),
+        max_tokens=max_tokens,
+        out=Path(out) if out is not None else results_file("tune", base.name),
+        seed=seed,
+    )
+    tuning.check(job)
+    plans = tuning.plans_of(job, opened)
+    for plan in (*plans.values(), *tuning.table_plans(job, opened).values()):
+        plan.refuse_errors()
+    if not yes:
+        print(f"Estimate: {tuning.price_of(job, plans, opened).words()}", file=sys.stderr)
+        if not agreed("Continue?"):
+            raise Declined(
+                "Not confirmed: nothing was tuned.", next_step="Run it again and confirm, or give yes=True."
+            )
+    with followed(progress) as follow:
+        done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
+    return TuneResult(
+        done.out,
+        read(done.out),
+        tuple(f"do not publish: {line}" for line in done.tuned.untrusted),
+        k={result.mode: result.common.k for result in done.tuned.results},
+        reasons=tuple(result.common.reason for result in done.tuned.results),
+        written=done.written,
+        minutes=done.tuned.minutes,
+        usd=done.tuned.usd,
+    )
+
+
+def verify(
+    endpoint: EndpointLike,
+    *,
+    baseline: EndpointLike,
+    checks: Sequence[str] = (),
+    workload: str = "humaneval",
+    prompts: int | None = None,
+    max_tokens: int | None = None,
+    concurrency: int = 8,
+    quick: bool = False,
+    component: str | None = None,
+    baseline_component: str | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    progress: Progress | None = None,
+) -> VerifyResult:
+    """Check that an endpoint's answers are its target's own, as `peagle-sm verify` does.
+
+    ``baseline`` is the same target without speculation. ``checks`` are names in
+    `peagle_bench.verify` (default: all). ``quick`` uses a fifth of the tokens and detects only larger
+    faults. A fault raises no error: see ``VerifyResult.passed``, which is None for undecided checks.
+
+    Raises:
+        NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
+        SpecError: an unknown check, a baseline that speculates, or a results file that already exists.
+        ServiceFault: an endpoint stopped answering.
+    """
+    from peagle_bench.verify import run as verification
+    from peagle_bench.verify.engines import EnginePair, Options
+
+    wanted = _wanted(checks)
+    path = Path(out) if out is not None else results_file("verify", name_of(endpoint))
+    usual = verification.QUICK if quick else Options()
+    options = replace(usual, max_tokens=max_tokens or usual.max_tokens, concurrency=concurrency, seed=seed)
+    at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
+    sessions = SessionSource(session, local, profile, region)
+    opening = sessions.for_workload(endpoint, baseline)
+    source = verification.load_prompts(workload, prompts, seed, at_most, opening)
+    opened = sessions.open(endpoint, baseline)
+    plain = verification.open_engine(opened, name_of(baseline), baseline_component)
+    verification.demand_plain(plain.described)
+    mine = verification.open_engine(opened, name_of(endpoint), component)
+    began = time.monotonic()
+
+    def work(follow: Progress) -> None:
+        def say(text: str) -> None:
+            follow(Event("verify", text, text, time.monotonic() - began))
+
+        with ResultWriter(path) as writer:
+            for line in (
+                verification.header(mine.described, plain.described, source, options, wanted),
+                mine.described.arm,
+                plain.described.arm,
+            ):
+                writer.append(line)
+            engines = EnginePair(plain.engine, mine.engine, options)
+            for record in verification.verify(engines, source.items, wanted, say):
+                writer.append(record)
+
+    with followed(progress) as follow:
+        blocking(lambda: work(follow))
+    return VerifyResult(path, read(path))
+
+
+def _wanted(checks: Sequence[str]) -> tuple[str, ...]:
+    unknown = [name for name in checks if name not in CHECKS]
+    if unknown:
+        raise SpecError(
+            f"checks: found {', '.join(unknown)}; allowed: {', '.join(CHECKS)}",
+            next_step="correct the names, or leave checks out for all of them",
+        )
+    return tuple(name for name in CHECKS if name in checks or not checks)

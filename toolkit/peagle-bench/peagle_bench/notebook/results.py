@@ -1,0 +1,209 @@
+"""Typed results of the measuring calls, displayed by notebooks; and report()."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from peagle_bench.load.points import doubt_lines, withheld_lines
+from peagle_bench.report import tables
+from peagle_bench.report.files import read_files, write_page
+from peagle_bench.report.merging import demand_figures, view_of
+from peagle_bench.report.page import html_page
+from peagle_bench.report.tables import markdown
+from peagle_bench.report.verdict import verdict
+from peagle_bench.report.view import View, cautions
+from peagle_bench.results.records import (
+    CheckRecord,
+    ComparisonRecord,
+    FitRecord,
+    Mode,
+    PointRecord,
+    TableRecord,
+)
+from peagle_bench.results.result_file import Results
+from peagle_sm.core.display import Card, Note, Shown, Table, Tone
+from peagle_sm.core.errors import SpecError
+
+_FOLDED_ABOVE = 8
+
+
+@dataclass(frozen=True)
+class Report(Shown):
+    """Report on one or more results files."""
+
+    files: tuple[Results, ...]
+    title: str | None = None
+
+    @property
+    def headline(self) -> str:
+        """Headline of the report: one sentence."""
+        return verdict(view_of(self.files)).headline
+
+    @property
+    def html(self) -> str:
+        """HTML page that includes its data."""
+        return html_page(self.files, title=self.title)
+
+    @property
+    def markdown(self) -> str:
+        """Report as Markdown, for a pull request."""
+        return markdown(self.files, title=self.title)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the HTML page.
+
+        Raises:
+            SpecError: the file cannot be written.
+        """
+        write_page(Path(path), self.html)
+        return Path(path)
+
+    def card(self) -> Card:
+        """Return the summary that a notebook displays."""
+        return files_card(self.files, self.title or "P-EAGLE report")
+
+
+@dataclass(frozen=True)
+class Measured(Shown):
+    """Results of one run: the file, its content, and notes for the reader of the figures."""
+
+    path: Path
+    results: Results
+    notes: tuple[str, ...] = ()
+
+    @property
+    def stand_in_weights(self) -> bool:
+        """Whether the small stand-in weights were measured; such figures are not a large model's."""
+        return self.results.header.stand_in_weights
+
+    def report(self, title: str | None = None) -> Report:
+        """Return a report of this run."""
+        return Report((self.results,), title)
+
+    def card(self) -> Card:
+        """Return the summary that a notebook displays."""
+        header = self.results.header
+        return files_card((self.results,), f"{header.command}: {self.path}", self.notes)
+
+
+@dataclass(frozen=True)
+class BenchResult(Measured):
+    """Result of `bench`."""
+
+    @property
+    def points(self) -> tuple[PointRecord, ...]:
+        """One point for each load; `PointRecord.client` says whether its figures may be published."""
+        return self.results.points
+
+
+@dataclass(frozen=True)
+class CompareResult(Measured):
+    """Result of `compare`."""
+
+    @property
+    def points(self) -> tuple[PointRecord, ...]:
+        """One point for each arm and load."""
+        return self.results.points
+
+    @property
+    def comparisons(self) -> tuple[ComparisonRecord, ...]:
+        """Ratio of each pair, with its 95% interval; ``control`` marks an A/A pair."""
+        return self.results.comparisons
+
+
+@dataclass(frozen=True)
+class TuneResult(Measured):
+    """Result of `tune`; ``k`` is each mode's K for all loads, ``written`` the changed spec file."""
+
+    k: dict[Mode, int] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    written: str | None = None
+    minutes: float = 0.0
+    usd: float | None = None
+
+    @property
+    def fits(self) -> tuple[FitRecord, ...]:
+        """Fitted curve over K, for each mode and load."""
+        return self.results.fits
+
+    @property
+    def tables(self) -> tuple[TableRecord, ...]:
+        """Table of K by load for each mode, with its validation; empty without ``loads``."""
+        return self.results.tables
+
+
+@dataclass(frozen=True)
+class VerifyResult(Measured):
+    """Result of `verify`."""
+
+    @property
+    def checks(self) -> tuple[CheckRecord, ...]:
+        """Each check with its verdict and its power."""
+        return self.results.checks
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether all checks passed; None if none failed but one is undecided, or none applies."""
+        found = [check.passed for check in self.checks if check.applicable]
+        return False if False in found else None if None in found or not found else True
+
+
+def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:
+    """Make the summary of results files: headline, tables, cautions."""
+    view = view_of(files)
+    said = verdict(view)
+    marks = [
+        Note(f"{one.name}. {one.text}", "bad" if one.kind == "wrong" else "caution") for one in cautions(view)
+    ]
+    own = list(dict.fromkeys(notes)) or [
+        *withheld_lines(view.withheld),
+        *doubt_lines(view.points),
+        *view.empty,
+    ]
+    limits = [Note("; ".join(said.limits))] if said.limits else []
+    return Card(
+        title,
+        said.headline,
+        _tone(view, gain=said.gain),
+        tables=tuple(_tables(view)),
+        notes=(*marks, *limits, *(Note(line) for line in own)),
+    )
+
+
+def _tone(view: View, *, gain: bool) -> Tone:
+    verdicts = {check.passed for check in view.checks if check.applicable}
+    if False in verdicts:
+        return "bad"
+    if None in verdicts:
+        return "caution"
+    return "good" if gain or verdicts else "plain"
+
+
+def _tables(view: View) -> list[Table]:
+    """Return the tables with short titles; the headline may give the result of the checks already."""
+    headline = verdict(view).headline
+    return [
+        replace(
+            table,
+            title="Checks" if table.title == headline else table.title.removesuffix(tables.APART),
+            folded=table.folded or len(table.rows) > _FOLDED_ABOVE,
+        )
+        for table in tables.tables_of(view)
+    ]
+
+
+def report(*results: Measured | str | Path, title: str | None = None) -> Report:
+    """Make a report of results: from measuring calls, results files, or report pages.
+
+    Raises:
+        SpecError: no argument, a file that is missing or cannot be read, or no finished load in any file.
+    """
+    if not results:
+        raise SpecError("no results file was given", next_step="give at least one")
+    files = []
+    for one in results:
+        files += [one.results] if isinstance(one, Measured) else read_files([Path(one)])
+    demand_figures(files)
+    return Report(tuple(files), title)

@@ -1,0 +1,165 @@
+"""Pack long context: to the model's limit, with answers at sampled positions. Pure.
+
+Each unit is one long text, cut to several lengths, and always with the same end: so its parts differ in
+position alone. The last answer ends with the context, where an engine must draft fewer tokens. Prompts are
+token ids, so that every length is exact.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from peagle_bench.load import WorkItem
+from peagle_bench.packs.judges import (
+    acceptance_by,
+    answered,
+    drafts_applicable,
+    falls,
+    judge_answered,
+    no_fall,
+    part_of,
+)
+from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
+from peagle_bench.packs.texts import BETWEEN, LICENSE, SOURCE, documents, tokens_a_character
+from peagle_bench.results.records import RequestRecord
+from peagle_bench.verify.statistics import CheckVerdict, counted, not_applicable, undecided
+
+UNITS = 24
+PARTS = 4  #: of the context, by length; one more reaches its limit
+_ANSWER = 48  #: tokens
+_ROOM = 24  #: tokens of the answer that reaches the limit
+_END = 96  #: tokens at the end of every prompt of a unit, which are the same
+_LIMIT = "limit"  #: the last part of a unit
+AT_LIMIT = "at limit"  #: fact: whether the last part ends at the model's own limit
+_FULL = 4096  #: a context that shows what the pack is for
+
+
+def make(asked: Make) -> PackWork:
+    """Make the prompts of each unit, shortest first.
+
+    Raises:
+        PackNotMeasured: the engine does not return token ids for a long text.
+    """
+    model, units = asked.model, asked.units or UNITS
+    context = model.context
+    lengths = [context * (2 * part + 1) // (2 * PARTS) for part in range(PARTS)]
+    rate = tokens_a_character(model)
+    ending = min(_END, context // 8)
+    items: list[WorkItem] = []
+    for unit in range(units):
+        rng = random.Random(f"long context {asked.seed} {unit}")
+        ids = _ids(asked, unit, int(1.3 * context / rate))
+        end, ids = ids[:ending], ids[ending:]
+        if len(ids) < context - ending:
+            raise PackNotMeasured(
+                f"a text of {context:,} tokens has only {len(ids):,} in this model's tokenizer",
+                next_step="report this: the texts of the pack are too short for this tokenizer",
+            )
+        for part, length in enumerate(lengths):
+            # A position sampled within the part, so that runs of different seeds see different ones.
+            at = length + rng.randint(-context // (4 * PARTS), context // (4 * PARTS))
+            at = max(ending + 8, min(at, context - _ANSWER))
+            items.append(_item(f"{unit}/{part + 1}", ids[: at - ending] + end, _ANSWER, unit))
+        items.append(_item(f"{unit}/{_LIMIT}", ids[: context - _ROOM - ending] + end, _ROOM, unit))
+    notes = () if context >= _FULL else (f"scaled down to the context of {context:,} tokens",)
+    at_limit = model.limit is not None and context >= model.limit
+    return PackWork(tuple(items), SOURCE, LICENSE, notes, {AT_LIMIT: at_limit})
+
+
+def _ids(asked: Make, unit: int, characters: int) -> tuple[int, ...]:
+    source = documents(asked.model, f"long context {asked.seed} {unit}")
+    texts: list[str] = []
+    while sum(map(len, texts)) < characters:
+        texts.append(next(source).text + BETWEEN)
+    # The engine refuses texts longer than its context, and asking it in pieces costs little.
+    piece = max(200, int(characters / 4))
+    whole = "".join(texts)
+    found: list[int] = []
+    for at in range(0, len(whole), piece):
+        found += asked.model.tokenize(whole[at : at + piece])
+        if len(found) >= asked.model.context + _END:
+            break
+    return tuple(found)
+
+
+def _item(name: str, ids: tuple[int, ...], answer: int, unit: int) -> WorkItem:
+    body = {"prompt": list(ids), "max_tokens": answer, "temperature": 0.0}
+    place = name.partition("/")[2]
+    return WorkItem(name, body, category=f"part {place}", share=f"long context {unit}")
+
+
+def judge(observed: Observed) -> Judgement:
+    """Judge acceptance by position, the limit, and the identity of answers."""
+    own = answered(observed.requests)
+    parts = [str(part + 1) for part in range(PARTS)]
+    by_position = falls(own, parts, alpha=observed.alpha, by="quarter {}")
+    checks = {
+        "answered": judge_answered(observed.requests, observed.baseline_requests),
+        "limit": not_applicable(
+            "no prompt reaches the model's own limit: --context is smaller, or the limit is not known"
+        ),
+        "acceptance by position": drafts_applicable(observed.arm.mode, by_position),
+    }
+    if observed.work.facts.get(AT_LIMIT):
+        checks["limit"] = judge_limit(own, answered(observed.baseline_requests))
+    if observed.identity is not None:
+        checks["identity"] = observed.identity
+    return Judgement(checks, _figure(own, parts))
+
+
+def judge_limit(own: Sequence[RequestRecord], baseline: Sequence[RequestRecord]) -> CheckVerdict:
+    """Judge whether answers at the model's limit fill the context, or end by themselves.
+
+    An engine that has no room for its drafts may end an answer too early. An answer that the baseline ends
+    too early says nothing about the arm.
+    """
+    last = [one for one in own if part_of(one) == _LIMIT]
+    if not last:
+        return undecided("no prompt at the context's limit was answered")
+    early_without = {one.prompt_id for one in baseline if not _ends_well(one)}
+    wrong = [one for one in last if not _ends_well(one) and one.prompt_id not in early_without]
+    longest = max((one.input_tokens or 0) + (one.output_tokens or 0) for one in last)
+    figures: dict[str, float] = {"prompts": len(last), "longest_tokens": longest, "faults": len(wrong)}
+    said = f"{counted(len(last), 'answer')} at the limit, up to {longest:,} tokens"
+    if wrong:
+        said = f"{len(wrong)} of {said}, do not end there"
+    power = (
+        f"detects any answer that ends before the model's limit without an end of its own ({_ROOM} tokens)"
+    )
+    examples = [
+        f"{one.prompt_id}: {one.output_tokens} of {_ROOM} tokens, {one.finish_reason}" for one in wrong
+    ]
+    return CheckVerdict(not wrong, said, power, figures, examples)
+
+
+def _ends_well(one: RequestRecord) -> bool:
+    tokens = one.output_tokens or 0
+    return (
+        tokens == _ROOM if one.finish_reason == "length" else one.finish_reason == "stop" and tokens <= _ROOM
+    )
+
+
+def _figure(own: list[RequestRecord], parts: list[str]) -> str:
+    lengths = acceptance_by(own, part_of)
+    known = [part for part in parts if part in lengths]
+    if not known:
+        return ""
+    said = ", ".join(f"{lengths[part]:.2f}" for part in known)
+    return f"acceptance by quarter of the context: {said}"
+
+
+PACK = Pack(
+    name="long-context",
+    shows="answers at sampled positions of long texts, up to the last token of the context",
+    passes=(
+        f"{no_fall('the first quarter')}; answers at the model's own limit fill the context, and all are the"
+        " target's own at every position"
+    ),
+    finds="another answer, or a fall of acceptance, that shows only at far positions",
+    needs=("a context of 256 tokens or more", "an arm without speculation, for the identity of answers"),
+    data=f"{SOURCE}; {LICENSE}",
+    stand_ins="positions, identity and acceptance are real, up to the stand-in's 8,192 tokens",
+    make=make,
+    judge=judge,
+)

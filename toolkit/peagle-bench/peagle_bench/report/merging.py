@@ -1,0 +1,363 @@
+"""Merging of several results files into one view for each run. Pure.
+
+Two runs differ in their prompts, in time, or in the machine's load, so they must not be compared
+(docs/how-to/measure.md). Each run therefore has its own charts and headline. Results of `tune` or `verify`
+for the same endpoints are added to the run that measured them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any
+
+from peagle_bench.load.points import separate_withheld, with_doubts
+from peagle_bench.report import formatting
+from peagle_bench.report.formatting import MODE_NAMES, looks_of
+from peagle_bench.report.verdict import name_of_workload
+from peagle_bench.report.view import View
+from peagle_bench.results.records import ArmRecord, ComparisonRecord
+from peagle_bench.results.result_file import Results
+from peagle_sm.core.errors import SpecError
+
+
+def names_of(files: Sequence[Results]) -> tuple[str, ...]:
+    """Name each file: its file name, else its run's id; the whole path if two names are equal."""
+    short = [PurePath(each.source).name if each.source else each.header.run_id for each in files]
+    long = [each.source or each.header.run_id for each in files]
+    seen = Counter(short)
+    named = [short[at] if seen[short[at]] == 1 else long[at] for at in range(len(files))]
+    again = Counter(named)
+    return tuple(
+        name if again[name] == 1 else f"{name} ({number})" for number, name in enumerate(named, start=1)
+    )
+
+
+def are_alike(keys: Iterable[Hashable]) -> bool:
+    """Decide whether two rows with these keys would look the same."""
+    found = list(keys)
+    return len(set(found)) < len(found)
+
+
+_COMPARING = ("compare", "quickstart")
+
+
+def holds_nothing(results: Results) -> bool:
+    """Decide whether a file has no point, comparison, fit, check or pack."""
+    return not (results.points or results.comparisons or results.fits or results.checks or results.packs)
+
+
+def missing(results: Results) -> str | None:
+    """Describe what an incomplete run lacks, such as ``3 of 40 prompts``; None for a complete one."""
+    if holds_nothing(results):
+        return None  # reported by `empty_notes`
+    config = results.header.config
+    for found, asked, what in (
+        _loads(results, config),
+        _checks(results, config),
+        _packs(results, config),
+        *_of_comparisons(results, config),
+    ):
+        if found < asked:
+            return f"{found} of {formatting.plural(asked, what)}"
+    return None
+
+
+Count = tuple[int, int, str]
+
+
+def _loads(results: Results, config: dict[str, Any]) -> Count:
+    asked = config.get("loads")
+    labels = {point.load.label for point in results.points}
+    if results.header.command not in ("bench", "compare") or not isinstance(asked, list):
+        return 0, 0, "load"
+    return sum(label in labels for label in asked), len(asked), "load"
+
+
+def _checks(results: Results, config: dict[str, Any]) -> Count:
+    asked = config.get("checks")
+    if results.header.command != "verify" or not isinstance(asked, list):
+        return 0, 0, "check"
+    return len({check.name for check in results.checks} & set(asked)), len(asked), "check"
+
+
+def _packs(results: Results, config: dict[str, Any]) -> Count:
+    asked = config.get("packs")
+    if results.header.command != "packs" or not isinstance(asked, list):
+        return 0, 0, "pack"
+    return len({one.pack for one in results.packs} & set(asked)), len(asked), "pack"
+
+
+def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:
+    if results.header.command not in _COMPARING:
+        return []
+    rows = results.comparisons
+    counts = [(row.deployments, _number(config.get("deployments")), "deployment") for row in rows]
+    workload = config.get("workload")
+    prompts = _number(workload.get("prompts")) if isinstance(workload, dict) else 0
+    for row in rows:
+        if row.over == "prompts":
+            counts.append((_prompts(results, row), prompts, "prompt"))
+        elif row.over == "blocks":
+            counts.append((row.units, _number(config.get("blocks")), "block"))
+    return counts
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _prompts(results: Results, row: ComparisonRecord) -> int:
+    """Count the prompts sent to both arms, failed ones included."""
+    asked: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for each in results.requests:
+        if each.load == row.load and each.phase == "measured":
+            asked[each.arm].add((each.prompt_id, each.turn))
+    return max(row.units, len(asked[row.faster] & asked[row.slower]))
+
+
+def interruptions(files: Sequence[Results]) -> tuple[str, ...]:
+    """List interrupted runs: ``interrupted: 3 of 40 prompts``, with the file's name if several."""
+    found = []
+    for name, results in zip(names_of(files), files, strict=True):
+        if share := missing(results):
+            found.append(f"interrupted: {share}" + (f" in {name}" if len(files) > 1 else ""))
+    return tuple(found)
+
+
+def empty_notes(files: Sequence[Results]) -> tuple[str, ...]:
+    """List the files that add nothing to the report."""
+    named = zip(names_of(files), files, strict=True)
+    return tuple(_nothing(name, results) for name, results in named if holds_nothing(results))
+
+
+def _nothing(name: str, results: Results) -> str:
+    said = f"{name}: no finished load, so nothing is shown"
+    if not results.requests:
+        return said
+    return f"{said} ({formatting.plural(len(results.requests), 'request')} of an interrupted load)"
+
+
+def demand_figures(files: Sequence[Results]) -> None:
+    """Refuse files without any finished load.
+
+    Raises:
+        SpecError: no file has a finished load.
+    """
+    if files and all(holds_nothing(results) for results in files):
+        raise SpecError("; ".join(empty_notes(files)), next_step=_next_step(files[0]))
+
+
+def _next_step(results: Results) -> str:
+    command = results.header.command
+    if command == "bench" and results.source:
+        endpoint = results.header.config.get("endpoint") or "ENDPOINT"
+        return (
+            f"continue the run: `peagle-sm bench {endpoint} --resume {results.source}`,"
+            " with the same options as before"
+        )
+    if command == "packs":
+        config = results.header.config
+        words = [*(config.get("arms") or ["PLAIN", "ENDPOINT"]), "--packs", ",".join(config["packs"])]
+        sizes = (("--prompts", "units"), ("--context", "context"), ("--seed", "seed"))
+        words += [f"{option} {config[name]}" for option, name in sizes if config.get(name)]
+        return f"run `peagle-sm compare {' '.join(words)}` again"
+    return f"run `peagle-sm {command}` again"
+
+
+def demand_loads(files: Sequence[Results]) -> None:
+    """Refuse files without a measured load: they cannot be priced.
+
+    Raises:
+        SpecError: no file has a measured load.
+    """
+    demand_figures(files)
+    if any(results.points for results in files):
+        return
+    named = zip(names_of(files), files, strict=True)
+    sources = "; ".join(f"{name} is a file of `peagle-sm {each.header.command}`" for name, each in named)
+    raise SpecError(
+        f"{sources} and has no measured load, so its cost cannot be computed",
+        next_step="run `peagle-sm bench` or `peagle-sm compare` and use that file; `peagle-sm report` shows"
+        " this one",
+    )
+
+
+def uncosted_notes(files: Sequence[Results]) -> tuple[str, ...]:
+    """List the files with results but without a measured load."""
+    named = zip(names_of(files), files, strict=True)
+    return tuple(
+        f"{name}: a file of `peagle-sm {each.header.command}` without a measured load, so it has no cost"
+        for name, each in named
+        if not each.points and not holds_nothing(each)
+    )
+
+
+_ORDER = {"none": 0, "eagle3": 1, "p-eagle": 2, "unknown": 3}
+
+
+def refuse_mixed(files: Sequence[Results]) -> None:
+    """Refuse files that must not be in one report.
+
+    Raises:
+        SpecError: no file, or stand-in weights beside real ones.
+    """
+    if not files:
+        raise SpecError("no results file was given", next_step="give at least one")
+    if len({each.header.stand_in_weights for each in files}) > 1:
+        raise SpecError(
+            "some files were measured with the small stand-in weights and some with a real model;"
+            " one report must not mix them",
+            next_step="create separate reports",
+        )
+
+
+def view_of(files: Sequence[Results]) -> View:
+    """Merge files into one view; an arm with another meaning in another file is renamed.
+
+    Raises:
+        SpecError: no file, or stand-in weights beside real ones.
+    """
+    refuse_mixed(files)
+    merged = _with_own_names(files)
+    # Arms of files without figures would only make the labels longer.
+    filled = [each for each in merged if not holds_nothing(each)] or merged
+    first = {arm.name: arm for each in reversed(filled) for arm in reversed(each.arms)}
+    arms = sorted(
+        first.values(),
+        key=lambda arm: (arm.control, _ORDER[arm.mode], arm.num_speculative_tokens or 0, arm.name),
+    )
+    merged = [
+        replace(results, comparisons=with_doubts(results.points, results.comparisons)) for results in merged
+    ]
+    points = [point for each in merged for point in each.points]
+    rows = [row for each in merged for row in each.comparisons]
+    shown = separate_withheld(points, rows)
+    return View(
+        headers=tuple(each.header for each in merged),
+        arms=tuple(arms),
+        labels=_labels(arms),
+        looks=looks_of(arms),
+        points=shown.points,
+        withheld=shown.withheld_points,
+        comparisons=shown.comparisons,
+        withheld_comparisons=shown.withheld_comparisons,
+        fits=tuple(fit for each in merged for fit in each.fits),
+        checks=tuple(check for each in merged for check in each.checks),
+        tables=tuple(table for each in merged for table in each.tables),
+        packs=tuple(pack for each in merged for pack in each.packs),
+        requests=sum(len(each.requests) for each in merged),
+        warnings=tuple(text for each in merged for text in each.warnings),
+        files=tuple(zip(names_of(merged), merged, strict=True)),
+        interrupted=interruptions(merged),
+        empty=empty_notes(merged),
+    )
+
+
+def _meaning(arm: ArmRecord) -> tuple[object, ...]:
+    return arm.mode, arm.num_speculative_tokens, arm.instance_type, arm.control
+
+
+def _with_own_names(files: Sequence[Results]) -> list[Results]:
+    known: dict[str, tuple[object, ...]] = {}
+    merged = []
+    for number, each in enumerate(files, start=1):
+        clashing = [arm.name for arm in each.arms if known.get(arm.name, _meaning(arm)) != _meaning(arm)]
+        renamed = {name: f"{name} ({number})" for name in clashing}
+        known.update({renamed.get(arm.name, arm.name): _meaning(arm) for arm in each.arms})
+        merged.append(_renamed(each, renamed) if renamed else each)
+    return merged
+
+
+def _renamed(each: Results, names: Mapping[str, str]) -> Results:
+    def of(name: str) -> str:
+        return names.get(name, name)
+
+    return replace(
+        each,
+        arms=tuple(replace(arm, name=of(arm.name)) for arm in each.arms),
+        points=tuple(replace(point, arm=of(point.arm)) for point in each.points),
+        requests=tuple(replace(request, arm=of(request.arm)) for request in each.requests),
+        comparisons=tuple(
+            replace(row, faster=of(row.faster), slower=of(row.slower)) for row in each.comparisons
+        ),
+        checks=tuple(replace(row, arm=of(row.arm), baseline=of(row.baseline)) for row in each.checks),
+        packs=tuple(
+            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
+            for row in each.packs
+        ),
+        slices=tuple(
+            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
+            for row in each.slices
+        ),
+    )
+
+
+def _labels(arms: Sequence[ArmRecord]) -> dict[str, str]:
+    """Label arms: ``P-EAGLE`` if one arm has the mode, else with its K if K differs, or its name."""
+    groups: dict[tuple[str, bool], list[ArmRecord]] = defaultdict(list)
+    for arm in arms:
+        groups[arm.mode, arm.control].append(arm)
+    labels = {}
+    for (mode, control), group in groups.items():
+        depths = {arm.num_speculative_tokens for arm in group}
+        for arm in group:
+            if mode == "unknown":
+                label = arm.name
+            elif len(group) == 1:
+                label = MODE_NAMES[mode]
+            elif len(depths) == len(group):
+                label = f"{MODE_NAMES[mode]} K={arm.num_speculative_tokens}"
+            else:
+                label = f"{MODE_NAMES[mode]} {arm.name}"
+            labels[arm.name] = label + (" again (A/A)" if control else "")
+    return labels
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run and the files that belong to it; ``title`` names its file and its prompts."""
+
+    name: str
+    title: str
+    files: tuple[Results, ...]
+    view: View
+
+
+def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
+    """Split files into one part for each run, in order.
+
+    Raises:
+        SpecError: no file, or stand-in weights beside real ones.
+    """
+    refuse_mixed(files)
+    filled = [each for each in files if not holds_nothing(each)]
+    groups = [[each] for each in filled if each.points or each.comparisons]
+    runs = tuple(groups)
+    for each in filled:
+        if not (each.points or each.comparisons):
+            home = next((group for group in runs if _belongs(each, group[0])), None)
+            groups.append([each]) if home is None else home.append(each)
+    if groups:  # files without figures are named in the first part's notes
+        groups[0] += [each for each in files if holds_nothing(each)]
+    names = {id(each): name for name, each in zip(names_of(files), files, strict=True)}
+    found = []
+    for group in groups or [list(files)]:
+        name = names[id(group[0])].removesuffix(".jsonl")
+        workload = name_of_workload(group[0].header.config.get("workload"))
+        title = " · ".join(word for word in (name, workload) if word)
+        found.append(Part(name, title, tuple(group), view_of(group)))
+    return tuple(found)
+
+
+def _belongs(each: Results, run: Results) -> bool:
+    """Decide whether a file without loads has the run's endpoints (or prompts, if it names none)."""
+    here = {arm.name for arm in run.arms}
+    there = {arm.name for arm in each.arms} | {
+        name for check in each.checks for name in (check.arm, check.baseline) if name
+    }
+    if there:
+        return bool(here & there)
+    return each.header.config.get("workload") == run.header.config.get("workload")

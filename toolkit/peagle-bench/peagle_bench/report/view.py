@@ -1,0 +1,186 @@
+"""View of one or several results files for the report, and its cautions. Pure.
+
+A caution warns that the figures are of a small stand-in model, are synthetic, or belong to wrong answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from peagle_bench.report import formatting
+from peagle_bench.report.formatting import Look
+from peagle_bench.results.records import (
+    ArmRecord,
+    CheckRecord,
+    ComparisonRecord,
+    FitRecord,
+    Header,
+    Load,
+    PackRecord,
+    PointRecord,
+    RequestRecord,
+    TableRecord,
+)
+from peagle_bench.results.result_file import Results
+from peagle_sm.core.errors import SpecError
+
+STAND_IN = "small stand-in weights"
+Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | TableRecord | PackRecord
+"""Records with rows of their own in a report."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Merged content of all files; arms in the order none, eagle3, p-eagle, controls last.
+
+    ``withheld`` are points at which the client was the bottleneck, with ``withheld_comparisons``; their
+    figures are never shown (`load.points`). ``files`` are pairs of a name and results, ``interrupted``
+    describes incomplete runs, ``empty`` the files without any figure.
+    """
+
+    headers: tuple[Header, ...]
+    arms: tuple[ArmRecord, ...]
+    labels: Mapping[str, str]
+    looks: Mapping[str, Look]
+    points: tuple[PointRecord, ...]
+    comparisons: tuple[ComparisonRecord, ...]
+    fits: tuple[FitRecord, ...]
+    checks: tuple[CheckRecord, ...]
+    requests: int
+    warnings: tuple[str, ...]
+    tables: tuple[TableRecord, ...] = ()
+    packs: tuple[PackRecord, ...] = ()
+    withheld: tuple[PointRecord, ...] = ()
+    withheld_comparisons: tuple[ComparisonRecord, ...] = ()
+    files: tuple[tuple[str, Results], ...] = ()
+    interrupted: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether the small stand-in weights were measured."""
+        return self.headers[0].stand_in_weights
+
+    @property
+    def synthetic(self) -> str | None:
+        """Why the figures are synthetic, or None if they were measured."""
+        reasons = [header.provenance.get("synthetic") for header in self.headers]
+        return next((str(text) for text in reasons if text), None)
+
+    @property
+    def watermark(self) -> str | None:
+        """Warning on every chart if the figures are not a real model's."""
+        marks = ["synthetic data"] if self.synthetic else []
+        return ", ".join([*marks, STAND_IN] if self.stand_in else marks) or None
+
+    def run_of(self, record: Shown) -> str:
+        """Return the name of the file that contains a record; empty if none does."""
+        for name, each in self.files:
+            parts = (each.points, each.comparisons, each.fits, each.checks, each.tables, each.packs)
+            if any(record is one for part in parts for one in part):
+                return name
+        return ""
+
+    def requests_of(self, point: PointRecord) -> list[RequestRecord]:
+        """Return the measured requests of a point."""
+        for _, each in self.files:
+            if point in each.points:
+                return [
+                    request
+                    for request in each.requests
+                    if request.arm == point.arm and request.load == point.load and request.phase == "measured"
+                ]
+        return []
+
+    def arm(self, name: str) -> ArmRecord:
+        """Return the arm of that name; one of unknown mode if the files do not describe it."""
+        found = next((arm for arm in self.arms if arm.name == name), None)
+        return found or ArmRecord(name, "unknown", None, "")
+
+    def name_of(self, *modes: str) -> str:
+        """Return the name of the first arm in one of ``modes``, tried in order.
+
+        Raises:
+            SpecError: no arm has any of these modes.
+        """
+        for mode in modes:
+            for arm in self.arms:
+                if arm.mode == mode and not arm.control:
+                    return arm.name
+        raise SpecError(
+            f"no arm of mode {' or '.join(modes)} was measured;"
+            f" found: {', '.join(arm.name for arm in self.arms) or 'none'}",
+            next_step="give the arms with --head and --baseline",
+        )
+
+    def label(self, name: str) -> str:
+        """Return an arm's label in the report."""
+        return self.labels.get(name, name)
+
+    def look(self, name: str) -> Look:
+        """Return an arm's colour and marker."""
+        return self.looks.get(name) or Look("grey", "diamond")
+
+    def loads(self, kind: str | None = None) -> tuple[Load, ...]:
+        """Return the measured loads of a kind, lowest first; without ``kind`` the closed, then the open."""
+        found = {point.load for point in self.points if kind in {None, point.load.kind}}
+        return tuple(sorted(found, key=lambda load: (load.kind, load_value(load))))
+
+    def measured(self, arm: str, load: Load) -> list[PointRecord]:
+        """Return the points of an arm under a load; several if it was measured several times."""
+        return [point for point in self.points if point.arm == arm and point.load == load]
+
+    def measured_by_load(self) -> Iterator[PointRecord]:
+        """Return every point: by load as `loads` sorts them, then by arm."""
+        for load in self.loads():
+            for arm in self.arms:
+                yield from self.measured(arm.name, load)
+
+    def setting(self, name: str) -> Any:
+        """Return a setting of the runs if all files that have it agree; else None."""
+        found = [header.config[name] for header in self.headers if header.config.get(name) is not None]
+        return found[0] if found and all(value == found[0] for value in found) else None
+
+
+def load_value(load: Load) -> float:
+    """Return the load as a number: its concurrency or its rate."""
+    return float((load.concurrency if load.kind == "closed" else load.rate_per_s) or 0)
+
+
+STAND_IN_CAUTION = (
+    "These figures compare the modes on the machine that ran them. They do not apply to a large model on a"
+    " GPU."
+)
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Warning before all figures; ``kind`` determines the colour, ``name`` is emphasised."""
+
+    kind: Literal["wrong", "not-real"]
+    name: str
+    text: str
+
+
+def cautions(view: View) -> tuple[Caution, ...]:
+    """List the cautions that apply, most serious first."""
+    found = []
+    failed = list(dict.fromkeys(check.name for check in view.checks if check.passed is False))
+    if failed:
+        text = f"{', '.join(failed)} failed. A speed-up with different answers does not count."
+        found.append(Caution("wrong", "Answers are not the target's own", text))
+    for row in view.comparisons:
+        if row.control and row.ratio.shown:
+            text = (
+                f"{view.label(row.slower)} compared with itself gave {formatting.with_span(row.ratio)} at"
+                f" {row.load.label}, which excludes 1. By chance this happens in 1 of 20 runs; measure again"
+                " before you trust the other ratios."
+            )
+            found.append(Caution("wrong", "The A/A control failed", text))
+    if view.synthetic:
+        found.append(Caution("not-real", "Synthetic data", f"{view.synthetic}."))
+    if view.stand_in:
+        found.append(Caution("not-real", "Small stand-in weights", STAND_IN_CAUTION))
+    return tuple(found)

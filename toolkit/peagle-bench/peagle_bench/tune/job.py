@@ -1,0 +1,412 @@
+"""`tune` from its options to its result: check, estimate, run, results file, and spec file.
+
+The K and its evidence are written into the spec file as text, so the rest of the file and its comments stay
+unchanged.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from peagle_bench.load.work import MAX_CONCURRENCY
+from peagle_bench.results.provenance import origin
+from peagle_bench.results.records import Alternative, FitRecord, Header, Interval, TableRecord
+from peagle_bench.results.result_file import ResultWriter, demand_command, demand_same_config, read
+from peagle_bench.tune.arms import HostPlan, arm_spec, host_plan, label, spread, table_spec
+from peagle_bench.tune.decide import first_probes
+from peagle_bench.tune.estimate import Estimate, Settings, estimate
+from peagle_bench.tune.outcome import ModeResult, common_against_none
+from peagle_bench.tune.run import Tuned, Tuning
+from peagle_bench.tune.windows import Measured, of_whole_windows
+from peagle_bench.workloads import Workload
+from peagle_sm.aws.files import write_file
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import Interrupted, SpecError
+from peagle_sm.core.planning import Plan
+from peagle_sm.core.spec.editing import edit_spec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Row, parse_spec, table_text
+from peagle_sm.service import plan_for
+from peagle_sm.service.progress import Event, Progress
+
+
+def evidence(
+    result: ModeResult,
+    fits: Sequence[FitRecord],
+    *,
+    workload: str,
+    date: str,
+    stand_in: bool,
+    file: str,
+    table: TableRecord | None = None,
+) -> list[str]:
+    """Write the comment lines for the spec file, without ``#``; ``fits`` and ``table`` are the mode's."""
+    plural = "" if result.deployments == 1 else "s"
+    lines = [
+        f"K={result.common.k} for {result.mode} on {date}, {workload}, "
+        f"from {result.deployments} deployment{plural}"
+    ]
+    if table is not None:
+        lines += table_evidence(table)
+    pays = common_against_none(result)
+    for record in fits:
+        point = next(point for point in record.points if point.k == result.common.k)
+        lines.append(
+            f"{record.load.label}: {point.otps:.0f} tokens/s [{point.low or 0:.0f}, {point.high or 0:.0f}], "
+            f"acceptance length {point.acceptance_length:.2f}, step {point.step_ms:.2f} ms; "
+            f"best K for this load alone (estimate): {record.best_k}"
+        )
+        if (against := pays.get(record.load.concurrency or 0)) is not None:
+            lines.append(f"{record.load.label}: {against.words}")
+    if stand_in:
+        lines.append("measured with the small stand-in weights: not valid for the real model")
+    return [*lines, f"results: {file}"]
+
+
+def table_evidence(table: TableRecord) -> list[str]:
+    """Write the lines on K by load: what was decided, each check of the validation, and the alternatives."""
+    lines = [table.reason]
+    if len(table.rows) > 1:
+        decision = "accepted" if table.accepted else "not written"
+        lines.insert(0, f"K by load: {table_text(table.rows)}; {decision}")
+    lines += [
+        f"{check.load.label}: table over K={table.fixed_k} {_figures(check.ratio)}, {check.verdict}"
+        for check in table.checks
+    ]
+    return [*lines, *(alternative_words(one) for one in table.alternatives)]
+
+
+def alternative_words(one: Alternative) -> str:
+    """Return ``c=8: mode none is faster: 1.120 [1.050, 1.190] of the rate``."""
+    drafts = "" if one.mode == "none" else f" with K={one.k}"
+    return f"{one.load.label}: mode {one.mode}{drafts} is {one.verdict}: {_figures(one.ratio)} of the rate"
+
+
+def _figures(ratio: Interval) -> str:
+    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
+_MARK = "# tuned: "
+_KEY = "num_speculative_tokens"
+_TABLE = "num_speculative_tokens_per_batch_size"
+
+
+def write_k(
+    text: str, k: int, evidence: Sequence[str], origin: str = "spec", rows: Sequence[Row] | None = None
+) -> str:
+    """Return the file's text with ``speculation.num_speculative_tokens: k`` and the evidence above it.
+
+    ``rows`` are the table of K by batch size; without them a table in the file is removed. The
+    evidence of an earlier tuning (comment lines that begin with ``# tuned:``) is replaced.
+
+    Raises:
+        SpecError: the text is not a spec, or the position of the K cannot be found.
+    """
+    untuned = "\n".join(line for line in text.split("\n") if not line.strip().startswith(_MARK))
+    wanted: dict[str, Any] = {f"speculation.{_KEY}": k}
+    if rows is not None:
+        wanted[f"speculation.{_TABLE}"] = [list(row) for row in rows]
+    elif parse_spec(untuned, origin).speculation.num_speculative_tokens_per_batch_size is not None:
+        wanted[f"speculation.{_TABLE}"] = None
+    written = edit_spec(untuned, wanted, origin)
+    root = yaml.compose(written, Loader=yaml.SafeLoader)
+    assert isinstance(root, yaml.MappingNode)  # it was read as a spec
+    part, fields = _child(root, "speculation")
+    assert isinstance(fields, yaml.MappingNode)  # the K was just written into it
+    above = (part if fields.flow_style else _child(fields, _KEY)[0]).start_mark
+    lines = written.split("\n")
+    comments = [f"{' ' * above.column}{_MARK}{line}" for line in evidence]
+    return "\n".join([*lines[: above.line], *comments, *lines[above.line :]])
+
+
+def _child(node: yaml.MappingNode, key: str) -> tuple[yaml.Node, yaml.Node]:
+    return next((name, value) for name, value in node.value if name.value == key)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Options of a tuning; ``spec_path`` None if the spec came from stdin."""
+
+    spec: EndpointSpec
+    spec_path: Path | None
+    settings: Settings
+    workload: Workload
+    max_tokens: int
+    out: Path
+    seed: int = 0
+    components: int = 0  #: number of arms as inference components of one endpoint; 0 for none
+    resume: bool = False  #: continue the run of ``out``; its windows are not measured again
+
+
+@dataclass(frozen=True)
+class Done:
+    """Result of a tuning: the choice, its records, and whether the spec file was changed."""
+
+    tuned: Tuned
+    fits: tuple[FitRecord, ...]
+    out: Path
+    stand_in: bool
+    written: str | None  #: the spec's path if the K was written into it
+    notes: tuple[str, ...] = field(default=())
+
+
+def check(job: Job) -> None:
+    """Check the options of a tuning.
+
+    Raises:
+        SpecError: the spec has no speculation and no mode was given, a sweep was requested though K cannot
+            change in the engine, or the file to resume does not exist, is of another run, or is finished.
+    """
+    settings = job.settings
+    if not settings.modes:
+        raise SpecError(
+            "speculation.mode: found none, which has no K to tune.",
+            next_step="Give the modes to tune, for example --modes p-eagle,eagle3.",
+        )
+    if settings.sweep_rounds and not settings.runtime:
+        raise SpecError(
+            "--sweep: found together with --by deployments; allowed: only with --by runtime.",
+            next_step="Leave --sweep out, or use --by runtime.",
+        )
+    if settings.sweep_rounds == 1:
+        raise SpecError("--sweep: found 1; allowed: 0, or 2 or more.", next_step="Give at least 2 rounds.")
+    if settings.by_load:
+        _demand_loads(job)
+    if job.resume:
+        _demand_resumable(job)
+
+
+def _demand_loads(job: Job) -> None:
+    settings, replicas = job.settings, job.spec.serving.data_parallel_size
+    if not settings.runtime or job.components or settings.sweep_rounds:
+        raise SpecError(
+            "--loads: found together with --by deployments, --components or --sweep; allowed: without them, "
+            "since K by load is measured inside one engine.",
+            next_step="Leave the other option out.",
+        )
+    if len(settings.concurrencies) < 2:
+        raise SpecError(
+            f"--loads: found {len(settings.concurrencies)} load; allowed: 2 or more, which a table can tell "
+            "apart.",
+            next_step="Give several loads, for example --loads 1,2,4,8.",
+        )
+    for load in settings.concurrencies:
+        if not 1 <= load <= MAX_CONCURRENCY:
+            raise SpecError(
+                f"--loads: found {load}; allowed: 1 to {MAX_CONCURRENCY:,}.",
+                next_step="Leave this load out.",
+            )
+    if replicas > 1:
+        raise SpecError(
+            f"serving.data_parallel_size: found {replicas} with --loads; allowed: 1. vLLM ignores a table of "
+            "K with data parallelism.",
+            next_step="Tune one K for all loads with --concurrency.",
+        )
+
+
+def _demand_resumable(job: Job) -> None:
+    demand_command(job.out, "tune")
+    found = read(job.out)
+    demand_same_config(job.out, found.header.config, _config(job))
+    if found.fits:
+        raise SpecError(
+            f"the tuning in {job.out} is already finished.",
+            next_step=f"Run `peagle-sm report {job.out}` to see it, or leave --resume out to tune again.",
+        )
+
+
+def specs_of(job: Job) -> dict[str, EndpointSpec]:
+    """Derive the first endpoints, by arm: the baseline, and each mode at its first K."""
+    settings = job.settings
+    found = {"none": arm_spec(job.spec, "none", None)}
+    if job.components:
+        ks = spread(settings.max_k, (job.components - 1) // len(settings.modes))
+    else:
+        ks = (settings.max_k if settings.runtime else first_probes(settings.max_k)[0],)
+    for mode in settings.modes:
+        for k in ks:
+            head = settings.heads.get(mode)
+            found[label(mode, k)] = arm_spec(job.spec, mode, k, runtime=settings.runtime, head=head)
+    return found
+
+
+def plans_of(job: Job, session: Session) -> dict[str, Plan]:
+    """Plan each of the first endpoints; creates nothing.
+
+    Raises:
+        SpecError: the largest K to try is beyond the depth that a head was trained for.
+    """
+    plans = {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
+    for arm, plan in plans.items():
+        for finding in plan.findings:
+            if finding.check == "trained-depth" and finding.severity == "error":
+                raise SpecError(
+                    f"--max-k: found {job.settings.max_k}, too many for {arm}: {finding.message}.",
+                    next_step="Give --max-k the head's trained depth or less.",
+                )
+    return plans
+
+
+def table_plans(job: Job, session: Session) -> dict[str, Plan]:
+    """Plan an endpoint with a table of K for each mode, to learn whether the image can run one.
+
+    Empty if K is not tuned by load. The table is a stand-in: K may be anything up to the largest.
+    """
+    settings = job.settings
+    rows = ((1, 1, settings.max_k), (2, 2, 1))
+    return {
+        f"{mode} table": plan_for(table_spec(job.spec, mode, rows, head=settings.heads.get(mode)), session)
+        for mode in (settings.modes if settings.by_load else ())
+    }
+
+
+def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
+    """Estimate the tuning's time and cost."""
+    prices = [plan.usd_per_hour for plan in plans.values()]
+    known = [price for price in prices if price is not None]
+    return estimate(
+        job.settings,
+        max_tokens=job.max_tokens,
+        usd_per_hour=max(known) if len(known) == len(prices) else None,
+        max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
+        local=session.is_local,
+        components=len(plans) if job.components else 0,
+    )
+
+
+def host_of(job: Job, plans: dict[str, Plan]) -> HostPlan | None:
+    """Plan the endpoint that has all arms as components; None if each arm has its own endpoint.
+
+    Raises:
+        SpecError: the instance has too few accelerators.
+    """
+    return host_plan(job.spec.name, plans) if job.components else None
+
+
+def run(
+    job: Job,
+    session: Session,
+    *,
+    progress: Progress | None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    token: Callable[[], str] = lambda: secrets.token_hex(4),
+    write: bool = True,
+    host: HostPlan | None = None,
+    every_s: float = 0.5,
+) -> Done:
+    """Tune, write the results file during the run, and the K into the spec file at the end.
+
+    ``every_s`` is the minimum time in seconds between two progress events of a window.
+
+    Raises:
+        SpecError: the results file already exists.
+        Interrupted: Ctrl-C; the message says what was saved.
+        PeagleError: a deployment or a measurement failed.
+    """
+    began = now()
+
+    def tell(message: str) -> None:
+        if progress is not None:
+            progress(Event("check", message, elapsed_s=(now() - began).total_seconds()))
+
+    with _writer(job) as writer:
+        if writer.found is None:
+            writer.append(_header(job, session, began, token()))
+        else:
+            tell(f"{len(writer.found.windows)} windows of {job.out} are not measured again")
+        tuning = Tuning(
+            base=job.spec,
+            settings=job.settings,
+            items=job.workload.items,
+            session=session,
+            salt=token(),
+            sink=writer.append,
+            tell=tell,
+            progress=progress,
+            host=host,
+            every_s=every_s,
+            measured=Measured(writer.found.windows if writer.found is not None else ()),
+            validated=writer.found.validations if writer.found is not None else (),
+        )
+        try:
+            tuned = tuning.run()
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"interrupted; the windows measured so far are in {job.out}",
+                next_step=f"run the same command with --resume {job.out}; it does not measure them again",
+            ) from None
+    results = read(job.out)
+    written = _write(job, tuned, results.fits, results.header) if write and job.spec_path else None
+    return Done(tuned, results.fits, job.out, results.header.stand_in_weights, written)
+
+
+def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) -> str | None:
+    """Write the K of the spec's own mode into the spec file; a change of mode is the user's decision."""
+    path = job.spec_path
+    own = next((result for result in tuned.results if result.mode == job.spec.speculation.mode), None)
+    if own is None or path is None:
+        return None
+    table = next((one for one in tuned.tables if one.mode == own.mode), None)
+    lines = evidence(
+        own,
+        [record for record in fits if record.mode == own.mode],
+        workload=job.workload.name,
+        date=str(header.provenance.get("date", ""))[:10],
+        stand_in=header.stand_in_weights,
+        file=str(job.out),
+        table=table,
+    )
+    rows = table.rows if table is not None and table.accepted else None
+    k = max(tokens for _, _, tokens in rows) if rows else own.common.k
+    write_file(path, write_k(path.read_text(encoding="utf-8"), k, lines, str(path), rows))
+    return str(path)
+
+
+def _writer(job: Job) -> ResultWriter:
+    if job.resume:
+        return ResultWriter.resume(job.out, _config(job), keep=of_whole_windows(job.out))
+    return ResultWriter(job.out)
+
+
+def _config(job: Job) -> dict[str, Any]:
+    """Return all settings that a resumed run must share with the first run."""
+    settings = job.settings
+    return {
+        "spec": job.spec.model_dump(mode="json", exclude_defaults=True),
+        "modes": list(settings.modes),
+        "concurrencies": list(settings.concurrencies),
+        "max_k": settings.max_k,
+        "by": "components" if job.components else "runtime" if settings.runtime else "deployments",
+        "most_deployments": settings.most_deployments,
+        "rounds": settings.rounds,
+        "sweep_rounds": settings.sweep_rounds,
+        "requests": settings.size.requests,
+        "max_tokens": job.max_tokens,
+        "workload": job.workload.describe(),
+        "seed": job.seed,
+        "heads": dict(settings.heads),
+        **({"by_load": True} if settings.by_load else {}),  # files of earlier versions lack it
+    }
+
+
+def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
+    return Header(
+        run_id=f"tune-{began:%Y%m%dT%H%M%SZ}-{token}",
+        command="tune",
+        config=_config(job),
+        provenance=origin(job.seed),
+        stand_in_weights=session.is_local,
+    )
+
+
+def modes_of(spec: EndpointSpec, modes: tuple[Mode, ...] | None) -> tuple[Mode, ...]:
+    """Return the given modes, else the spec's own; empty if that is none."""
+    if modes is not None:
+        return modes
+    return () if spec.speculation.mode == "none" else (spec.speculation.mode,)

@@ -1,0 +1,327 @@
+"""Checks of stop strings, streaming, JSON schema and tool calls. Pure.
+
+- Stop strings: the answer ends where the string begins, and no part of it leaks.
+- Streaming: the joined chunks equal the answer without streaming.
+- JSON schema and tool calls: as valid as the baseline's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from peagle_bench.verify.answers import TokenAnswer
+from peagle_bench.verify.statistics import (
+    ALPHA,
+    CheckVerdict,
+    counted,
+    fisher_greater,
+    percent,
+    rate_found,
+    undecided,
+)
+
+
+@dataclass(frozen=True)
+class StopCase:
+    """One request with a stop string: answers of both engines, and the candidate's stream.
+
+    ``full`` is the baseline's answer without a stop string; ``included``: the request set
+    include_stop_str_in_output.
+    """
+
+    prompt_id: str
+    stop: str
+    included: bool
+    full: str
+    baseline: TokenAnswer
+    candidate: TokenAnswer
+    streamed: TokenAnswer
+
+    @property
+    def expected(self) -> str:
+        """Baseline's text up to the first stop string (up to its end if it is included)."""
+        at = self.full.find(self.stop)
+        return self.full if at < 0 else self.full[: at + len(self.stop) * self.included]
+
+
+def judge_stops(cases: Sequence[StopCase], exact: bool) -> CheckVerdict:
+    """Judge whether stop strings end the candidate's answers as they end the baseline's.
+
+    A full or partial leak, a missing stop_reason, and text cut before the string are always faults. With an
+    exact floor any other difference is a fault; else only more differences than the baseline's (Fisher).
+    """
+    sound = [
+        case
+        for case in cases
+        if case.baseline.stop_reason == case.stop and not faults_of(case, case.baseline)
+    ]
+    if not sound:
+        return undecided("no stop string ended an answer of the baseline")
+    faults, differing = [], 0
+    for case in sound:
+        for how, answer in (("whole", case.candidate), ("streamed", case.streamed)):
+            found = faults_of(case, answer)
+            if not found and answer.text != case.baseline.text:
+                differing += 1
+                found = ["text differs from the baseline's"] if exact else []
+            elif (
+                not found and exact and how == "whole" and answer.output_tokens != case.baseline.output_tokens
+            ):
+                found = [
+                    f"usage counts {answer.output_tokens} tokens, baseline {case.baseline.output_tokens}"
+                ]
+            faults += [f"{case.prompt_id} ({how}, stop {case.stop!r}): {fault}" for fault in found]
+    own = sum(case.baseline.text != case.expected for case in cases)
+    p = fisher_greater(differing, 2 * len(sound), own, len(cases))
+    if not exact and p < ALPHA:
+        faults.append(f"{differing} of {2 * len(sound)} texts differ (baseline: {own}): p = {p:.1g}")
+    figures = {"requests": 2 * len(sound), "faults": len(faults), "differing": differing, "fisher_p": p}
+    said = f"{counted(2 * len(sound), 'answer')} ended by a stop string, {counted(len(faults), 'fault')}"
+    power = (
+        "detects, in each tested answer"
+        + ("" if exact else " that did not diverge before its stop string")
+        + ", a stop string that leaks (whole or in part) or cuts the answer too early; "
+        "detects a random fault with 90% probability if it affects "
+        f"{percent(rate_found(2 * len(sound)))} of answers"
+    )
+    return CheckVerdict(not faults, said, power, figures, faults)
+
+
+def faults_of(case: StopCase, answer: TokenAnswer) -> list[str]:
+    """List the faults in the end of one answer that do not depend on the arithmetic."""
+    text, stop, expected = answer.text, case.stop, case.expected
+    body = text[: -len(stop)] if case.included and text.endswith(stop) else text
+    found = []
+    if stop in body:
+        found.append(f"the text continues after the stop string: …{body[-40:]!r}")
+    if answer.finish_reason == "stop" and answer.stop_reason not in (stop, None):
+        found.append(f"stop_reason is {answer.stop_reason!r}")
+    if found or text == expected:
+        return found + _unsaid(answer, stop)
+    rest = text.removeprefix(expected)
+    if not case.included and rest != text and stop.startswith(rest):
+        found.append(f"part of the stop string leaked: {rest!r}")
+    if answer.finish_reason == "stop" and answer.stop_reason == stop:
+        if expected.startswith(text):
+            found.append(f"cut {len(expected) - len(text)} characters too early")
+        if case.included and not text.endswith(stop):
+            found.append("the included stop string is missing")
+    return found
+
+
+def _unsaid(answer: TokenAnswer, stop: str) -> list[str]:
+    said = answer.finish_reason == "stop" and answer.stop_reason == stop
+    return [] if said else [f"finish_reason {answer.finish_reason!r}, stop_reason {answer.stop_reason!r}"]
+
+
+def choose_stop(text: str, place: float) -> str | None:
+    """Choose a piece of ``text`` (3 to 6 characters) at its first occurrence, at ``place`` or earlier.
+
+    ``place`` is 0 to 1. The piece may begin in the middle of a word, so that it spans tokens. None if there
+    is no such piece, as in an answer that repeats itself from the start.
+    """
+    start = int(len(text) * place)
+    while start > 0:
+        for length in (6, 5, 4, 3):
+            for at in range(start, len(text) - length):
+                piece = text[at : at + length]
+                if piece.strip() == piece and text.find(piece) == at:
+                    return piece
+        start //= 2
+    return None
+
+
+@dataclass(frozen=True)
+class StreamCase:
+    """One greedy request with and without streaming on both engines; ``broken``: the stream's error."""
+
+    prompt_id: str
+    baseline_whole: TokenAnswer
+    baseline_streamed: TokenAnswer
+    whole: TokenAnswer
+    streamed: TokenAnswer | None
+    broken: str | None = None
+
+
+def judge_streaming(cases: Sequence[StreamCase], exact: bool) -> CheckVerdict:
+    """Judge whether the candidate's streams equal its answers without streaming.
+
+    Always faults: a stream that breaks, a token count that differs from the chunks' sum, another text for the
+    same tokens, a missing or doubled piece of text in two or more streams. With an exact floor any difference
+    is a fault; else only more differences than the baseline's (Fisher).
+    """
+    if not cases:
+        return undecided("no prompt was answered by both engines")
+    faults, pieces, differing = [], [], 0
+    for case in cases:
+        found = _faults(case)
+        faults += [f"{case.prompt_id}: {fault}" for fault in found]
+        if found or case.streamed is None or case.streamed.text == case.whole.text:
+            continue
+        differing += 1
+        piece = odd_piece(case.whole.text, case.streamed.text)
+        if exact:
+            faults.append(f"{case.prompt_id}: the stream differs from the answer without streaming")
+        elif piece is not None:
+            pieces.append(f"{case.prompt_id}: {piece}")
+    if len(pieces) > 1:
+        faults += pieces
+    own = sum(case.baseline_streamed.text != case.baseline_whole.text for case in cases)
+    p = fisher_greater(differing, len(cases), own, len(cases))
+    if not exact and p < ALPHA:
+        faults.append(
+            f"{differing} streams differ from answers without streaming (baseline: {own}): p = {p:.1g}"
+        )
+    figures = {"prompts": len(cases), "differing": differing, "baseline_differing": own, "fisher_p": p}
+    said = f"{len(cases) - differing} of {len(cases)} streams equal the answer without streaming"
+    if faults:
+        said += f"; {counted(len(faults), 'fault')}"
+    power = (
+        "detects a broken stream, a lost or doubled chunk, another text for the same tokens and a wrong "
+        "token count, in each tested stream; detects a random fault with 90% probability if it affects "
+        f"{percent(rate_found(len(cases)))} of streams"
+    )
+    return CheckVerdict(not faults, said, power, figures, faults)
+
+
+def _faults(case: StreamCase) -> list[str]:
+    if case.streamed is None:
+        return [f"the stream broke: {case.broken}"]
+    found, streamed = [], case.streamed
+    if streamed.finish_reason is None:
+        found.append("finish_reason is missing")
+    if streamed.ids and streamed.output_tokens is not None and len(streamed.ids) != streamed.output_tokens:
+        found.append(f"usage counts {streamed.output_tokens} tokens, the chunks have {len(streamed.ids)}")
+    for own in (case.whole, case.baseline_whole):
+        if streamed.ids and streamed.ids == own.ids and streamed.text != own.text:
+            found.append("same tokens but another text")
+            break
+    return found
+
+
+def odd_piece(whole: str, streamed: str) -> str | None:
+    """Describe the difference of two texts if it is one piece that only one of them has; else None."""
+    short, long = sorted((whole, streamed), key=len)
+    head = next((n for n, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    tail = next(
+        (n for n, (a, b) in enumerate(zip(short[::-1], long[::-1], strict=False)) if a != b), len(short)
+    )
+    if len(short) == len(long) or head + tail < len(short):
+        return None
+    piece = long[head : head + len(long) - len(short)]
+    return f"{'missing' if long is whole else 'additional'} in the stream: {piece!r}"
+
+
+Kind = Literal["object", "choice", "tool"]
+TOOL = "record_choice"
+#: Only enumerated values: a valid answer is short, and checking it needs no library.
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "colour": {"type": "string", "enum": ["red", "green", "blue"]},
+        "urgent": {"type": "boolean"},
+        "size": {"type": "integer", "enum": [1, 2, 3]},
+    },
+    "required": ["colour", "urgent", "size"],
+    "additionalProperties": False,
+}
+#: A schema without room for white space, with which a small model could fill an object endlessly.
+CHOICES = (
+    "deliver it to the north-west corner of the building",
+    "deliver it to the north-east corner of the building",
+    "keep it at the post office until somebody asks for it",
+)
+CHOICE_SCHEMA: dict[str, Any] = {"type": "string", "enum": list(CHOICES)}
+
+
+@dataclass(frozen=True)
+class StructuredCase:
+    """One request with `SCHEMA` (or `CHOICE_SCHEMA`) and its answers.
+
+    ``streamed`` is the candidate's streamed answer.
+    """
+
+    name: str
+    kind: Kind
+    baseline: TokenAnswer
+    candidate: TokenAnswer
+    streamed: TokenAnswer | None = None
+
+
+def conforms(kind: Kind, text: str) -> bool:
+    """Decide whether ``text`` is valid JSON for the schema of ``kind``."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return False
+    if kind == "choice":
+        return value in CHOICES
+    return (
+        isinstance(value, dict)
+        and set(value) == set(SCHEMA["required"])
+        and value["colour"] in ("red", "green", "blue")
+        and isinstance(value["urgent"], bool)
+        and not isinstance(value["size"], bool)
+        and value["size"] in (1, 2, 3)
+    )
+
+
+def judge_structured(cases: Sequence[StructuredCase], exact: bool) -> CheckVerdict:
+    """Judge whether the candidate obeys the schema wherever the baseline does.
+
+    Only requests with a complete and valid answer of the baseline are judged; without any the check is
+    undecided. With an exact floor all answers must also be equal, also truncated ones.
+    """
+    sound = [case for case in cases if problem(case.kind, case.baseline) is None]
+    faults = []
+    for case in sound:
+        answers = [("whole", case.candidate), *([("streamed", case.streamed)] if case.streamed else [])]
+        for how, answer in answers:
+            wrong = problem(case.kind, answer)
+            if wrong is None and exact and content(case.kind, answer) != content(case.kind, case.baseline):
+                wrong = "differs from the baseline's answer"
+            if wrong is not None:
+                faults.append(f"{case.name} ({how}): {wrong}: {content(case.kind, answer)[:80]!r}")
+    unequal = [
+        c for c in cases if c not in sound and content(c.kind, c.candidate) != content(c.kind, c.baseline)
+    ]
+    if exact:
+        faults += [f"{case.name}: a truncated answer differs from the baseline's" for case in unequal]
+    figures = {"requests": len(cases), "decidable": len(sound), "faults": len(faults)}
+    said = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
+    power = (
+        "detects each tested answer that violates the schema; detects a random fault with 90% probability if "
+        f"it affects {percent(rate_found(len(sound)))} of answers"
+        + ("" if exact else "; does not compare which of the allowed values is chosen")
+    )
+    if faults:
+        return CheckVerdict(
+            False, f"{said}, {counted(len(faults), 'fault')} of the candidate", power, figures, faults
+        )
+    if not sound:
+        first = problem(cases[0].kind, cases[0].baseline) if cases else "no request was sent"
+        return undecided(
+            f"none of the baseline's {len(cases)} answers is valid for the schema ({first})", figures
+        )
+    return CheckVerdict(True, f"{said}, and all of them by the candidate", power, figures)
+
+
+def content(kind: Kind, answer: TokenAnswer) -> str:
+    """Return what is compared: the text, or the tool calls with their arguments."""
+    return answer.text if kind != "tool" else json.dumps(answer.tool_calls)
+
+
+def problem(kind: Kind, answer: TokenAnswer) -> str | None:
+    """Describe why an answer is invalid; None if it is valid."""
+    if answer.finish_reason == "length":
+        return "truncated at max_tokens"
+    if answer.finish_reason is None:
+        return "finish_reason is missing"
+    if kind != "tool":
+        return None if conforms(kind, answer.text) else "violates the schema"
+    if [name for name, _ in answer.tool_calls] != [TOOL]:
+        return f"{len(answer.tool_calls)} calls of {TOOL}"
+    return None if conforms(kind, answer.tool_calls[0][1]) else "arguments violate the schema"

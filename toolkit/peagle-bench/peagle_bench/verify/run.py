@@ -1,0 +1,267 @@
+"""Verification run: open the two engines, load the prompts, and run the checks in order.
+
+Each check ends in a record, whatever happens to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from peagle_bench.benchmark.endpoint_arm import Described, describe_endpoint, describe_url, is_url
+from peagle_bench.load.work import WorkItem
+from peagle_bench.results.provenance import origin
+from peagle_bench.results.records import CheckRecord, Header, SliceRecord
+from peagle_bench.verify import CHECKS, probes
+from peagle_bench.verify.answer_format import judge_stops, judge_streaming, judge_structured
+from peagle_bench.verify.engines import (
+    EndpointEngine,
+    Engine,
+    EnginePair,
+    Options,
+    SideFailed,
+    TokenPrompt,
+    UrlEngine,
+    greedy_body,
+)
+from peagle_bench.verify.greedy import judge_greedy, judge_long_context, wrong_prompts
+from peagle_bench.verify.probabilities import CUTS, TEMPERATURES, judge_logprobs, judge_parameters
+from peagle_bench.verify.probes import (
+    LONG_ANSWER,
+    LONG_PROMPTS,
+    Greedy,
+    NoTools,
+    probe_json,
+    probe_tools,
+)
+from peagle_bench.verify.sampling import judge_sampled, judge_seeds
+from peagle_bench.verify.slices import slices_of_greedy
+from peagle_bench.verify.statistics import LEAST_DELTA, CheckVerdict, not_applicable, undecided
+from peagle_bench.workloads import Workload, load_workload
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import PeagleError, ServiceFault, SpecError, StreamError
+
+QUICK = Options(
+    max_tokens=96,
+    samples=64,
+    sample_tokens=96,
+    features=12,
+    seeds=16,
+    seeds_noisy=64,
+    parameter_samples=8,
+    contexts=8,
+    repeats=48,
+    feature_tokens=32,
+    structured=6,
+    structured_tokens=128,
+    longest_tokens=4096,
+)
+QUICK_PROMPTS, PROMPTS = 32, 164
+
+
+@dataclass(frozen=True)
+class OpenedEngine:
+    """An engine with the description of its endpoint."""
+
+    described: Described
+    engine: Engine
+
+
+def open_engine(session: Session | None, endpoint: str, component: str | None = None) -> OpenedEngine:
+    """Open a SageMaker endpoint by name, or a bare vLLM by URL.
+
+    Raises:
+        NotFound: the endpoint does not exist.
+        ServiceFault: the endpoint is not in service, or no server answers at the URL.
+    """
+    if is_url(endpoint):
+        return OpenedEngine(describe_url(endpoint), UrlEngine(endpoint))
+    if session is None:
+        raise SpecError(f"{endpoint!r} is the name of an endpoint, but no session was given")
+    described = describe_endpoint(session, endpoint, component=component)
+    return OpenedEngine(described, EndpointEngine(session, endpoint, described.arm.component))
+
+
+def demand_plain(baseline: Described) -> None:
+    """Refuse a baseline that speculates: it may have the same faults as the candidate.
+
+    Raises:
+        SpecError: it runs eagle3 or p-eagle.
+    """
+    arm = baseline.arm
+    if arm.mode in ("eagle3", "p-eagle"):
+        raise SpecError(
+            f"baseline {arm.name!r} runs mode {arm.mode}; allowed: none (the target without speculation)",
+            next_step="deploy the same model with `speculation: {mode: none}` and give that endpoint",
+            details={"found": arm.mode, "allowed": "none"},
+        )
+
+
+def load_prompts(
+    name: str,
+    count: int | None,
+    seed: int,
+    at_most: int = PROMPTS,
+    session: Callable[[], Session] | None = None,
+) -> Workload:
+    """Load a workload; errors as `load_workload`. ``count`` None: all prompts, but at most ``at_most``."""
+    workload = load_workload(
+        name, seed=seed, count=count, first_turn_only=True, default_max_tokens=None, session=session
+    )
+    if count is None and len(workload.items) > at_most:
+        workload = replace(workload, items=workload.items[:at_most])
+    return workload
+
+
+def header(
+    candidate: Described, baseline: Described, workload: Workload, options: Options, checks: Sequence[str]
+) -> Header:
+    """Make the header of the results file."""
+    where_from = origin(options.seed)
+    return Header(
+        run_id=f"verify-{candidate.arm.name}-{where_from['date']}",
+        command="verify",
+        config={
+            "endpoint": candidate.arm.endpoint,
+            "baseline": baseline.arm.endpoint,
+            "workload": workload.describe(),
+            "checks": list(checks),
+            **asdict(options),
+        },
+        provenance={
+            **where_from,
+            "endpoint": dict(candidate.origin),
+            "baseline": dict(baseline.origin),
+        },
+        stand_in_weights=candidate.stand_in_weights or baseline.stand_in_weights,
+    )
+
+
+def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
+    """Estimate the maximum output tokens that ``checks`` request, for a notice before the start.
+
+    The greedy answers are always included: the other checks use them.
+    """
+    features = min(options.features, prompts) * options.max_tokens
+    structured = options.structured * options.structured_tokens
+    each = {
+        "sampled": options.samples * options.sample_tokens + 3 * options.contexts * options.repeats,
+        "parameters": (len(CUTS) + len(TEMPERATURES)) * options.parameter_samples * options.sample_tokens,
+        "logprobs": features,
+        "stop-strings": 2 * features,  # with and without streaming, as the structured ones
+        "seeds": 3 * max(options.seeds * options.feature_tokens, options.seeds_noisy * options.seed_tokens),
+        "streaming": features,
+        "json-schema": 2 * structured,
+        "tool-calls": 2 * structured,
+        "long-context": LONG_PROMPTS * LONG_ANSWER,
+    }
+    return prompts * options.max_tokens + sum(each.get(check, 0) for check in checks)
+
+
+Say = Callable[[str], None]
+
+
+def verify(
+    engines: EnginePair,
+    items: Sequence[WorkItem],
+    checks: Sequence[str],
+    say: Say,
+    dimensions: Collection[str] | None = None,
+) -> Iterator[CheckRecord | SliceRecord]:
+    """Run ``checks`` on the prompts of ``items``; yield each record.
+
+    The greedy runs always come first: the other checks use their noise floor, end tokens and texts. Their
+    slices are yielded before the checks; ``dimensions`` None: all that have more than one value.
+
+    Raises:
+        SpecError, ServiceFault: an engine refused or failed in the greedy runs, or the candidate stopped
+            answering; the message names the check.
+    """
+    say(
+        f"greedy: {len(items)} prompts, twice on {engines.baseline.name} and once on {engines.candidate.name}"
+    )
+    try:
+        prompts = engines.prompts([(item.prompt_id, item.body) for item in items])
+        greedy = probes.probe_greedy(engines, prompts)
+    except SideFailed as failed:
+        raise failed.error from failed
+    say(greedy.floor.words)
+    yield from slices_of_greedy(
+        greedy.cases,
+        {prompt.id: len(prompt.ids) for prompt in greedy.prompts},
+        wrong_prompts(greedy.cases, greedy.floor, engines.options.max_tokens),
+        {item.prompt_id: item for item in items},
+        (engines.candidate.name, engines.baseline.name),
+        engines.options.concurrency,
+        dimensions,
+    )
+    for name in CHECKS:
+        if name not in checks:
+            continue
+        if name != "greedy":
+            say(f"{name} …")
+        yield _verdict(engines, name, greedy).record(name, engines.candidate.name, engines.baseline.name)
+
+
+def _verdict(engines: EnginePair, name: str, greedy: Greedy) -> CheckVerdict:
+    try:
+        return _judged(engines, name, greedy)
+    except SideFailed as failed:
+        if failed.side == "baseline":
+            if failed.refused:
+                return undecided(f"the baseline refused the request: {failed.error}")
+            raise failed.error from failed
+        _demand_alive(engines, name, greedy.prompts[0], failed.error)
+        what = "refused" if failed.refused else "failed at"
+        return CheckVerdict(
+            False,
+            f"the endpoint {what} a request that the baseline answered",
+            "detects any request of this check that is refused or fails",
+            {},
+            [str(failed.error)],
+        )
+
+
+def _demand_alive(engines: EnginePair, name: str, prompt: TokenPrompt, first: PeagleError) -> None:
+    if not isinstance(first, ServiceFault | StreamError):
+        return
+    try:
+        engines.ask("candidate", [greedy_body(prompt, 1)])
+    except SideFailed as failed:
+        raise ServiceFault(
+            f"{engines.candidate.name} stopped answering during the check {name!r}: {first}",
+            next_step=engines.candidate.log_hint,
+            details={"check": name, "after": str(failed.error)},
+        ) from failed
+
+
+def _judged(engines: EnginePair, name: str, greedy: Greedy) -> CheckVerdict:
+    options, exact = engines.options, greedy.floor.exact
+    if name == "greedy":
+        return judge_greedy(greedy.cases, greedy.floor, options.max_tokens)
+    if name == "sampled":
+        unseeded, seeded, own = probes.probe_sampled(engines, greedy.prompts)
+        repeated = probes.probe_places(engines, greedy)
+        return judge_sampled(unseeded, seeded, own, greedy.ends, options.sample_tokens, repeated)
+    if name == "parameters":
+        noise = max(greedy.floor.delta, LEAST_DELTA)
+        return judge_parameters(probes.probe_parameters(engines, greedy.prompts), noise)
+    if name == "logprobs":
+        return judge_logprobs(*probes.probe_logprobs(engines, greedy))
+    if name == "stop-strings":
+        return judge_stops(probes.probe_stops(engines, greedy), exact)
+    if name == "seeds":
+        return judge_seeds(probes.probe_seeds(engines, greedy.prompts, exact), exact)
+    if name == "streaming":
+        return judge_streaming(probes.probe_streaming(engines, greedy), exact)
+    if name == "json-schema":
+        return judge_structured(probe_json(engines), exact)
+    if name == "tool-calls":
+        try:
+            return judge_structured(probe_tools(engines), exact)
+        except NoTools as refused:
+            return not_applicable(f"neither endpoint has a tool parser: {refused}")
+    context = probes.context_of(engines, greedy.prompts[0])
+    if context is None:
+        return undecided("the engine does not report its context length")
+    return judge_long_context(probes.probe_long_context(engines, greedy, context), greedy.floor)

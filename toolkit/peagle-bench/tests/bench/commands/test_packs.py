@@ -1,0 +1,141 @@
+"""`peagle-sm packs` and the options of packs: what is listed, and what is refused with which next step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from peagle_bench.commands.packs import failure_of, render_scorecard
+from peagle_bench.packs import PACKS
+from peagle_bench.results.records import PackRecord
+from tests.cli.running import run
+
+PAIR = ("http://127.0.0.1:9", "http://127.0.0.1:10")
+
+
+def test_the_list_fits_a_terminal_and_names_every_pack() -> None:
+    result = run("packs")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert [block.splitlines()[0] for block in result.stdout.split("\n\n")] == list(PACKS)
+    for word in ("shows", "passes", "finds", "needs", "data", "stand-ins"):
+        assert result.stdout.count(f"\n{word} ") == len(PACKS)
+
+
+def test_the_list_as_json_and_as_names() -> None:
+    told = json.loads(run("packs", "--format", "json").stdout)
+    assert [one["name"] for one in told] == list(PACKS)
+    assert all(isinstance(one["needs"], list) and one["least_context"] for one in told)
+    assert run("packs", "--format", "quiet").stdout.split() == list(PACKS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "then"),
+    [
+        (
+            ("compare", *PAIR, "--packs", "rga"),
+            "there is no workload pack 'rga'; packs: rag",
+            "peagle-sm packs",
+        ),
+        (
+            ("bench", PAIR[0], "--workload", "pack:rga"),
+            "there is no workload pack 'pack:rga'",
+            "peagle-sm packs",
+        ),
+        (
+            ("compare", *PAIR, "--packs", "all,rag"),
+            "--packs: found 'all,rag'; all is every pack, so it stands alone",
+            "give --packs all, or name the packs",
+        ),
+        (
+            ("compare", "--modes", "p-eagle,eagle3", "--packs", "rag"),
+            "--modes eagle3,p-eagle deploys none",
+            "give --modes none,eagle3,p-eagle",
+        ),
+        *(
+            (
+                ("bench", PAIR[0], "--workload", f"pack:{pack}"),
+                f"the pack '{pack}' compares with an endpoint without speculation, so bench cannot judge it",
+                f"peagle-sm compare PLAIN ENDPOINT --packs {pack}",
+            )
+            for pack in ("guardrails", "adversarial")
+        ),
+        (("compare", *PAIR, "--packs", ","), "--packs: found ','", "--packs rag,agents"),
+        (
+            ("compare", *PAIR, "--packs", "rag", "--workload", "mt-bench"),
+            "--workload cannot be used",
+            "leave out",
+        ),
+        (
+            ("compare", *PAIR, "--packs", "all", "--concurrency", "8"),
+            "--concurrency cannot be used",
+            "leave out",
+        ),
+        (
+            ("bench", PAIR[0], "--workload", "pack:rag", "--max-tokens", "9"),
+            "--max-tokens cannot",
+            "leave out",
+        ),
+        (
+            ("compare", *PAIR, "--workload", "pack:rag"),
+            "'pack:rag' is a workload pack; only bench takes one as its workload",
+            "peagle-sm compare PLAIN ENDPOINT --packs rag",
+        ),
+        (("compare", *PAIR, "--context", "480"), "--context is for workload packs", "give a pack"),
+        (("bench", PAIR[0], "--context", "480"), "--context is for workload packs", "give a pack"),
+        (
+            ("compare", *PAIR, "--packs", "rag", "--workload-file", "x"),
+            "none of these packs reads",
+            "speed-bench",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_sent(
+    arguments: tuple[str, ...], says: str, then: str
+) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    text = " ".join(result.stderr.split())
+    assert says in text
+    assert then in text
+
+
+def rows() -> list[PackRecord]:
+    return [
+        PackRecord("rag", "fast", "plain", True, "acceptance 4.10 at 98 tokens", "all is well"),
+        PackRecord(
+            "agents",
+            "fast",
+            "plain",
+            False,
+            "",
+            "prefix cache: no hits",
+            examples=("turn 2: 0 of 493 tokens",),
+        ),
+        PackRecord("speed-bench", "fast", "plain", None, "", "no file; prepare one"),
+    ]
+
+
+SCORECARD = """\
+PACK         RESULT        FIGURE                        WHY
+rag          pass          acceptance 4.10 at 98 tokens  all is well
+agents       FAIL          -                             prefix cache: no hits
+speed-bench  not measured  -                             no file; prepare one
+- agents, fast: turn 2: 0 of 493 tokens
+
+1 of 3 workload packs passed; failed: agents; not measured: speed-bench."""
+
+
+def test_the_scorecard_has_a_row_a_pack() -> None:
+    assert render_scorecard(rows()) == SCORECARD
+    assert render_scorecard([]) == ""
+
+
+def test_a_failed_pack_ends_with_its_own_exit_code() -> None:
+    failed = failure_of(rows(), Path("r.jsonl"))
+    assert failed is not None
+    assert failed.exit_code == 17
+    assert failed.details["failed"] == ["agents"]
+    assert failure_of([rows()[0], rows()[2]], Path("r.jsonl")) is None

@@ -1,0 +1,243 @@
+"""`peagle-sm report` and `peagle-sm cost` as typed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from peagle_bench.results.records import Interval, Load, PackRecord, SliceRecord
+from tests.bench.report import making
+from tests.cli.running import run
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Path:
+    return making.write(making.compared(), tmp_path / "compare.jsonl")
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    return making.write(making.stand_in(), tmp_path / "stand-in.jsonl")
+
+
+def test_the_summary(stand_in: Path) -> None:
+    done = run("report", stand_in)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == (
+        "SYNTHETIC DATA. made up by tests/bench/report/making.py, seed 0; nothing was measured.\n"
+        "SMALL STAND-IN WEIGHTS. These figures compare the modes on the machine that ran them. They do"
+        " not apply to a large model on a GPU.\n"
+        "No significant difference between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1,"
+        " in this deployment\n"
+        "  synthetic data, small stand-in weights; this deployment only; 95% interval over 96 prompts;"
+        " HumanEval; temperature 0\n"
+        "\n"
+        "ARM      OVER            LOAD  SPEED-UP  95% INTERVAL  SIGNIFICANT  UNITS       DEPLOYMENTS\n"
+        "P-EAGLE  EAGLE-3         c=1      0.98x  [0.94, 1.03]  no           96 prompts            1\n"
+        "P-EAGLE  no speculation  c=1      1.81x  [1.70, 1.93]  yes          96 prompts            1\n"
+        "EAGLE-3  no speculation  c=1      1.85x  [1.76, 1.95]  yes          96 prompts            1\n"
+        "\n"
+        "LOAD  ARM             OTPS  TTFT P95 MS  TPOT P50 MS  ACCEPTED\n"
+        "c=1   no speculation   163         62.1         6.13         –\n"  # noqa: RUF001
+        "c=1   EAGLE-3          301         62.7         3.32      2.51\n"
+        "c=1   P-EAGLE          291         63.3         3.43      3.77\n"
+        "\n"
+        "The client kept up at 3 of 3 points (largest p99 lag 0.63 ms, at most 5% of a core)."
+        " No request failed.\n"
+    )
+
+
+def test_a_page_is_read_like_the_files_in_it(tmp_path: Path, compared: Path) -> None:
+    tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
+    page = tmp_path / "deep" / "report.html"
+    done = run("report", compared, tuned, "--html", page, "--format", "json", "--title", "Nightly <1>")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["html"] == str(page)
+    assert told["headline"].startswith("P-EAGLE is 1.36x EAGLE-3")
+    assert "Nightly &lt;1&gt;" in page.read_text(encoding="utf-8")
+    assert [each.name for each in page.parent.iterdir()] == ["report.html"]
+    again = run("report", page, "--markdown")
+    assert again.stdout == run("report", compared, tuned, "--markdown").stdout
+
+
+def test_the_data_has_the_scorecard_and_the_slices(tmp_path: Path) -> None:
+    rows = (PackRecord("rag", "p-eagle", "none", False, "acceptance 1.20", "identity: 3 of 8 differ"),)
+    slower = Interval(0.7, 0.6, 0.8)
+    slices = (
+        SliceRecord(
+            "p-eagle", Load("closed", 1), "script", "han", 40, 40, None, baseline="none", speed_up=slower
+        ),
+    )
+    results = replace(making.compared(), packs=rows, slices=slices)
+    told = json.loads(run("report", making.write(results, tmp_path / "r.jsonl"), "--format", "json").stdout)
+    assert [(one["pack"], one["result"], one["why"]) for one in told["packs"]] == [
+        ("rag", "fail", "identity: 3 of 8 differ")
+    ]
+    assert [(one["value"], one["verdict"], one["costs_money"]) for one in told["slices"]] == [
+        ("han", "slower", True)
+    ]
+
+
+def test_quiet_names_the_page(tmp_path: Path, stand_in: Path) -> None:
+    page = tmp_path / "report.html"
+    done = run("report", stand_in, "--html", page, "--format", "quiet")
+    assert (done.stdout, done.stderr) == (f"{page}\n", "")
+
+
+def test_packs_that_were_interrupted_before_the_first_row_say_what_to_run_again(tmp_path: Path) -> None:
+    head = replace(
+        making.header("packs"),
+        config={
+            "arms": ["plain", "fast"],
+            "packs": ["rag", "agents"],
+            "seed": 0,
+            "units": 12,
+            "context": 576,
+        },
+    )
+    empty = replace(making.compared(), header=head, points=(), comparisons=(), requests=())
+    done = run("report", making.write(empty, tmp_path / "packs.jsonl"))
+    assert done.exit_code == 2
+    said = " ".join(done.stderr.split())
+    assert "run `peagle-sm compare plain fast --packs rag,agents --prompts 12 --context 576` again" in said
+
+
+def test_a_cut_file_is_reported_with_a_warning(tmp_path: Path, stand_in: Path) -> None:
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(stand_in.read_bytes()[:-20])
+    done = run("report", cut)
+    assert done.exit_code == 0
+    assert "is incomplete and was skipped" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "cost"])
+def test_a_file_without_a_finished_load_ends_with_the_next_step(tmp_path: Path, command: str) -> None:
+    cut = replace(making.stand_in(), points=(), comparisons=())
+    done = run(command, making.write(cut, tmp_path / "cut.jsonl"))
+    assert done.exit_code == 2
+    assert "cut.jsonl: no finished load, so nothing is shown" in done.stderr
+    assert "192 requests of an interrupted load" in done.stderr
+    assert "run `peagle-sm quickstart` again" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_tuning_is_reported_whole_and_cannot_be_costed(tmp_path: Path) -> None:
+    tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
+    done = run("report", tuned)
+    assert done.exit_code == 0
+    assert done.stdout.count("chosen") == 6
+    refused = run("cost", tuned)
+    assert refused.exit_code == 2
+    assert "has no measured load, so its cost cannot be computed" in refused.stderr
+    assert "peagle-sm bench" in refused.stderr
+
+
+def test_cost_names_the_run_of_rows_that_read_alike(tmp_path: Path, compared: Path) -> None:
+    again = making.write(making.compared(), tmp_path / "again.jsonl")
+    tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
+    done = run("cost", compared, again, tuned)
+    assert "RUN" in done.stdout
+    assert "again.jsonl" in done.stdout
+    assert (
+        "note: tune.jsonl: a file of `peagle-sm tune` without a measured load, so it has no cost"
+        in done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "words"),
+    [
+        ("gone.jsonl", None, 2, "gone.jsonl not found"),
+        ("gone.html", None, 2, "gone.html not found"),
+        ("empty.jsonl", b"", 2, "is empty"),
+        ("other.html", b"<html></html>", 2, "has no results of peagle-sm"),
+        ("bytes.html", b"\xff\xfe", 2, "it is not text"),
+        ("broken.html", b'<script type="application/x-ndjson">\n{}\n</script>', 2, "cannot be read"),
+        ("traffic.jsonl", b'{"schema":"peagle-sm/traffic/1","id":"a"}\n', 2, "acceptance NAME --records"),
+    ],
+)
+def test_what_is_no_results_file(
+    tmp_path: Path, name: str, content: bytes | None, code: int, words: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    done = run("report", path)
+    assert done.exit_code == code, done.output
+    assert words in done.stderr
+    assert name in done.stderr
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path, stand_in: Path) -> None:
+    done = run("report", stand_in, "--html", stand_in / "report.html")
+    assert done.exit_code == 2
+    assert "Give a file in an existing folder." in done.stderr
+
+
+def test_cost_sizes_a_fleet_and_pays_back_a_head(compared: Path) -> None:
+    done = run("cost", compared, "--otps", "20000", "--tpot-ms", "8", "--training-usd", "4000")
+    assert done.exit_code == 0, done.output
+    assert (
+        "c=32  P-EAGLE         6,050      4.20           0.19  0.19 to 0.19        0.64          5     5"
+        in done.stdout
+    )
+    assert (
+        "Cheapest for 20,000 tokens/s with 30% headroom: 5 instances (5 GPUs) of P-EAGLE at c=32 each,"
+        " 21.00 USD/hour; uses 66% of the measured throughput." in done.stdout
+    )
+    assert "paid back after 39.7 days" in done.stdout
+    assert "AWS Price List API, 2026-11-01" in done.stdout
+
+
+def test_cost_as_json_and_by_requests(compared: Path) -> None:
+    done = run("cost", compared, "--requests-per-s", "100", "--format", "json")
+    told = json.loads(done.stdout)
+    assert told["cheapest"]["arm"] == "gpt-oss-20b-p-eagle"
+    assert told["cheapest"]["fleet"]["instances"] == 4
+    assert len(told["rows"]) == 21
+    assert run("cost", compared, "--format", "quiet").stdout == "gpt-oss-20b-p-eagle c=64\n"
+
+
+def test_what_was_not_billed_is_priced_only_when_asked(stand_in: Path) -> None:
+    assert "USD/hour" not in run("cost", stand_in, "--format", "quiet").stdout
+    refused = run("cost", stand_in, "--training-usd", "100")
+    assert refused.exit_code == 2
+    assert "arms with a price: none" in refused.stderr
+    given = run("cost", stand_in, "--training-usd", "100", "--usd-per-hour", "4")
+    assert "SMALL STAND-IN WEIGHTS" in given.stdout
+    assert "no significant difference (0.98x), so no saving" in given.stdout
+
+
+def test_a_price_that_is_missing_is_looked_up(tmp_path: Path) -> None:
+    made = making.compared()
+    bare = replace(made, arms=tuple(replace(each, usd_per_hour=None) for each in made.arms))
+    done = run("cost", making.write(bare, tmp_path / "bare.jsonl"))
+    assert done.exit_code == 0, done.output
+    assert "no AWS credentials were found" in done.stderr  # so the catalogue answers, with its date
+    assert "0.14" in done.stdout
+    assert "2026-11-20" in done.stdout
+
+
+def test_two_demands_are_one_too_many(compared: Path) -> None:
+    done = run("cost", compared, "--otps", "1", "--requests-per-s", "1")
+    assert done.exit_code == 2
+    assert "give only one" in done.stderr
+
+
+def test_no_load_meets_the_objective(compared: Path) -> None:
+    done = run("cost", compared, "--otps", "10", "--ttft-ms", "1")
+    assert "No measured load fits 10.0 tokens/s" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["report", "cost"])
+def test_a_folder_is_refused_with_the_files_in_it(compared: Path, command: str) -> None:
+    done = run(command, compared.parent)
+    assert done.exit_code == 2
+    assert f"is a folder. Give the files in it: {compared}" in done.stderr
+    empty = compared.parent / "empty"
+    empty.mkdir()
+    assert "It contains no results file (*.jsonl)." in run(command, empty).stderr

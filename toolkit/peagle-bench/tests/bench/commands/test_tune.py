@@ -1,0 +1,200 @@
+"""`peagle-sm tune` from command line to exit code, on the local SageMaker with scripted engines.
+
+A scripted engine says nothing of its drafts and ignores K, so the figures mean nothing here; what is looked
+at is what is deployed, told, written and deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from peagle_bench.results.records import WindowRecord
+from peagle_bench.results.result_file import from_line, read
+from peagle_sm.service.spec_to_plan import load_spec
+from tests.cli.conftest import Run
+
+SMALL = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2", "--unguarded")
+CHAT = {"SCRIPT_INVOKE": "chat", "SCRIPT_CHUNK_DELAY": "0.01", "SCRIPT_CHUNKS": "6"}
+
+
+def test_a_tuning_deploys_measures_writes_and_leaves_nothing(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("demo", **CHAT)
+    out = Path("r.jsonl")
+    result = peagle("tune", path, *SMALL, "--by", "deployments", "--yes", "--out", str(out))
+    assert result.exit_code == 0, result.stderr
+    assert "nothing is billed" in result.stderr  # before
+    assert "window 1 of about 4: none c=1: " in result.stderr
+    assert "nothing was billed" in result.stdout  # after
+    results = read(out)
+    (record,) = results.fits
+    assert record.deployments == 2
+    assert [point.k for point in record.points] == [0, 1, 2]
+    assert {arm.name for arm in results.arms} == {"none", "p-eagle K=1", "p-eagle K=2"}
+    assert load_spec(path).speculation.num_speculative_tokens == record.best_k
+    assert "# tuned: K=" in Path(path).read_text()
+    for told in (result.stdout, record.reason, Path(path).read_text()):
+        assert "no speculation: " in told
+    assert "of an earlier run" not in result.stderr
+    assert "no endpoints" in peagle("list").stdout + peagle("list").stderr
+
+
+def test_an_engine_that_does_not_take_k_by_request_is_told(peagle: Run, spec: Callable[..., str]) -> None:
+    result = peagle("tune", spec("demo", **CHAT), *SMALL, "--yes", "--out", "r.jsonl")
+    assert result.exit_code == 2, result.stderr
+    assert "ignores num_speculative_tokens in requests" in result.stderr
+    assert "--by deployments" in result.stderr
+    assert "tune-demo" not in peagle("list", "--format", "quiet").stdout
+
+
+def test_arms_stand_side_by_side_as_components_and_go(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("demo", **CHAT)
+    options = (*SMALL, "--components", "3", "--rounds", "2", "--yes", "--no-write", "--out", "r.jsonl")
+    result = peagle("tune", path, *options, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["modes"][0]["deployments"] == 2
+    for told_of in ("against_none", "common_against_none"):
+        against = told["modes"][0]["by_concurrency"]["1"][told_of]
+        assert against["low"] <= against["ratio"] <= against["high"]
+        assert against["verdict"] in ("faster", "slower", "not told apart")
+    results = read(Path("r.jsonl"))
+    assert {arm.component for arm in results.arms} == {
+        "tune-demo-none",
+        "tune-demo-p-eagle-k1",
+        "tune-demo-p-eagle-k2",
+    }
+    assert {arm.endpoint for arm in results.arms} == {"tune-demo"}
+    assert load_spec(path).speculation.num_speculative_tokens is None
+    assert "tune-demo" not in peagle("list", "--format", "quiet").stdout
+
+
+def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("demo")
+    told = json.loads(peagle("tune", path, "--dry-run", "--by", "deployments").stdout)
+    assert list(told) == ["none", "p-eagle K=2"]
+    host = json.loads(peagle("tune", path, "--dry-run", "--components", "3").stdout)
+    (requests,) = host.values()
+    operations = [one["operation"] for one in requests]
+    assert operations.count("create_inference_component") == operations.count("create_model") == 3
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--rounds", "1"), "2<=x<=50"),
+        (("--modes", "none"), "--modes: found 'none'"),
+        (("--by", "deployments", "--sweep", "3"), "--sweep: found together with --by deployments"),
+        (("--sweep", "1"), "--sweep: found 1"),
+        (("--components", "3", "--modes", "p-eagle,eagle3"), "1 K for each mode"),
+        (("--head", "medusa=x"), "--head: found"),
+        (("--loads", "4"), "--loads: found 1 load"),
+        (("--loads", "1,2000"), "--loads: found 2000; allowed: 1 to 1,024"),
+        (("--loads", "1,4", "--concurrency", "1"), "--loads: found together with --concurrency"),
+        (("--loads", "1,4", "--by", "deployments"), "--loads: found together with --by deployments"),
+        (("--loads", "1,4", "--components", "4"), "--loads: found together with --by deployments"),
+        (("--loads", "1,4", "--sweep", "3"), "--loads: found together with --by deployments"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_deployed(
+    peagle: Run, spec: Callable[..., str], options: tuple[str, ...], said: str
+) -> None:
+    result = peagle("tune", spec("demo"), "--yes", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+def test_a_spec_without_speculation_needs_a_mode(peagle: Run, in_empty_folder: Path) -> None:
+    path = in_empty_folder / "none.yaml"
+    path.write_text("name: demo\nmodel: tiny-code\nspeculation:\n  mode: none\n")
+    result = peagle("tune", str(path), "--yes")
+    assert result.exit_code == 2
+    assert "which has no K to tune" in result.stderr
+
+
+def test_without_a_terminal_the_price_is_shown_and_nobody_is_asked(
+    peagle: Run, in_empty_folder: Path
+) -> None:
+    path = in_empty_folder / "peagle.yaml"
+    path.write_text("name: priced\nmodel: tiny-code\nspeculation: {mode: p-eagle}\n")
+    result = peagle("tune", str(path))
+    assert result.exit_code == 2
+    price, _, refusal = result.stderr.partition("Cannot ask 'Continue (")
+    assert "nothing is billed" in price
+    assert "--yes was not given. Nothing was changed." in refusal
+
+
+OTHERS = {
+    ("--max-k", "3"): "max_k was 2, now 3",
+    ("--requests", "5"): "requests was 4, now 5",
+    ("--seed", "1"): "seed was 0, now 1",
+    ("--head", "p-eagle=s3://bucket/head/"): "heads.p-eagle was not set",
+}
+
+
+def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec: Callable[..., str]) -> None:
+    """Cut after K=1's window and in the middle of K=2's: K=1 is neither deployed nor measured again."""
+    path, out = spec("demo", **CHAT), Path("r.jsonl")
+    command = ("tune", path, *SMALL, "--by", "deployments", "--yes", "--no-write")
+    assert peagle(*command, "--out", str(out)).exit_code == 0
+    whole = out.read_text().splitlines(keepends=True)
+    first = next(i for i, line in enumerate(whole) if '"kind":"window"' in line and '"k":1,' in line)
+    out.write_text("".join(whole[: first + 4]))  # two requests of the next window
+    before = read(out)
+    assert [(one.mode, one.k) for one in before.windows] == [("none", 0), ("p-eagle", 1)]
+
+    for options, said in OTHERS.items():
+        other = peagle(*command, "--resume", str(out), *options)
+        assert (other.exit_code, other.stdout) == (2, ""), other.stderr
+        assert said in other.stderr
+        assert "resume with the same options" in other.stderr
+        assert read(out).windows == before.windows
+
+    result = peagle(*command, "--resume", str(out))
+    assert result.exit_code == 0, result.stderr
+    assert "2 windows of r.jsonl are not measured again" in result.stderr
+    assert "p-eagle K=1: already measured" in result.stderr
+    assert "p-eagle K=1 c=1:" not in result.stderr
+    assert "window 3 of about 4: p-eagle K=2 c=1:" in result.stderr
+    after = read(out)
+    assert after.windows[:2] == before.windows
+    assert [(one.mode, one.k) for one in after.windows] == [(one.mode, one.k) for one in windows_of(whole)]
+    measured = [one for one in after.requests if one.phase == "measured"]
+    assert {(one.arm, one.block) for one in measured} == {
+        ("none", 0),
+        ("p-eagle K=1", 0),
+        ("p-eagle K=2", 1),
+        ("none", 1),
+    }
+    assert len(measured) == 4 * 4
+    (fit,) = after.fits
+    assert [point.k for point in fit.points] == [0, 1, 2]
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+    again = peagle(*command, "--resume", str(out))
+    assert again.exit_code == 2
+    assert "is already finished" in again.stderr
+
+
+def windows_of(lines: list[str]) -> list[WindowRecord]:
+    records = [from_line(line) for line in lines]
+    return [one for one in records if isinstance(one, WindowRecord)]
+
+
+def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str]) -> None:
+    path, out = spec("demo", **CHAT), Path("r.jsonl")
+    out.write_text(
+        '{"kind":"header","run_id":"b","command":"bench","config":{},"provenance":{},'
+        '"stand_in_weights":true,"schema":"peagle-sm/results/1"}\n'
+    )
+    result = peagle("tune", path, *SMALL, "--yes", "--resume", str(out))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "r.jsonl is a results file of bench; tune can continue only its own files" in result.stderr
+    missing = peagle("tune", path, *SMALL, "--yes", "--resume", "none.jsonl")
+    assert missing.exit_code == 2, missing.stderr
+    assert "results file none.jsonl not found" in missing.stderr

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+
+from peagle_bench.compare.arms import (
+    in_terms_of_the_options,
+    name_of,
+    parse_ks,
+    parse_modes,
+    spec_of,
+    specs_of,
+)
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+
+
+def tiny(**more: object) -> EndpointSpec:
+    return EndpointSpec(**{"name": "tiny-code-p-eagle", "model": "tiny-code", **more})
+
+
+def test_modes_come_slowest_first_whatever_was_typed() -> None:
+    assert parse_modes("p-eagle, none,eagle3") == ("none", "eagle3", "p-eagle")
+
+
+@pytest.mark.parametrize("text", ["", "none", "none,none", "none,medusa", "p-eagle,eagle4"])
+def test_modes_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="two or three of none, eagle3, p-eagle"):
+        parse_modes(text)
+
+
+@pytest.mark.parametrize(
+    "texts", [["7"], ["none=7"], ["p-eagle=0"], ["p-eagle=x"], ["p-eagle=3", "p-eagle=5"]]
+)
+def test_a_k_that_is_none_is_refused(texts: list[str]) -> None:
+    with pytest.raises(SpecError, match="--k: found"):
+        parse_ks(texts, ("none", "p-eagle"))
+
+
+def test_each_mode_gets_its_own_k() -> None:
+    assert parse_ks(["p-eagle=7", "eagle3=5"], ("none", "eagle3", "p-eagle")) == {"p-eagle": 7, "eagle3": 5}
+
+
+def test_a_spec_becomes_one_for_each_mode() -> None:
+    base = tiny(speculation={"mode": "p-eagle", "num_speculative_tokens": 9})
+    specs = specs_of(base, ("none", "eagle3", "p-eagle"), ks={"eagle3": 5}, heads={}, deployment=2)
+    assert [spec.name for spec in specs.values()] == [
+        "cmp-tiny-code-none-2",
+        "cmp-tiny-code-eagle3-2",
+        "cmp-tiny-code-p-eagle-2",
+    ]
+    told = {
+        mode: (one.speculation.mode, one.speculation.num_speculative_tokens) for mode, one in specs.items()
+    }
+    assert told == {"none": ("none", None), "eagle3": ("eagle3", 5), "p-eagle": ("p-eagle", 9)}
+    assert specs["eagle3"].speculation.draft_head == "tiny-code-eagle3"
+    assert specs["none"].speculation.draft_head is None
+
+
+def test_a_head_of_ones_own_stays_with_its_mode_only() -> None:
+    base = tiny(
+        speculation={"mode": "p-eagle", "draft_head": "mine"},
+        head_uri="s3://bucket/mine/",
+        source="container",
+    )
+    assert spec_of(base, "p-eagle").head_uri == "s3://bucket/mine/"
+    assert spec_of(base, "p-eagle", head="other").head_uri is None
+    assert spec_of(base, "eagle3").head_uri is None
+    assert spec_of(base, "eagle3", head="theirs").speculation.draft_head == "theirs"
+    assert spec_of(base, "eagle3", head_uri="s3://bucket/theirs/").head_uri == "s3://bucket/theirs/"
+    assert spec_of(base, "p-eagle", head_uri="s3://bucket/newer/").head_uri == "s3://bucket/newer/"
+
+
+def test_a_real_target_has_an_eagle3_head_without_bringing_one() -> None:
+    for model in (
+        "gpt-oss-20b",
+        "gpt-oss-120b",
+        "qwen3-coder-30b-a3b-instruct",
+        "gemma-4-31b-it",
+        "qwen3-8b",
+    ):
+        made = spec_of(EndpointSpec(name="a", model=model, source="container"), "eagle3")
+        default = load_catalog().model(model).default_heads.get("eagle3")
+        assert (made.speculation.draft_head or default) == f"{model}-eagle3"
+
+
+def test_a_mode_without_any_head_says_how_to_name_one() -> None:
+    with pytest.raises(SpecError, match="no default draft head for gemma-4-31b-it") as caught:
+        spec_of(EndpointSpec(name="a", model="gemma-4-31b-it", source="container"), "p-eagle")
+    assert "--head p-eagle=ID" in str(caught.value.next_step)
+
+
+def test_jumpstarts_own_head_needs_no_name() -> None:
+    base = EndpointSpec(name="a", model="gpt-oss-20b", source="jumpstart", speculation={"mode": "none"})
+    assert spec_of(base, "p-eagle").speculation.mode == "p-eagle"
+
+
+def test_nothing_resizes_an_arm_or_turns_it_off_while_it_is_measured() -> None:
+    base = tiny(
+        hours="Mon-Fri 08:00-19:00 Europe/Berlin",
+        autoscaling={"min_instances": 1, "max_instances": 3},
+        lifecycle={"max_lifetime_hours": 3, "idle_minutes": 30},
+    )
+    arm = spec_of(base, "none")
+    assert (arm.hours, arm.autoscaling, arm.lifecycle.idle) == (None, None, "turn-off")
+    assert (arm.lifecycle.max_lifetime_hours, arm.lifecycle.idle_minutes) == (3, 30)
+
+
+def test_names() -> None:
+    assert name_of("fast", "none", 1) == "cmp-fast-none"
+    assert name_of("fast-p-eagle", "p-eagle", 3) == "cmp-fast-p-eagle-3"
+    with pytest.raises(SpecError, match="63"):
+        spec_of(tiny(name="x" * 60), "none")
+
+
+@pytest.mark.parametrize(
+    ("check", "step"), [("trained-depth", "Lower --k p-eagle=K."), ("memory", "Change the spec.")]
+)
+def test_a_k_that_is_too_large_is_lowered_where_it_was_given(check: str, step: str) -> None:
+    refused = PlanRefused("no", next_step="Change the spec.", details={"findings": [{"check": check}]})
+    told = in_terms_of_the_options(refused, "p-eagle")
+    assert (told.message, told.next_step) == ("mode p-eagle: no", step)

@@ -1,0 +1,248 @@
+"""Figures by slice: a slower slice is found, and many slices without a difference raise no alarm."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+
+import pytest
+
+from peagle_bench.commands.options import render_slices, slices_data
+from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, control_of
+from peagle_bench.compare.slices import slices_of_arm, slices_of_pairs
+from peagle_bench.load import ClientUsage, LoadRun, Window
+from peagle_bench.report.files import extract
+from peagle_bench.report.page import html_page
+from peagle_bench.report.slices.rows import result_lines
+from peagle_bench.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
+from peagle_bench.results.result_file import Results
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
+
+ALONE, EIGHT = Load("closed", concurrency=1), Load("closed", concurrency=8)
+NONE, P_EAGLE = ArmRecord("none", "none", None, "e0"), ArmRecord("p-eagle", "p-eagle", 7, "e1")
+NOISE = 0.15  #: of a request's time; the mean of its factor is 1, so that the sums have the true ratio
+PAIR = Pair(ArmDeployments((P_EAGLE,)), ArmDeployments((NONE,)))
+
+
+def answer(arm: str, number: int, seconds: float, slices: dict[str, str], **more: object) -> RequestRecord:
+    drafts, accepted = (25, 74) if arm == "p-eagle" else (None, None)
+    base = RequestRecord(
+        arm, ALONE, f"p{number}", "measured", 0, 0, 0.1, seconds, seconds, 100, 99, 9, drafts=drafts,
+        accepted=accepted, output_sha256=f"sha{number}", slices=slices,
+    )  # fmt: skip
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def measured(records: list[RequestRecord], load: Load = ALONE, blocks: int = 1) -> Measured:
+    found = Measured(load)
+    for arm in ("none", "p-eagle"):
+        for block in range(blocks):
+            mine = [one for one in records if one.arm == arm][block::blocks]
+            own = tuple(replace(one, load=load, block=block) for one in mine)
+            found.take(LoadRun(arm, load, block, own, Window(0, 1, 1), ClientUsage((), 0)))
+    return found
+
+
+def traffic(
+    draw: random.Random, gains: dict[str, float], prompts: int, dimensions: int = 1
+) -> list[RequestRecord]:
+    """Prompts of the scripts in ``gains``, and of ``dimensions`` labels that do not matter."""
+    found = []
+    for number in range(prompts):
+        script = list(gains)[number % len(gains)]
+        slices = {"api": "chat", "script": script}
+        slices |= {f"label:{d}": str(draw.randrange(4)) for d in range(dimensions)}
+        seconds = draw.lognormvariate(0, 0.4)
+        found.append(answer("none", number, seconds, slices))
+        found.append(
+            answer(
+                "p-eagle",
+                number,
+                seconds / gains[script] * draw.lognormvariate(-(NOISE**2) / 2, NOISE),
+                slices,
+            )
+        )
+    return found
+
+
+def slices(records: list[RequestRecord], **more: object) -> dict[str, SliceRecord]:
+    found = slices_of_pairs([(PAIR, [measured(records)])], temperature=0, **more)  # type: ignore[arg-type]
+    return {f"{one.dimension}={one.value}": one for one in found}
+
+
+def test_the_slice_in_which_speculation_costs_money_is_named_and_no_other() -> None:
+    found = slices(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80))
+    assert [name for name, one in found.items() if one.costs_money] == ["script=han"]
+    assert found["script=latin"].speed_up is not None
+    assert found["script=latin"].speed_up.low > 1.5
+    (line,) = result_lines(list(found.values()), [NONE, P_EAGLE])
+    assert line.startswith("speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.69x")
+    assert "api=chat" not in found, "a dimension with one value shows nothing"
+
+
+def test_all_intervals_of_a_run_cover_together() -> None:
+    """100 runs of 20 slices without a difference: a false alarm in at most 5% of the runs, give or take."""
+    draw = random.Random(20261124)
+    alarms = 0
+    for _ in range(100):
+        found = slices(traffic(draw, {"latin": 1.0}, 64, dimensions=5))
+        assert len(found) == 20
+        alarms += any(one.speed_up is not None and one.speed_up.shown for one in found.values())
+    # Binomial with p = 0.05 and n = 100: more than 11 in 1 of 200 samples.
+    assert alarms <= 11
+
+
+def test_one_interval_alone_has_the_confidence_of_all() -> None:
+    records = traffic(random.Random(2), {"latin": 1.3, "han": 1.3}, 40, dimensions=0)
+    alone = [one for one in records if one.slices["script"] == "latin"]
+    few = [replace(one, slices={"script": "han"}) for one in alone[: 2 * (FEWEST_CONVERSATIONS - 1)]]
+    for at, one in enumerate(few):
+        few[at] = replace(one, prompt_id=f"few{one.prompt_id}")
+    found = slices([*alone, *few])
+    assert found["script=latin"].confidence == pytest.approx(0.97)
+    assert found["script=han"].speed_up is None, "too few prompts"
+    assert found["script=han"].prompts == FEWEST_CONVERSATIONS - 1
+
+
+def test_the_mean_of_both_answers_decides_the_slice_of_a_prompt() -> None:
+    """So both arms of a slice answered the same prompts, and none is chosen for its own long answers."""
+    records = [
+        answer(
+            arm, number, 1.0, {"api": "chat"}, output_tokens=306 if arm == "p-eagle" or number % 2 else 200
+        )
+        for number in range(32)
+        for arm in ("none", "p-eagle")
+    ]
+    found = slices(records)
+    assert (found["output tokens=below 256"].prompts, found["output tokens=256 to 1k"].prompts) == (16, 16)
+
+
+def test_acceptance_and_identical_answers_are_those_of_the_slice() -> None:
+    records = traffic(random.Random(3), {"latin": 1.5, "han": 1.2}, 40, dimensions=0)
+    records = [
+        replace(one, accepted=25, histogram=(0, 25))
+        if one.arm == "p-eagle" and one.slices["script"] == "han"
+        else one
+        for one in records
+    ]
+    records = [
+        replace(one, output_sha256="x") if one.arm == "p-eagle" and one.prompt_id == "p1" else one
+        for one in records
+    ]
+    found = slices(records)
+    latin, han = found["script=latin"], found["script=han"]
+    assert latin.acceptance_length is not None
+    assert han.acceptance_length is not None
+    assert (latin.acceptance_length.value, han.acceptance_length.value) == (pytest.approx(99 / 25), 2.0)
+    assert (latin.identical_outputs, latin.compared_outputs) == (20, 20)
+    assert (han.identical_outputs, han.compared_outputs) == (19, 20)
+
+
+def test_a_property_with_many_values_has_twenty_and_the_rest_is_other() -> None:
+    records = [
+        replace(one, category=f"{int(one.prompt_id[1:]) % 200:03}" if number % 3 else "often")
+        for number, one in enumerate(traffic(random.Random(2), {"latin": 2.0}, 600, dimensions=0))
+    ]
+    # Both answers to a prompt have its category.
+    category = {one.prompt_id: one.category for one in records}
+    found = slices([replace(one, category=category[one.prompt_id]) for one in records])
+    values = [name.removeprefix("category=") for name in found if name.startswith("category=")]
+    assert len(values) == 21
+    assert {"often", "other"} <= set(values)
+    assert sum(found[f"category={value}"].prompts for value in values) == 600
+
+
+def test_controls_and_dimensions_that_were_not_asked_for_are_left_out() -> None:
+    control = Pair(control_of(PAIR.slower), PAIR.slower)
+    records = traffic(random.Random(4), {"latin": 1.5, "han": 1.2}, 40)
+    assert slices_of_pairs([(control, [measured(records)])], temperature=0) == []
+    assert {name.split("=")[0] for name in slices(records, dimensions=["script"])} == {"script"}
+
+
+def test_at_several_requests_in_flight_the_units_are_blocks() -> None:
+    records = traffic(random.Random(5), {"latin": 2.0, "han": 0.7}, 240, dimensions=0)
+    found = slices_of_pairs([(PAIR, [measured(records, EIGHT, blocks=12)])], temperature=0)
+    assert {one.value: one.costs_money for one in found} == {"latin": False, "han": True}
+
+
+def results(records: list[RequestRecord], command: str = "compare") -> Results:
+    found = slices_of_pairs([(PAIR, [measured(records)])], temperature=0) if command == "compare" else ()
+    arms = (NONE, P_EAGLE) if command == "compare" else (P_EAGLE,)
+    return Results(Header("r", command, {}, {}, False), arms, tuple(records), slices=tuple(found))
+
+
+def test_the_whole_of_a_comparison_by_slice() -> None:
+    said = render_slices(results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0)))
+    assert said == (
+        "p-eagle over none at c=1, by slice:\n"
+        "SLICE    PROMPTS      X  INTERVAL      ACCEPTED  IDENTICAL\n"
+        "script\n"
+        "  han         40  0.68x  [0.63, 0.72]      3.96   40 of 40  slower\n"
+        "  latin       40  2.07x  [1.92, 2.23]      3.96   40 of 40  faster\n"
+        "(The intervals are wider than usual, so that all of them hold together with 95%\n"
+        "confidence (Bonferroni).)\n"
+        "(All intervals: peagle-sm report FILE --html PAGE)\n"
+        "speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.68x\n"
+        "[0.63, 0.72]"
+    )
+
+
+def test_a_benchmark_of_one_arm_shows_acceptance_by_slice() -> None:
+    records = [
+        one
+        for one in traffic(random.Random(6), {"latin": 2.0, "han": 0.7}, 40, dimensions=0)
+        if one.arm == "p-eagle"
+    ]
+    records = [replace(one, histogram=(0, 0, 1, 24)) for one in records]
+    assert render_slices(results(records, "bench")).splitlines()[:5] == [
+        "p-eagle at c=1, by slice:",
+        "SLICE    PROMPTS  ACCEPTED  INTERVAL      SURVIVAL BY POSITION",
+        "script",
+        "  han         20      3.96  [3.96, 3.96]  100 100 96 %",
+        "  latin       20      3.96  [3.96, 3.96]  100 100 96 %",
+    ]
+    found = slices_of_arm(records)
+    assert [one.speed_up for one in found] == [None, None]
+    assert [(one.survival[2], one.survival_intervals[2].value) for one in found] == [(0.96, 0.96)] * 2
+    assert all(one.survival_intervals[0].high == 1.0 for one in found)
+
+
+def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> None:
+    found = results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0))
+    assert {one["value"]: (one["verdict"], one["costs_money"]) for one in slices_data(found)} == {
+        "latin": ("faster", False),
+        "han": ("slower", True),
+    }
+    page = html_page([found])
+    assert extract(page)[0].slices == found.slices, "each line of the file is in the page, once"
+    assert "By slice of the traffic" in page
+    assert page.count("script: ") >= 2
+
+
+def drafting(records: list[RequestRecord]) -> list[RequestRecord]:
+    return [replace(one, histogram=(0, 0, 1, 24)) if one.arm == "p-eagle" else one for one in records]
+
+
+def test_the_page_has_each_figure_of_a_slice_with_its_interval_folded_below_the_picture() -> None:
+    found = results(drafting(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0)))
+    page = html_page([found])
+    picture, _, rest = page.partition("<summary>All figures by slice, with their intervals</summary>")
+    assert "costs money" in picture
+    table = rest.partition("</details>")[0]
+    heads = re.findall(r'<th[^>]*scope="col"[^>]*>(.*?)</th>', table)
+    assert heads == ["slice", "prompts", "speed-up", "interval", "accepted", "interval", "identical",
+                     "interval", "position 1", "position 2", "position 3"]  # fmt: skip
+    (han,) = re.findall(r"<tr><th[^>]*>han</th>(.*?)</tr>", table)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", han)
+    assert cells[:7] == ["40", "0.68x", "[0.63, 0.72]", "3.96", "[3.96, 3.96]", "40 of 40", "[88%, 100%]"]
+    assert cells[9].startswith("96% [")
+    assert "hold together over all slices at one position" in table
+    assert "No speed-up" not in page
+
+
+def test_the_terminal_says_where_the_survival_is_and_stays_within_80_columns() -> None:
+    labels = {"16k to 64k": 2.0, "half or more": 0.7}
+    said = render_slices(results(drafting(traffic(random.Random(1), labels, 80)))).splitlines()
+    assert "(Survival by position and all intervals: peagle-sm report FILE --html PAGE)" in said
+    assert max(map(len, said)) <= 80

@@ -1,0 +1,76 @@
+"""What measuring calls return, and what a notebook shows of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import peagle_sm
+from peagle_bench.notebook.results import BenchResult, CompareResult, VerifyResult
+from peagle_bench.report.files import read_files
+from peagle_bench.results.result_file import Results
+from peagle_sm.core.errors import SpecError
+from tests.bench.report import making
+
+FILE = Path("results/x.jsonl")
+
+
+def head_of(shown: object) -> list[str]:
+    return str(shown).splitlines()[:2]
+
+
+def test_a_comparison_shows_its_verdict_then_its_tables() -> None:
+    result = CompareResult(FILE, making.compared(), ("a note of the run",))
+    title, headline = head_of(result)
+    assert title == "compare: results/x.jsonl"
+    assert headline == result.report().headline
+    assert [table.title for table in result.card().tables] == ["Speed-up", "Measured"]
+    assert str(result).splitlines()[-1] == "note: a note of the run"
+    assert result.comparisons == making.compared().comparisons
+
+
+def test_a_verification_that_failed_is_told_first_and_last() -> None:
+    result = VerifyResult(FILE, making.verified())
+    wanted = [check.passed for check in making.checks()]
+    assert result.passed is (False if False in wanted else None if None in wanted else True)
+    assert result.card().tone == {True: "good", None: "caution", False: "bad"}[result.passed]
+
+
+def test_stand_in_weights_are_never_left_out() -> None:
+    result = CompareResult(FILE, making.stand_in())
+    assert result.stand_in_weights
+    assert "Small stand-in weights. These figures compare the modes" in str(result)
+    assert "Small stand-in weights. These figures compare the modes" in result._repr_html_()
+
+
+def test_figures_that_are_withheld_are_told_of_and_not_shown() -> None:
+    """A client that was the bottleneck at every load, as on a laptop with three engines."""
+    found = making.compared()
+    points = tuple(replace(one, client=replace(one.client, bottleneck=True)) for one in found.points)
+    result = BenchResult(FILE, replace(found, points=points, comparisons=()))
+    assert [table.title for table in result.card().tables] == []
+    assert "No figures to publish: the client could not keep up" in str(result)
+
+
+def test_results_and_files_make_one_report_and_a_page_gives_its_data_back(tmp_path: Path) -> None:
+    tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
+    one = peagle_sm.report(CompareResult(FILE, making.compared()), str(tuned), title="Both")
+    page = one.save(tmp_path / "page.html")
+    again = peagle_sm.report(page)
+    assert head_of(one) == ["Both", one.headline]
+    assert again.headline == one.headline
+    assert one.markdown.startswith("### Both")
+    assert [kinds(file) for file in read_files([page])] == [kinds(file) for file in one.files]
+
+
+def kinds(file: Results) -> tuple[str, int, int]:
+    return file.header.command, len(file.points), len(file.fits)
+
+
+def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError):
+        peagle_sm.report()
+    with pytest.raises(SpecError):
+        peagle_sm.report(tmp_path / "none.jsonl")

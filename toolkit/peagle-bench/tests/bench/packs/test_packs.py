@@ -1,0 +1,258 @@
+"""Every pack: its prompts fit and are seeded, it scales down, and it is described."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peagle_bench.load import WorkItem
+from peagle_bench.packs import PACKS, chosen_packs, load_pack
+from peagle_bench.packs.pack import Judgement, Make, PackNotMeasured, PackWork, not_measured, pack_record
+from peagle_bench.packs.speed_bench import ROWS, judge_prompts
+from peagle_bench.verify.statistics import CheckVerdict, not_applicable, undecided
+from peagle_bench.workloads import load_workload
+from peagle_sm.core.errors import SpecError
+from tests.bench.packs.making import FAST, PLAIN, asked, drawn, observed, request
+
+#: Packs with prompts of their own, which need no file.
+OWN = [name for name in PACKS if not load_pack(name).takes_file]
+SENT = [name for name in OWN if load_pack(name).make(asked(units=2)).items]
+
+
+def turns(item: WorkItem | None) -> Iterator[WorkItem]:
+    while item is not None:
+        yield item
+        item = item.then("an answer") if item.then else None
+
+
+def tokens(item: WorkItem) -> int:
+    """The tokens of a prompt at four characters a token, and those of its answer."""
+    body = item.body
+    prompt = body.get("prompt")
+    if isinstance(prompt, list):
+        size = len(prompt)
+    else:
+        size = -(
+            -len(prompt if prompt is not None else "".join(one["content"] for one in body["messages"])) // 4
+        )
+    return size + int(body["max_tokens"])
+
+
+@pytest.mark.parametrize("name", SENT)
+@settings(max_examples=15, deadline=None)
+@given(context=st.integers(512, 40_000), stand_in=st.booleans(), seed=st.integers(0, 5))
+def test_no_request_is_longer_than_the_context(name: str, context: int, stand_in: bool, seed: int) -> None:
+    try:
+        work = load_pack(name).make(asked(context, stand_in=stand_in, units=2, seed=seed))
+    except PackNotMeasured:
+        assert stand_in
+        return
+    assert work.items
+    assert max(tokens(turn) for item in work.items for turn in turns(item)) <= context
+    assert all(turn.body["temperature"] == 0 for item in work.items for turn in turns(item))
+    assert len({item.prompt_id for item in work.items}) == len(work.items)
+    assert "cache_salt" not in str(work.items[0].body)
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_a_seed_makes_the_same_prompts_again_and_another_seed_others(name: str) -> None:
+    def bodies(seed: int) -> list[str]:
+        items = load_pack(name).make(asked(1024, units=3, seed=seed)).items
+        return [json.dumps(turn.body) for item in items for turn in turns(item)]
+
+    assert bodies(1) == bodies(1)
+    assert not set(bodies(1)) & set(bodies(2))
+
+
+@pytest.mark.parametrize("name", ["rag", "long-context", "agents"])
+def test_a_small_context_is_scaled_down_to_and_said(name: str) -> None:
+    pack = load_pack(name)
+    assert any("scaled down" in note for note in pack.make(asked(640, units=1)).notes)
+    assert not any("scaled down" in note for note in pack.make(asked(32_768, units=1)).notes)
+
+
+def test_the_questions_of_a_length_differ_and_share_their_documents() -> None:
+    items = load_pack("rag").make(asked(8192, units=1)).items
+    shared = [item for item in items if item.share == "rag 0"]
+    assert len({json.dumps(item.body) for item in shared}) == len(shared)
+    first, second = (str(item.body["messages"][1]["content"]) for item in shared[:2])
+    assert first[:500] == second[:500]
+    alone = [item for item in items if item.prompt_id.endswith("/own")]
+    assert len({item.share for item in alone}) == len(alone) > 1
+
+
+def test_the_passage_to_quote_is_in_the_shortest_prompt() -> None:
+    work = load_pack("rag").make(asked(8192, units=2))
+    for item in work.items:
+        assert work.facts[item.prompt_id] in item.body["messages"][1]["content"]
+
+
+def test_a_conversation_is_recorded_so_the_model_s_answers_do_not_change_it() -> None:
+    (item,) = load_pack("agents").make(asked(4096, units=1)).items
+    first, second = list(turns(item)), [item.then("something else") if item.then else None]
+    assert first[1].body == (second[0].body if second[0] else None)
+    assert [turn.turn for turn in first] == list(range(6))
+    for before, after in pairwise(first):
+        assert after.body["messages"][: len(before.body["messages"])] == before.body["messages"]
+
+
+def test_the_positions_of_long_texts_end_alike_and_reach_the_limit() -> None:
+    items = load_pack("long-context").make(asked(4096, units=1)).items
+    ends = {tuple(item.body["prompt"][-96:]) for item in items}
+    assert len(ends) == 1
+    assert len(items[-1].body["prompt"]) + items[-1].body["max_tokens"] == 4096
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_a_pack_is_described(name: str) -> None:
+    pack = load_pack(name)
+    assert pack.name == name
+    for text in (pack.shows, pack.passes, pack.finds, pack.data, pack.stand_ins, *pack.needs):
+        assert text
+        assert text[-1] not in ".;"
+    assert pack.needs
+
+
+def test_packs_are_chosen_once_each_in_the_order_of_the_scorecard() -> None:
+    assert [pack.name for pack in chosen_packs("agents, rag,agents")] == ["rag", "agents"]
+    assert [pack.name for pack in chosen_packs("all")] == list(PACKS)
+    assert load_pack("pack:rag").name == "rag"
+
+
+@pytest.mark.parametrize("text", ["", ",", "rga", "rag,all", "all,rag"])
+def test_an_unknown_pack_is_refused_with_the_known_ones(text: str) -> None:
+    with pytest.raises(SpecError, match="rag, long-context") as caught:
+        chosen_packs(text)
+    assert caught.value.next_step
+
+
+def verdict(passed: bool | None) -> CheckVerdict:
+    return undecided("too few") if passed is None else CheckVerdict(passed, "found", "all", {}, ["one"])
+
+
+@given(st.lists(st.sampled_from([True, False, None, "n/a"]), max_size=5))
+def test_a_pack_passes_only_if_all_applicable_checks_passed(given_: list[Any]) -> None:
+    checks = {
+        f"{n}": not_applicable("no tools") if one == "n/a" else verdict(one) for n, one in enumerate(given_)
+    }
+    record = pack_record(load_pack("rag"), observed([]), Judgement(checks, "x"), seed=3)
+    decided = [one for one in given_ if one != "n/a"]
+    wanted = False if False in decided else None if None in decided or not decided else True
+    assert record.passed is wanted
+    assert len(record.checks) == len(given_)
+    assert bool(record.examples) is (wanted is False)
+
+
+@pytest.mark.parametrize("name", ["rag", "long-context", "agents", "reasoning-effort"])
+def test_what_a_pass_means_is_what_the_judge_decides(name: str) -> None:
+    passes = load_pack(name).passes
+    assert "no fall of acceptance below 70%" in passes
+    assert "one below 35% is excluded" in passes
+
+
+def test_a_pack_that_cannot_be_measured_says_why_and_what_to_do() -> None:
+    row = not_measured("rag", FAST, PLAIN, PackNotMeasured("no room", next_step="deploy again"), seed=0)
+    assert (row.passed, row.why) == (None, "no room; deploy again")
+
+
+def test_rag_finds_a_head_that_was_trained_on_short_sequences() -> None:
+    pack = load_pack("rag")
+    parts = ["500", "1000", "2000", "4000"]
+    work = PackWork((), "a test", "none")
+
+    def named(chances: list[float]) -> Judgement:
+        by = dict(zip(parts, chances, strict=True))
+        drawn_ = drawn(random.Random(7), parts, by.__getitem__)
+        own = [
+            request(f"{one.prompt_id}/0/shared", drafts=one.drafts or 0, accepted=one.accepted or 0)
+            for one in drawn_
+        ]
+        return pack.judge(observed(own, work))
+
+    fine, short = named([0.65] * 4), named([0.65, 0.5, 0.3, 0.1])
+    assert fine.checks["acceptance by length"].passed is True
+    assert short.checks["acceptance by length"].passed is False
+    assert short.figure.startswith("acceptance")
+
+
+def rows(
+    count: int = ROWS, hidden: int = 0, text: str = "FULL BENCHMARK DATA SHOULD BE FETCHED"
+) -> list[Any]:
+    return [
+        {
+            "question_id": n,
+            "category": f"category {n % 11}",
+            "turns": [text] if n < hidden else [f"Question {n}: what is {n} plus one?"],
+        }
+        for n in range(count)
+    ]
+
+
+def written(path: Path, content: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in content))
+    return path
+
+
+def speed_bench(file: Path | None, **more: Any) -> PackWork:
+    return load_pack("speed-bench").make(asked(8192, file=str(file) if file else None, **more))
+
+
+def test_the_whole_of_speed_bench_is_taken(tmp_path: Path) -> None:
+    work = speed_bench(written(tmp_path / "all.jsonl", rows()))
+    assert len(work.items) == ROWS
+    assert judge_prompts(work.items).passed is True
+    sample = speed_bench(written(tmp_path / "all.jsonl", rows()), units=22)
+    assert len({item.category for item in sample.items}) == 11
+    assert "a sample of 22 of 880 prompts" in sample.notes
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (rows(hidden=494), "494 of 880 rows are placeholders"),
+        (
+            rows(hidden=494, text="Full  benchmark data\nshould be fetched"),
+            "494 of 880 rows are placeholders",
+        ),
+        (rows(hidden=3, text="  "), "3 of 880 rows are placeholders"),
+        (rows(386), "has 386 rows"),
+        (rows(hidden=ROWS), "placeholders"),
+    ],
+)
+def test_placeholder_rows_are_counted_and_refused(tmp_path: Path, content: list[Any], says: str) -> None:
+    with pytest.raises(PackNotMeasured, match=says) as caught:
+        speed_bench(written(tmp_path / "part.jsonl", content))
+    assert caught.value.data
+    assert "prepare" in caught.value.next_step
+
+
+def test_without_a_file_speed_bench_says_how_to_get_one() -> None:
+    with pytest.raises(PackNotMeasured, match="494 of the 880") as caught:
+        speed_bench(None)
+    assert "prepare" in caught.value.next_step
+
+
+def test_a_placeholder_of_another_wording_fails_the_pack(tmp_path: Path) -> None:
+    work = speed_bench(written(tmp_path / "p.jsonl", rows(hidden=494, text="Text withheld, see the source.")))
+    judged = load_pack("speed-bench").judge(observed([request(one.prompt_id) for one in work.items], work))
+    assert judged.checks["prompts"].passed is False
+    assert "494 times" in judged.checks["prompts"].examples[0]
+
+
+def test_a_user_s_file_with_placeholders_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="494 of 880 lines are placeholders") as caught:
+        load_workload(str(written(tmp_path / "rows.jsonl", rows(hidden=494))))
+    assert caught.value.next_step
+
+
+def test_a_model_without_room_is_not_measured() -> None:
+    with pytest.raises(PackNotMeasured):
+        load_pack("rag").make(Make(asked(200).model))

@@ -1,0 +1,181 @@
+"""Scales, ticks, labels and figures: the small parts that make a chart right or wrong."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from peagle_bench.report import formatting
+from peagle_bench.report.charts import (
+    HALF,
+    NARROW,
+    Bar,
+    BarChart,
+    LineChart,
+    Mark,
+    Scale,
+    Series,
+    decade_ticks,
+    nice_ticks,
+    ratio_ticks,
+    spread,
+)
+from peagle_bench.report.formatting import Look
+from peagle_bench.report.page import html_page
+from peagle_bench.report.speed_up import IntervalAxis
+from peagle_bench.results.records import Interval
+from peagle_sm.core.display import Safe, join, tag
+from tests.bench.report import making
+
+VALUES = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
+
+
+@given(VALUES, VALUES)
+@example(999_999.9999999999, 1_000_000.0)
+def test_ticks_enclose_the_values_and_are_few(a: float, b: float) -> None:
+    low, high = sorted((a, b))
+    ticks = nice_ticks(low, high)
+    assert ticks[0] <= low * (1 + 1e-6)
+    assert ticks[-1] >= high * (1 - 1e-6)
+    assert 2 <= len(ticks) <= 12
+    decades = decade_ticks(low, high)
+    assert decades[0] <= low * 1.001
+    assert decades[-1] >= high * 0.999
+
+
+@given(st.lists(st.floats(0, 300, allow_nan=False), max_size=12))
+def test_labels_are_apart_in_order_and_inside(wanted: list[float]) -> None:
+    placed = spread(wanted, 16, 0, 300)
+    assert all(-1e-6 <= at <= 300 + 1e-6 for at in placed)
+    order = sorted(range(len(wanted)), key=lambda i: (wanted[i], i))
+    ordered = [placed[i] for i in order]
+    assert all(b - a >= 16 - 1e-6 for a, b in pairwise(ordered))
+
+
+def test_labels_that_are_apart_already_stay() -> None:
+    assert spread([10, 100, 50], 16, 0, 300) == [10, 100, 50]
+
+
+def test_a_logarithmic_axis() -> None:
+    scale = Scale(1, 64, 0, 60, log=True)
+    assert [round(scale(value), 9) for value in (1, 2, 8, 64)] == [0, 10, 30, 60]
+
+
+def test_one_is_always_a_tick_of_a_ratio() -> None:
+    for low, high in ((0.94, 1.03), (0.9, 3.2), (1.0, 1.01), (0.2, 9.0)):
+        assert 1.0 in ratio_ticks(low, high)
+
+
+def test_an_interval_that_holds_one_is_hollow() -> None:
+    shown, open_ = Interval(1.3, 1.2, 1.4), Interval(1.01, 0.97, 1.05)
+    axis = IntervalAxis.over([shown, open_])
+    assert 'class="solid"' in axis.cell(shown, Look("blue", "circle"))
+    assert 'class="hollow"' in axis.cell(open_, Look("blue", "circle"))
+
+
+def drawn(**more: object) -> str:
+    look = Look("blue", "circle")
+    series = (
+        Series("long", look, tuple(Mark(float(x), 100.0 / x, 90.0 / x, 110.0 / x) for x in (1, 2, 4, 8))),
+        Series("short", Look("orange", "square"), (Mark(1.0, 50.0), Mark(2.0, 20.0))),
+    )
+    chart = LineChart("t", "d", series, "x", "y", (1.0, 2.0, 4.0, 8.0), **more)  # type: ignore[arg-type]
+    return chart(HALF, "id")
+
+
+@pytest.mark.parametrize("more", [{}, {"x_log": True}, {"y_log": True}, {"y_zero": False}])
+def test_all_of_a_chart_lies_inside_its_frame(more: dict[str, bool]) -> None:
+    svg = drawn(**more)
+    places = [float(value) for value in re.findall(r' (?:x|cx|x1|x2)="([-\d.]+)"', svg)]
+    heights = [float(value) for value in re.findall(r' (?:y|cy|y1|y2)="([-\d.]+)"', svg)]
+    assert min(places) >= 0
+    assert max(places) <= HALF.width
+    assert min(heights) >= 0
+    assert max(heights) <= HALF.height
+    assert svg.count('class="whisker"') == 4
+
+
+def test_a_chart_of_one_value_and_of_equal_values() -> None:
+    look = Look("blue", "circle")
+    for marks in ((Mark(1.0, 5.0),), (Mark(1.0, 5.0), Mark(2.0, 5.0)), (Mark(1.0, 0.0),)):
+        chart = LineChart("t", "d", (Series("n", look, marks),), "x", "y", (1.0, 2.0))
+        assert "nan" not in chart(HALF, "id")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0.0, "0.00"), (3.9412, "3.94"), (97.31, "97.3"), (1167.4, "1,167"), (0.0421, "0.0421")],  # noqa: RUF001
+)
+def test_figures_keep_the_digits_that_count(value: float | None, text: str) -> None:
+    assert formatting.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0.0077, "0.0077"), (0.43, "0.43"), (12.4, "12.40"), (1250.0, "1,250")],  # noqa: RUF001
+)
+def test_money(value: float | None, text: str) -> None:
+    assert formatting.usd(value) == text
+
+
+def test_text_is_escaped_once() -> None:
+    assert tag("p", 'a < b & "c"', title='"<') == '<p title="&quot;&lt;">a &lt; b &amp; "c"</p>'
+    assert join(Safe("<b>"), "<b>", None, 1.5) == "<b>&lt;b&gt;1.5"
+
+
+def titles(svg: str) -> list[str]:
+    return re.findall(r'<text[^>]*class="axis"[^>]*>([^<]*)</text>', svg)
+
+
+def test_a_line_chart_has_the_titles_of_both_axes() -> None:
+    chart = LineChart(
+        "t",
+        "d",
+        (Series("n", Look("blue", "circle"), (Mark(1.0, 5.0), Mark(2.0, 9.0))),),
+        "requests in flight",
+        "whole answer, p95, ms",
+        (1.0, 2.0),
+    )
+    assert sorted(titles(chart(HALF, "id"))) == ["requests in flight", "whole answer, p95, ms"]
+
+
+def test_a_bar_chart_has_an_axis_with_its_title_ticks_and_ranges() -> None:
+    look = Look("blue", "circle")
+    chart = BarChart(
+        "t", "d", (Bar("a", look, 90.0, 80.0, 103.0), Bar("b", look, 40.0)), "output tokens per second"
+    )
+    for size in (HALF, NARROW):
+        svg = chart(size, "id")
+        assert titles(svg) == ["output tokens per second"]
+        ticks = [float(text) for text in re.findall(r'class="tick"[^>]*>([\d.]+)<', svg)]
+        assert ticks[0] == 0
+        assert ticks[-1] >= 103
+        assert svg.count('class="range"') == 1
+        places = [float(value) for value in re.findall(r' (?:x|x1|x2)="([-\d.]+)"', svg)]
+        assert min(places) >= 0
+        assert max(places) <= size.width
+
+
+@pytest.mark.parametrize("sides", [None, ("slower", "faster")])
+def test_the_axis_of_intervals_has_its_title_within_the_drawing(sides: tuple[str, str] | None) -> None:
+    head = IntervalAxis.over([Interval(1.3, 1.2, 1.4)]).head("speed-up", sides)
+    assert titles(head) == ["speed-up (log)"]
+    _, top, _, height = (float(value) for value in re.search(r'viewBox="([^"]+)"', head)[1].split())  # type: ignore[index]
+    for y in re.findall(r' y="([-\d.]+)"', head):
+        assert top + 12 <= float(y) <= top + height
+    shares = IntervalAxis.of_shares([Interval(0.97, 0.95, 0.99)]).head("identical answers")
+    assert titles(shares) == ["identical answers"]
+
+
+def test_every_chart_of_a_report_has_the_titles_of_its_axes() -> None:
+    page = html_page([making.compared(), making.tuned()], title="t")
+    charts = re.findall(r'<svg[^>]*class="chart".*?</svg>', page, flags=re.DOTALL)
+    assert len(charts) > 10
+    assert {len(titles(chart)) for chart in charts} == {2}
+    heads = re.findall(r'<th[^>]*><svg[^>]*class="cell.*?</svg>', page)
+    assert heads
+    assert all(len(titles(head)) == 1 for head in heads)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from peagle_bench.report.page import html_page
+from peagle_bench.report.tables import markdown
+from peagle_bench.results.records import KUse
+from tests.bench.report import making
+
+
+def test_the_whole_text_of_a_small_comparison() -> None:
+    made = making.stand_in()
+    rows = tuple(
+        replace(row, faster="a|b" if n == 2 else row.faster) for n, row in enumerate(made.comparisons)
+    )
+    measured = replace(
+        made.header, provenance={"versions": {"peagle-sm": "0.1.0"}, "date": "2026-11-20T13:52"}
+    )
+    text = markdown([replace(made, header=measured, comparisons=rows, points=())])
+    assert text == (
+        "### P-EAGLE report\n\n"
+        "> [!WARNING]\n"
+        "> **Small stand-in weights.** These figures compare the modes on the machine that ran them. They do"
+        " not apply to a large model on a GPU.\n\n"
+        "No significant difference between P-EAGLE and EAGLE-3: **0.98x** [0.94, 1.03] at c=1, "
+        "in this deployment\n\n"
+        "_small stand-in weights; this deployment only; 95% interval over 96 prompts; HumanEval_\n\n"
+        "**Speed-up**\n\n"
+        "| arm | over | load | speed-up | 95% interval | significant | units | deployments |\n"
+        "| --- | --- | --- | ---: | --- | --- | --- | ---: |\n"
+        "| P-EAGLE | EAGLE-3 | c=1 | 0.98x | [0.94, 1.03] | no | 96 prompts | 1 |\n"
+        "| P-EAGLE | no speculation | c=1 | 1.81x | [1.70, 1.93] | yes | 96 prompts | 1 |\n"
+        "| a\\|b | no speculation | c=1 | 1.85x | [1.76, 1.95] | yes | 96 prompts | 1 |\n\n"
+        "<sub>peagle-sm 0.1.0 · run 20261120T135200Z-5f0c (`quickstart`) · 2026-11-20</sub>\n"
+    )
+
+
+def test_long_tables_are_folded() -> None:
+    text = markdown([making.compared(), making.tuned(), making.verified()], title="Nightly")
+    assert text.startswith("### Nightly\n\n> [!WARNING]\n> **Synthetic data.**")
+    assert "<details><summary>Speed-up (23 rows)</summary>\n\n| arm |" in text
+    assert "**Best K**" in text
+    assert "**9 of 10 checks passed; not decided: seeds (gpt-oss-20b-p-eagle)**" in text
+
+
+def test_the_controllers_k_is_a_table_of_the_page_and_of_the_text() -> None:
+    made = making.compared()
+    use = KUse(((3, 250), (7, 750)), 4, "following")
+    points = tuple(
+        replace(point, k_use=use)
+        if point.arm == "gpt-oss-20b-p-eagle" and point.load.concurrency == 8
+        else point
+        for point in made.points
+    )
+    text = markdown([replace(made, points=points)])
+    assert (
+        "**K chosen by the controller**\n\n"
+        "| load | arm | controller at the end | steps by K | mean K | changes of K |\n"
+        "| --- | --- | --- | --- | ---: | ---: |\n"
+        "| c=8 | P-EAGLE | following | 7: 75%, 3: 25% | 6.00 | 4 |\n"
+    ) in text
+    page = html_page([replace(made, points=points)])
+    assert "K chosen by the controller" in page
+    assert "K chosen by the controller" not in html_page([made])
+    assert "K chosen by the controller" not in markdown([made])

@@ -1,0 +1,265 @@
+"""The page stands alone, says whose figures it shows, and gives its data back."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from peagle_bench.report.files import extract
+from peagle_bench.report.page import html_page
+from peagle_bench.report.tables import markdown
+from peagle_bench.results.records import ClientHealth, Interval, Load, SliceRecord
+from peagle_bench.results.result_file import Results
+from peagle_sm.core.display import VOID
+from peagle_sm.core.errors import SpecError
+from tests.bench.report import making
+
+ALL = (making.compared(), making.tuned(), making.verified())
+
+
+class Outline(HTMLParser):
+    """Element names, attributes and text; fails where elements do not nest."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[tuple[str, ...], str]] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((tuple(self.open), data.replace("\N{NON-BREAKING HYPHEN}", "-")))
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.seen if name == tag]
+
+    def text(self, *inside: str) -> str:
+        """The text inside elements of these names."""
+        return " ".join(text for places, text in self.texts if set(inside) <= set(places))
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return html_page(ALL)
+
+
+@pytest.fixture(scope="module")
+def outline(page: str) -> Outline:
+    return Outline(page)
+
+
+def test_nothing_is_fetched(page: str, outline: Outline) -> None:
+    assert not re.findall(r"https?:|url\(|@import", page)
+    assert {attributes.get("type") for attributes in outline.named("script")} == {
+        "application/x-ndjson",
+        None,
+    }
+    for tag, attributes in outline.seen:
+        assert not {"src", "srcset", "data", "xlink:href"} & attributes.keys(), tag
+        assert (attributes.get("href") or "#").startswith("#")
+
+
+def test_ids_are_unique_and_links_lead_to_them(outline: Outline) -> None:
+    ids = Counter(attributes["id"] for _, attributes in outline.seen if "id" in attributes)
+    assert {name for name, count in ids.items() if count > 1} == set()
+    for attributes in outline.named("a"):
+        assert (attributes["href"] or "").lstrip("#") in ids
+    for _, attributes in outline.seen:
+        for name in (attributes.get("aria-labelledby") or "").split():
+            assert name in ids
+
+
+def test_every_chart_is_told_in_words(outline: Outline) -> None:
+    charts = [attributes for attributes in outline.named("svg") if attributes.get("role") == "img"]
+    assert len(charts) == len(outline.named("title")) - 1 == len(outline.named("desc")) > 10
+    assert all(attributes.get("aria-labelledby") for attributes in charts)
+    others = [attributes for attributes in outline.named("svg") if attributes.get("role") != "img"]
+    assert all(attributes.get("aria-hidden") == "true" for attributes in others)
+
+
+def test_the_headline_stands_first(outline: Outline) -> None:
+    headline = outline.text("h1").replace("  ", " ").strip()
+    assert headline == "P-EAGLE is 1.36x EAGLE-3 [1.29, 1.44] at c=1, in this deployment"
+    assert "this deployment only" in outline.text("header")
+    order = [tag for tag, _ in outline.seen if tag in ("h1", "h2")]
+    assert order[0] == "h1"
+    assert order.count("h1") == 1
+
+
+def test_every_part_has_its_section(outline: Outline) -> None:
+    sections = [attributes["id"] for attributes in outline.named("section")]
+    first = "speed-up throughput latency acceptance k cost"
+    assert sections == [*first.split(), "same-answers", "quality", "provenance"]
+
+
+def test_a_category_stands_with_its_own_figures_under_its_pair() -> None:
+    results = making.stand_in()
+    row = replace(results.comparisons[0], categories={"code": Interval(1.5, 1.4, 1.6)})
+    page = html_page([replace(results, comparisons=(row,))])
+    (table,) = [part for part in page.split("<table") if "<th>code</th>" in part or ">code</th>" in part]
+    assert "P-EAGLE over EAGLE-3 at c=1, by category" in table.replace("\N{NON-BREAKING HYPHEN}", "-")
+    heads = [table.index(f">{head}<") for head in ("category", "speed-up", "95% interval")]
+    assert heads == sorted(heads) < [table.index("<svg")] * 3
+    assert table.index("1.50x") < table.index("[1.40, 1.60]")
+
+
+def test_prompts_answered_alike_and_each_k_are_told() -> None:
+    outline = Outline(html_page([making.stand_in()]))
+    assert "96 of 96" in outline.text("header")
+    assert "identical answers" in outline.text("header")
+    (table,) = [part for part in html_page([making.stand_in()]).split("<table") if "per request" in part]
+    assert [f">{k}</td>" in table for k in (3, 7)] == [True, True]
+
+
+def test_a_machine_that_bills_nothing_is_told_by_its_cores() -> None:
+    results = making.stand_in()
+    arms = tuple(replace(arm, instance_type="ml.c7i.2xlarge") for arm in results.arms)
+    header = Outline(html_page([replace(results, arms=arms)])).text("header")
+    assert "2 cores of AMD EPYC" in header
+    assert "ml." not in header
+    assert "ml.g7e.2xlarge" in Outline(html_page([making.compared()])).text("header")
+
+
+def test_light_dark_paper_and_phone_are_styled(page: str) -> None:
+    for query in ("prefers-color-scheme: dark", "media print", "max-width: 640px"):
+        assert query in page
+
+
+def test_the_data_comes_back_whole(page: str) -> None:
+    assert extract(page) == list(ALL)
+
+
+def test_the_slices_of_a_comparison_come_back_too() -> None:
+    """They were left out of the page, although it says that it has every line."""
+    slices = (SliceRecord("p-eagle", Load("closed", concurrency=1), "category", "coding", 9, 9, None),)
+    results = replace(making.compared(), slices=slices)
+    assert extract(html_page([results])) == [results]
+
+
+def test_names_that_look_like_markup_stay_text() -> None:
+    evil = "</script><script>alert(1)</script>"
+    results = making.stand_in()
+    arms = tuple(replace(arm, name=arm.name + evil, mode="unknown") for arm in results.arms)
+    renamed = replace(
+        results,
+        header=replace(results.header, config={"workload": evil}),
+        arms=arms,
+        points=tuple(replace(point, arm=point.arm + evil) for point in results.points),
+        comparisons=(),
+    )
+    outline = Outline(html_page([renamed]))
+    assert len(outline.named("script")) == 2
+    assert evil in outline.text("h1")
+    assert extract(html_page([renamed]))[0] == renamed
+
+
+def test_stand_ins_are_named_wherever_a_figure_stands() -> None:
+    made = making.stand_in()
+    measured = replace(made, header=replace(made.header, provenance={"date": "2026-11-20"}))
+    page = html_page([measured])
+    outline = Outline(page)
+    assert "small stand-in weights" in outline.text("head", "title")
+    assert "do not apply to a large model" in outline.text("div")
+    assert "small stand-in weights" in outline.text("header")
+    captions = outline.text("figcaption")
+    assert captions.count("small stand-in weights") == len(outline.named("figcaption")) > 0
+    assert "synthetic" not in page.split('<script type="application/x-ndjson"')[0]
+
+
+def test_stand_ins_and_real_weights_are_not_put_side_by_side() -> None:
+    with pytest.raises(SpecError, match="one report must not mix them"):
+        html_page([making.compared(), making.stand_in()])
+
+
+def test_no_file_is_no_report() -> None:
+    with pytest.raises(SpecError, match="no results file"):
+        html_page([])
+
+
+def test_figures_of_a_late_client_are_shown_nowhere() -> None:
+    results = making.stand_in()
+    late = ClientHealth(False, "the client was 40 ms late", 40.0, 1.0, None)
+    withheld = replace(
+        results, points=tuple(replace(point, client=late, otps=98765.0) for point in results.points)
+    )
+    page = html_page([withheld])
+    shown = page.split('<script type="application/x-ndjson"')[0]
+    assert "No figures to publish: the client could not keep up" in shown
+    assert "98,765" not in shown
+    assert "0.98x" not in shown
+    assert shown.count("withheld: the client was 40 ms late") == 3
+
+
+def test_a_late_event_loop_is_said_beside_the_latencies_and_withholds_nothing() -> None:
+    results = making.stand_in()
+    late = ClientHealth(False, "the client was 40 ms late", 40.0, 0.3, None, bottleneck=False)
+    shown = replace(results, points=tuple(replace(point, client=late) for point in results.points))
+    outline = Outline(html_page([shown]))
+    assert outline.text("h1") == Outline(html_page([results])).text("h1")
+    said = "c=1: measured latencies may be too long; rates and ratios are valid: the client was 40 ms late"
+    assert f"{said} (no speculation, EAGLE-3, P-EAGLE)" in outline.text("section", "li")
+    assert "withheld" not in outline.text("main")
+    assert "kept up at 0 of 3 points" in outline.text("section", "p")
+
+
+def test_a_window_that_is_too_short_is_said_beside_the_rates() -> None:
+    results = making.stand_in()
+    short = replace(results, points=tuple(replace(each, requests=4) for each in results.points))
+    said = "c=1: measured rates may be too high: the window is too short: 4 requests"
+    assert said in Outline(html_page([short])).text("section", "li")
+    assert said in markdown([short])
+    assert said not in html_page([results])
+
+
+def test_wrong_answers_are_said_before_any_speed_up() -> None:
+    failed = replace(ALL[2].checks[0], passed=False, examples=("<a> against <b>",))
+    verified = replace(ALL[2], checks=(failed, *ALL[2].checks[1:]))
+    page = html_page([ALL[0], verified])
+    assert page.index("Answers are not the target's own") < page.index("<h1>")
+    assert "&lt;a&gt; against &lt;b&gt;" in page
+
+
+def test_a_failed_control_is_said_first() -> None:
+    results = making.compared()
+    rows = tuple(
+        replace(row, ratio=Interval(1.05, 1.02, 1.08)) if row.control else row for row in results.comparisons
+    )
+    page = html_page([replace(results, comparisons=rows)])
+    assert page.index("The A/A control failed") < page.index("<h1>")
+
+
+def test_a_page_for_a_file_with_nothing_in_it() -> None:
+    outline = Outline(html_page([Results(making.header())]))
+    assert "The file has no finished load" in outline.text("h1")
+
+
+def test_an_open_load_and_a_closed_one_have_charts_of_their_own() -> None:
+    results = making.compared()
+    opened = tuple(
+        replace(point, load=replace(point.load, kind="open", concurrency=None, rate_per_s=rate))
+        for rate in (0.5, 2.5)
+        for point in results.points[:1]
+    )
+    outline = Outline(html_page([replace(results, points=(*results.points, *opened))]))
+    ids = {attributes.get("id") for _, attributes in outline.seen}
+    assert {"otps-closed-w-t", "otps-open-w-t"} <= ids
+    assert "2.5 req/s" in outline.text("th")
+
+
+def test_a_lead_that_is_not_shown_is_not_called_one(outline: Outline) -> None:
+    stand_in = Outline(html_page([making.stand_in()]))
+    assert "Fastest: EAGLE-3 or P-EAGLE (no significant difference) at c=1." in stand_in.text("p")
+    assert "Fastest: P-EAGLE at c=1 to c=64." in outline.text("p")

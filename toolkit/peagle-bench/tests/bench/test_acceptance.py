@@ -1,0 +1,131 @@
+"""Acceptance from requests, from counters and from log lines agrees with itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_bench.benchmark.acceptance import (
+    Counters,
+    from_counters,
+    from_requests,
+    k_use_since,
+    read_counters,
+    read_k_use,
+    read_log_line,
+)
+from peagle_bench.results.records import KUse, Load, RequestRecord
+
+
+def answered(histogram: tuple[int, ...]) -> RequestRecord:
+    drafts, accepted = sum(histogram), sum(j * n for j, n in enumerate(histogram))
+    return RequestRecord(
+        "a", Load("closed", 1), "p", "measured", 0, 0, 0.1, 1, 1, 5, 9, 4,
+        drafts=drafts, accepted=accepted, histogram=histogram,
+    )  # fmt: skip
+
+
+def test_steps_and_requests_are_weighed_apart() -> None:
+    found = from_requests([answered((0, 0, 0, 10)), answered((30, 0, 0, 0))])
+    assert found is not None
+    assert found.per_step == pytest.approx(1 + 30 / 40)
+    assert found.per_request == pytest.approx((4 + 1) / 2)
+    assert found.survival == pytest.approx((0.25, 0.25, 0.25))
+    assert (found.source, found.drafts, found.accepted) == ("per-request", 40, 30)
+
+
+@given(st.lists(st.lists(st.integers(0, 50), min_size=2, max_size=9).filter(any), min_size=1, max_size=8))
+def test_survival_sums_to_the_acceptance_length(histograms: list[list[int]]) -> None:
+    found = from_requests(answered(tuple(each)) for each in histograms)
+    assert found is not None
+    assert 1 + sum(found.survival) == pytest.approx(found.per_step)
+    assert list(found.survival) == sorted(found.survival, reverse=True)
+
+
+def test_requests_that_do_not_tell_count_for_nothing() -> None:
+    assert from_requests([]) is None
+    assert from_requests([answered(())]) is None
+
+
+METRICS = """# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 100.0
+vllm:spec_decode_num_drafts_created{engine="0",model_name="m"} 1.7e+09
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 300.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 150.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 80.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 50.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 20.0
+vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="0"} 1.7e+09
+vllm:generation_tokens_total{engine="0",model_name="m"} 260.0
+"""
+
+
+def test_counters_are_read_from_prometheus_text() -> None:
+    assert read_counters(METRICS) == Counters(100, 150, (80, 50, 20))
+    two = METRICS + METRICS.replace('engine="0"', 'engine="1"')
+    assert read_counters(two) == Counters(200, 300, (160, 100, 40))
+    assert read_counters("vllm:generation_tokens_total 3.0\n") is None
+
+
+def test_the_difference_of_two_looks_is_what_counts() -> None:
+    before, after = Counters(100, 150, (80, 50, 20)), Counters(300, 650, (280, 210, 160))
+    found = from_counters(after - before, "metrics")
+    assert found is not None
+    assert found.per_step == 3.5
+    assert found.per_request is None
+    assert found.survival == (1.0, 0.8, 0.7)
+    assert from_counters(before - before, "metrics") is None
+    assert from_counters(before - after, "metrics") is None  # an engine that started anew
+
+
+LINE = (
+    "INFO 11-20 13:00:00 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 3.94, Accepted"
+    " throughput: 71.20 tokens/s, Drafted throughput: 121.00 tokens/s, Accepted: 712 tokens, Drafted: 1210"
+    " tokens, Per-position acceptance rate: 0.850, 0.712, 0.603, 0.421, 0.354, Avg Draft acceptance rate:"
+    " 58.8%"
+)
+
+
+def test_with_a_table_of_k_the_acceptance_length_gives_the_drafts() -> None:
+    """100 drafts of 5 tokens and 142 of 3: not 926 / 5 drafts."""
+    counted = read_log_line(LINE.replace("Drafted: 1210", "Drafted: 926"), 5)
+    assert counted is not None
+    assert counted.drafts == pytest.approx(242, rel=0.005)
+    assert read_log_line(LINE, 5) == Counters(242, 712, (206, 172, 146, 102, 86)), "exact where K is fixed"
+
+
+def test_log_lines_give_the_same_counts() -> None:
+    counted = read_log_line(LINE, 5)
+    assert counted == Counters(242, 712, (206, 172, 146, 102, 86))
+    found = from_counters(counted + counted, "cloudwatch")
+    assert found is not None
+    assert found.per_step == pytest.approx(3.94, abs=0.01)
+    assert found.survival == pytest.approx((0.85, 0.712, 0.603, 0.421, 0.354), abs=0.003)
+    assert read_log_line("INFO Avg prompt throughput: 12 tokens/s", 5) is None
+
+
+CONTROLLER = """\
+peagle:num_speculative_tokens{engine="0",model_name="m"} 3.0
+peagle:k_switches_total{engine="0",model_name="m"} 4.0
+peagle:k_switches_created{engine="0",model_name="m"} 1.7e+09
+peagle:k_steps_total{engine="0",model_name="m",num_speculative_tokens="7"} 30.0
+peagle:k_steps_total{engine="0",model_name="m",num_speculative_tokens="3"} 90.0
+peagle:k_controller_state{engine="0",model_name="m",state="no step was measured yet"} 0.0
+peagle:k_controller_state{engine="0",model_name="m",state="following"} 1.0
+"""
+
+
+def test_the_controllers_k_is_read_from_the_metrics_route() -> None:
+    found = read_k_use(CONTROLLER)
+    assert found == KUse(((3, 90), (7, 30)), 4, "following")
+    assert found.mean == 4
+    assert read_k_use("vllm:generation_tokens_total 5\n") is None
+
+
+def test_the_controllers_k_of_a_load_is_the_difference() -> None:
+    after = read_k_use(CONTROLLER)
+    assert k_use_since(KUse(((3, 80), (7, 30)), 1, "following"), after) == KUse(((3, 10),), 3, "following")
+    assert k_use_since(None, after) == after
+    assert k_use_since(KUse((), 9, "following"), after) == after, "the engine was restarted"

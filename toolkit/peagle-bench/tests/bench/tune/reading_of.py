@@ -1,0 +1,31 @@
+"""Readings with true figures, for tests."""
+
+from __future__ import annotations
+
+from peagle_bench.tune.readings import Reading
+
+
+def survival_of(k: int, first: float = 0.8) -> tuple[float, ...]:
+    return tuple(first**position for position in range(1, k + 1))
+
+
+def reading(
+    k: int,
+    *,
+    step_ms: float,
+    concurrency: int = 1,
+    block: int = 0,
+    first: float = 0.8,
+    length: float | None = None,
+) -> Reading:
+    survival = survival_of(k, first)
+    return Reading(
+        k=k,
+        concurrency=concurrency,
+        acceptance_length=1 + sum(survival) if length is None else length,
+        survival=survival,
+        step_ms=step_ms,
+        otps=0.0,
+        steps=1000,
+        block=block,
+    )

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peagle_bench.tune.arms import arm_spec, label, parse_label, parse_modes
+from peagle_bench.tune.estimate import Estimate, Settings, estimate
+from peagle_bench.tune.run import Bill
+from peagle_bench.tune.windows import WindowSize
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+
+
+def base(**more: object) -> EndpointSpec:
+    return EndpointSpec(**{"name": "tiny-p-eagle", "model": "tiny-code", **more})
+
+
+def test_each_arm_is_an_endpoint_of_its_own() -> None:
+    assert arm_spec(base(), "none", None).name == "tune-tiny-none"
+    made = arm_spec(base(), "eagle3", 5)
+    assert made.name == "tune-tiny-eagle3-k5"
+    assert (made.speculation.num_speculative_tokens, made.speculation.draft_head) == (5, "tiny-code-eagle3")
+    assert "PEAGLE_SM_RUNTIME_K" not in made.serving.env
+
+
+def test_the_engine_that_changes_k_is_asked_for_by_its_environment() -> None:
+    made = arm_spec(base(serving={"env": {"SM_VLLM_SEED": "1"}}), "p-eagle", 11, runtime=True)
+    assert made.name == "tune-tiny-p-eagle"
+    assert made.serving.env == {"SM_VLLM_SEED": "1", "PEAGLE_SM_RUNTIME_K": "1"}
+    assert made.speculation.num_speculative_tokens == 11
+
+
+def test_nothing_resizes_or_turns_off_an_arm_while_it_is_measured() -> None:
+    made = arm_spec(
+        base(hours="Mon-Fri 08:00-19:00 Europe/Berlin", autoscaling={"max_instances": 3}), "none", None
+    )
+    assert made.hours is None
+    assert made.autoscaling is None
+
+
+def test_a_name_that_grows_too_long_is_refused() -> None:
+    with pytest.raises(SpecError, match="allowed: at most 63"):
+        arm_spec(base(name="x" * 50), "p-eagle", 7)
+
+
+@pytest.mark.parametrize("text", ["", "none", "p-eagle,p-eagle", "medusa"])
+def test_modes_without_a_k_are_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="--modes"):
+        parse_modes(text)
+
+
+def test_labels_are_read_back() -> None:
+    assert parse_modes("eagle3, p-eagle") == ("eagle3", "p-eagle")
+    assert parse_label(label("p-eagle", 7)) == ("p-eagle", 7)
+    assert parse_label(label("none", 0)) == ("none", 0)
+
+
+def price(**more: Any) -> Estimate:
+    own = {
+        "max_tokens": 128,
+        "usd_per_hour": 10.0,
+        "max_lifetime_hours": 8.0,
+        "local": False,
+        "components": 0,
+    }
+    fields: dict[str, Any] = {"concurrencies": (1, 8), "runtime": False, "sweep_rounds": 0}
+    fields |= {name: value for name, value in more.items() if name not in own}
+    settings = Settings(
+        modes=("p-eagle",), max_k=11, most_deployments=3, rounds=4, size=WindowSize(24), **fields
+    )
+    return estimate(settings, **{name: more.get(name, value) for name, value in own.items()})
+
+
+def test_the_cost_is_told_with_a_bound() -> None:
+    found = price(concurrencies=(1,))
+    assert (found.deployments, found.windows, found.most_usd) == (4, 4, 320.0)
+    assert found.usd is not None
+    assert 20 * found.minutes / 60 == pytest.approx(found.usd, abs=0.01)
+    assert "4 deployments, at most 4 windows" in found.words()
+    assert "at most 320.00 USD" in found.words()
+
+
+def test_arms_on_one_endpoint_are_one_deployment_and_each_has_its_windows() -> None:
+    found = price(components=8)
+    assert (found.deployments, found.windows, found.most_usd) == (1, 8 * 4 * 2, 80.0)
+    assert found.words().startswith("1 deployment, at most 64 windows")
+
+
+def test_a_sweep_has_every_k_in_each_round() -> None:
+    plain = price(runtime=True)
+    swept = price(runtime=True, sweep_rounds=2)
+    assert swept.windows - plain.windows == 2 * 11 * 2
+
+
+def test_an_unknown_price_is_no_zero() -> None:
+    assert "cost unknown: no price found" in price(usd_per_hour=None).words()
+    assert "nothing is billed" in price(usd_per_hour=0.0, local=True).words()
+
+
+def test_no_tuning_takes_no_time_at_all() -> None:
+    assert "about 1 min;" in Estimate(1, 2, 0.4, 0.0, 0.0, 0.0).words()
+
+
+def test_the_bill_adds_up() -> None:
+    bill = Bill()
+    bill.add(1800, 10.0)
+    bill.add(3600, 2.0)
+    assert bill.total == 7.0
+    bill.add(1, None)
+    assert bill.total is None

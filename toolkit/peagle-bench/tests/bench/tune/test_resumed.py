@@ -1,0 +1,104 @@
+"""A tuning that was interrupted anywhere continues with the same windows as one that was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peagle_bench.results.records import Mode, WindowRecord
+from peagle_bench.results.result_file import from_line, to_line
+from peagle_bench.tune.decide import by_deployments, every_k, in_one_engine, side_by_side
+from peagle_bench.tune.readings import Reading, reading_in, window_record
+from peagle_bench.tune.windows import Measured, Resumed, WindowProgress, WindowReader
+from peagle_sm.core.errors import SpecError
+from tests.bench.tune.reading_of import reading
+
+LOADS = (1, 8)
+
+
+@dataclass
+class Drifting:
+    """A side whose every window reads otherwise; each goes into the file."""
+
+    mode: Mode
+    file: list[WindowRecord]
+
+    def read(self, k: int, concurrency: int, block: int) -> Reading:
+        step = 4.0 if k == 0 else 5.0 + 0.1 * k + (2.0 * (k - 5) if k > 5 else 0.0)
+        noise = 1 + 0.01 * ((37 * len(self.file)) % 11) / 11
+        found = reading(k, step_ms=step * noise, concurrency=concurrency, block=block, first=0.9)
+        self.file.append(window_record(self.mode, found, f"late {len(self.file)}"))
+        return found
+
+
+Tune = Callable[[list[WindowRecord], Measured], list[Reading]]
+
+
+def sides_of(file: list[WindowRecord], measured: Measured) -> tuple[Resumed, Resumed]:
+    window_progress, late = WindowProgress(None, 0), list[str]()
+    return (
+        Resumed("p-eagle", measured, Drifting("p-eagle", file), window_progress, late),
+        Resumed("none", measured, Drifting("none", file), window_progress, late),
+    )
+
+
+def silent(message: str) -> None:
+    pass
+
+
+def tune_in_one_engine(file: list[WindowRecord], measured: Measured) -> list[Reading]:
+    side, plain = sides_of(file, measured)
+    twice = [in_one_engine(side, plain, LOADS, 8, silent) for _ in range(2)]  # two modes share the baseline
+    return [*twice[0], *twice[1], *every_k(side, LOADS, 8, 2, silent, 1000)]
+
+
+def tune_side_by_side(file: list[WindowRecord], measured: Measured) -> list[Reading]:
+    side, plain = sides_of(file, measured)
+    found = side_by_side({("none", 0): plain, ("p-eagle", 3): side, ("p-eagle", 8): side}, LOADS, 3, silent)
+    return [*found["none"], *found["p-eagle"]]
+
+
+def tune_by_deployments(file: list[WindowRecord], measured: Measured) -> list[Reading]:
+    side, plain = sides_of(file, measured)
+
+    @contextmanager
+    def bring(k: int) -> Iterator[WindowReader]:
+        known = measured.has_all("p-eagle", k, LOADS)
+        yield Resumed("p-eagle", measured, None, WindowProgress(None, 0), []) if known else side
+
+    return by_deployments(bring, plain, LOADS, 8, silent, most=4, beside=True)[0]
+
+
+@pytest.mark.parametrize("tune", [tune_in_one_engine, tune_side_by_side, tune_by_deployments])
+@given(share=st.floats(0, 1))
+@settings(max_examples=15, deadline=None)
+def test_what_is_measured_is_not_measured_again_and_the_rest_is_the_same(tune: Tune, share: float) -> None:
+    whole: list[WindowRecord] = []
+    wanted = tune(whole, Measured())
+    kept = [from_line(to_line(one)) for one in whole[: int(share * len(whole))]]
+    assert all(isinstance(one, WindowRecord) for one in kept)
+    file = [one for one in kept if isinstance(one, WindowRecord)]
+    assert tune(file, Measured(file)) == wanted
+    assert file == whole
+
+
+def test_a_record_is_its_reading() -> None:
+    found = reading(3, step_ms=5.0, concurrency=8, block=2)
+    assert reading_in(window_record("p-eagle", found, None)) == found
+
+
+def test_a_window_that_cannot_be_published_is_still_one_after_resuming() -> None:
+    late: list[str] = []
+    record = window_record("p-eagle", reading(3, step_ms=5.0), "the client was late")
+    Resumed("p-eagle", Measured([record]), None, WindowProgress(None, 1), late).read(3, 1, 0)
+    assert late == ["the client was late"]
+
+
+def test_a_window_that_is_missing_is_an_error_where_nothing_is_deployed() -> None:
+    with pytest.raises(SpecError, match=r"the results file has no window of p-eagle K=3 c=1 in round 0"):
+        Resumed("p-eagle", Measured(), None, WindowProgress(None, 1), []).read(3, 1, 0)

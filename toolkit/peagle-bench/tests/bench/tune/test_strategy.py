@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peagle_bench.tune.decide import by_deployments, every_k, in_one_engine, side_by_side
+from peagle_bench.tune.estimate import Settings
+from peagle_bench.tune.outcome import conclude
+from peagle_bench.tune.readings import Reading
+from peagle_bench.tune.windows import WindowReader, WindowSize
+from peagle_sm.core.spec.endpoint_spec import Mode
+from tests.bench.tune.reading_of import reading
+
+
+@dataclass
+class Known:
+    """A side with a best K of 5; every read is written down."""
+
+    asked: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def read(self, k: int, concurrency: int, block: int) -> Reading:
+        self.asked.append((k, concurrency, block))
+        step = 4.0 if k == 0 else 5.0 + 0.1 * k + (2.0 * (k - 5) if k > 5 else 0.0)
+        return reading(k, step_ms=step, concurrency=concurrency, block=block, first=0.9)
+
+
+def silent(message: str) -> None:
+    pass
+
+
+def test_one_engine_measures_every_k_and_then_the_best_ones_in_the_other_direction() -> None:
+    side, baseline = Known(), Known()
+    readings = in_one_engine(side, baseline, [1], 8, silent, rounds=4)
+    first = [k for k, _, block in side.asked if block == 0]
+    second = [k for k, _, block in side.asked if block == 1]
+    assert first == list(range(1, 9))
+    assert 5 in second
+    assert second == sorted(second, reverse=True)
+    assert len(second) < 8
+    assert {block for _, _, block in baseline.asked} == {block for _, _, block in side.asked}
+    assert conclude("p-eagle", readings, 8, deployments=1).choices[1].k == 5
+
+
+def test_deployments_come_one_after_the_other_and_end() -> None:
+    up: list[int] = []
+    gone: list[int] = []
+    side = Known()
+
+    @contextmanager
+    def bring(k: int) -> Iterator[WindowReader]:
+        assert up == gone, "one at a time"
+        up.append(k)
+        yield side
+        gone.append(k)
+
+    baseline = Known()
+    readings, deployed = by_deployments(bring, baseline, [1, 4], 8, silent, most=3, beside=False)
+    assert 2 <= deployed <= 3
+    assert up == gone
+    assert len(baseline.asked) == 2  # once at each concurrency
+    result = conclude("p-eagle", readings, 8, deployments=deployed, levelled=False)
+    assert result.choices[1].k in up
+    assert result.choices[1].k in (4, 5, 6)
+
+
+def test_a_shared_machine_measures_the_baseline_beside_each_deployment() -> None:
+    @contextmanager
+    def bring(k: int) -> Iterator[WindowReader]:
+        yield Known()
+
+    baseline = Known()
+    by_deployments(bring, baseline, [1], 8, silent, most=3, beside=True)
+    assert [block for _, _, block in baseline.asked] == [0, 1, 2]
+
+
+def test_a_sweep_has_every_k_in_every_round() -> None:
+    side = Known()
+    every_k(side, [1, 4], 3, 2, silent, first_block=100)
+    assert side.asked == [
+        *[(k, 1, 100) for k in (1, 2, 3)],
+        *[(k, 1, 101) for k in (3, 2, 1)],
+        *[(k, 4, 100) for k in (1, 2, 3)],
+        *[(k, 4, 101) for k in (3, 2, 1)],
+    ]
+
+
+def test_arms_that_are_all_up_take_turns() -> None:
+    sides = {("none", 0): Known(), ("p-eagle", 3): Known(), ("p-eagle", 7): Known()}
+    told: list[str] = []
+    found = side_by_side(sides, [1], 2, told.append)
+    assert [(one.k, one.block) for one in found["p-eagle"]] == [(3, 0), (7, 0), (7, 1), (3, 1)]
+    assert [one.block for one in found["none"]] == [0, 1]
+    assert len(told) == 2
+
+
+@dataclass
+class Noisy:
+    """A side whose readings are drawn anew each time: every K may stay in question."""
+
+    rng: random.Random
+    read_so_far: int = 0
+
+    def read(self, k: int, concurrency: int, block: int) -> Reading:
+        self.read_so_far += 1
+        step = self.rng.uniform(4.0, 8.0)
+        return reading(
+            k, step_ms=step, concurrency=concurrency, block=block, first=self.rng.uniform(0.2, 0.9)
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    modes=st.integers(1, 2),
+    concurrencies=st.lists(st.integers(1, 16), min_size=1, max_size=2, unique=True),
+    max_k=st.integers(2, 12),
+    runtime=st.booleans(),
+    rounds=st.integers(2, 6),
+    most=st.integers(2, 6),
+    local=st.booleans(),
+    sweep=st.integers(0, 2),
+)
+def test_no_tuning_measures_more_windows_than_it_says(
+    seed: int,
+    modes: int,
+    concurrencies: list[int],
+    max_k: int,
+    runtime: bool,
+    rounds: int,
+    most: int,
+    local: bool,
+    sweep: int,
+) -> None:
+    side = Noisy(random.Random(seed))
+
+    @contextmanager
+    def bring(k: int) -> Iterator[WindowReader]:
+        yield side
+
+    for _ in range(modes):
+        if runtime:
+            in_one_engine(side, side, concurrencies, max_k, silent, rounds=rounds)
+            every_k(side, concurrencies, max_k, sweep, silent)
+        else:
+            by_deployments(bring, side, concurrencies, max_k, silent, most=most, beside=local)
+    names: tuple[Mode, ...] = ("p-eagle", "eagle3")
+    settings = Settings(
+        names[:modes], tuple(concurrencies), max_k, runtime, most, rounds, WindowSize(4), sweep_rounds=sweep
+    )
+    bound = settings.windows(local=local)
+    assert side.read_so_far <= bound.most * len(concurrencies)
+    assert bound.usual <= bound.most

@@ -1,0 +1,293 @@
+"""`peagle-sm learn data`: prompts, their split, and the target's own answers, in the spec's bucket."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from shlex import quote
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_learn.core.processing.requests import prepared_uri
+from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import Declined
+from peagle_sm.core.words import elapsed, usd
+
+if TYPE_CHECKING:
+    from peagle_learn.core.conversations import Split
+    from peagle_learn.core.spec import LearnSpec
+    from peagle_learn.data import DataOffer, DataResult
+    from peagle_learn.processing.jobs import PreparationOffer
+    from peagle_learn.prompts import Read
+    from peagle_learn.stored_data import StoredData
+    from peagle_sm.aws.session.session import Session
+
+
+def open_work(path: Path, spec: LearnSpec, *, dry_run: bool = False) -> Path:
+    """Return the folder beside learn.yaml that keeps answers and state, alone in it until the command ends.
+
+    A dry run gets a copy that goes with the command: it changes nothing, and waits for no other command.
+
+    Raises:
+        PlanRefused: another process works in it.
+    """
+    from peagle_sm.aws.files import only_one
+    from peagle_sm.traffic.reading import WORK_FOLDER
+
+    folder = path.absolute().parent / WORK_FOLDER / spec.name
+    context = click.get_current_context()
+    if not dry_run:
+        context.with_resource(only_one(folder, context.command_path))
+        return folder
+    context.with_resource(termination_is_ctrl_c())  # so that the copy is deleted then, too
+    copy = Path(context.with_resource(TemporaryDirectory(prefix="peagle-learn-")))
+    for file in folder.iterdir() if folder.is_dir() else ():
+        if file.is_file():  # answers and marks; what is in folders is fetched or made again
+            with suppress(FileNotFoundError):  # a file that another command had for a moment
+                shutil.copyfile(file, copy / file.name)
+    return copy
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@click.option("--budget-usd", type=click.FloatRange(0, min_open=True), metavar="USD",
+              help="Stop sampling when the endpoint has cost this much meanwhile.  [default: the"
+              " spec's]")  # fmt: skip
+@click.option("--processing", is_flag=True,
+              help="Redact, compare and split the prompts in SageMaker Processing jobs.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the prompts and the price; send and store nothing.")
+@click.option("--unguarded", is_flag=True,
+              help="With --processing: run without a guard; only SageMaker's limit ends a job.")  # fmt: skip
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@global_options
+@click.pass_obj
+def data(
+    state: State,
+    spec_path: Path,
+    budget_usd: float | None,
+    processing: bool,
+    dry_run: bool,
+    unguarded: bool,
+    yes: bool,
+) -> None:
+    """Make training data: your prompts with the target's own answers.
+
+    SPEC is a learn.yaml. The command reads the prompts, removes secrets and repeats, and splits them by
+    conversation, so that no held-out prompt has a near-duplicate in the training data. It shows what it would
+    send, and asks. Then the endpoint answers, and the token ids go to the spec's bucket with a manifest. If
+    the command was stopped, run it again: each answer is asked for once. Sampling ends at the budget, and
+    five minutes before the endpoint's lifetime does.
+
+    With --processing, all prompts are in S3, and two processing jobs do the first part: several instances
+    redact (data.processing), one joins their lines and splits them. The command shows the plan with its
+    price, asks, and follows the jobs; then it asks again before it sends the prompts to the endpoint. The
+    same spec finds its jobs again. Without `endpoint` in learn.yaml it ends after the jobs.
+    """
+    from peagle_learn.data import make_data, plan_data
+    from peagle_learn.train import load_learn_spec
+
+    spec = load_learn_spec(spec_path)
+    if budget_usd is not None:
+        spec = spec.model_copy(update={"data": spec.data.model_copy(update={"budget_usd": budget_usd})})
+    need_terminal(
+        state, yes or dry_run, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}"
+    )
+    session = open_session(state)
+    work = open_work(spec_path, spec, dry_run=dry_run)
+    prepared = None
+    if processing:
+        prepared = prepare_in_jobs(state, spec, session, dry_run=dry_run, yes=yes, unguarded=unguarded)
+        if prepared is None:
+            return
+    plan = plan_data(spec, session, work, base=spec_path.absolute().parent, prepared=prepared)
+    if dry_run:
+        emit(state, table=lambda: render_data_offer(plan.offer), data=plan.offer.to_dict, names=[spec.name])
+        return
+    with termination_is_ctrl_c(), follower(state) as follow:
+        ask = asking(state, yes, "data", render_data_offer, data_question, before=follow.pause)
+        result = make_data(plan, session, work, confirm=ask, progress=follow)
+    for line in ending_notes(result):
+        note(state, line)
+    emit(state, table=lambda: render_data(result), data=result.to_dict, names=[result.data])
+
+
+def prepare_in_jobs(
+    state: State, spec: LearnSpec, session: Session, *, dry_run: bool, yes: bool, unguarded: bool
+) -> tuple[Read, Split] | None:
+    """Prepare the prompts in processing jobs; None where the command ends with that.
+
+    It ends after the plan of a dry run whose jobs are not done, and after the jobs of a spec without an
+    endpoint.
+    """
+    from peagle_learn.processing import jobs
+    from peagle_learn.processing.prepared import read_prepared
+
+    plan = jobs.plan_preparation(spec, session)
+    done = jobs.finished(plan, session) if dry_run else None
+    if dry_run and done is None:
+        emit(state, table=lambda: str(plan), data=plan.to_dict, names=list(plan.bases.values()))
+        plan.refuse_errors()
+        return None
+    if done is None:
+        with termination_is_ctrl_c(), follower(state) as follow:
+            ask = asking(state, yes, "preparation", str, preparation_question, before=follow.pause)
+            done = with_guard(
+                state,
+                session,
+                follow,
+                yes,
+                lambda: jobs.prepare(plan, session, confirm=ask, progress=follow, unguarded=unguarded),
+            )
+    read, split = read_prepared(spec, session, done)
+    if spec.endpoint is not None:
+        note(state, f"the prompts are prepared: {done}")
+        return read, split
+    train, held_out = (sum(len(each.prompts) for each in one) for one in (split.train, split.held_out))
+    told = {"job": done, "stored": prepared_uri(spec, done), "training": train, "held_out": held_out}
+    emit(
+        state,
+        table=lambda: render_fields(
+            [
+                ("prompts", f"{train:,} to train with, {held_out:,} held out"),
+                ("stored", prepared_uri(spec, done)),
+            ]
+        ),
+        data=lambda: told,
+        names=[done],
+    )
+    note(state, "write `endpoint: NAME` into learn.yaml, and run it again: the endpoint's answers follow")
+    return None
+
+
+def preparation_question(offer: PreparationOffer) -> str:
+    """Return the confirmation prompt."""
+    return f"Prepare the prompts of {offer.plan.spec.name} in two jobs ({offer.plan.price_words()})?"
+
+
+@click.command("delete-data", cls=Command)
+@learn_spec_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@global_options
+@click.pass_obj
+def delete_data(state: State, spec_path: Path, yes: bool) -> None:
+    """Delete the data that learn data and learn train stored.
+
+    All sets of the spec go: prompts, answers and their older versions in S3, also what was sent for a job
+    that never started. Heads, checkpoints and proofs stay, and so do the answers beside learn.yaml, in
+    .peagle-learn. The command is refused while a training job reads the data.
+    """
+    from peagle_learn import stored_data
+    from peagle_learn.train import load_learn_spec
+
+    spec = load_learn_spec(spec_path)
+    need_terminal(state, yes, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}")
+    session = open_session(state)
+    found = stored_data.find_data(spec, session)
+    ask = asking(state, yes, "data", render_stored, lambda one: f"Delete all that lies below {one.uri}?")
+    if not ask(found):
+        raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run it again and confirm.")
+    stored_data.delete_data(found, session)
+    emit(state, table=lambda: f"deleted {found.uri}", data=found.to_dict, names=[found.uri])
+
+
+def render_stored(found: StoredData) -> str:
+    """Render what would be deleted."""
+    return render_fields(
+        [("below", found.uri), ("objects", f"{found.objects:,}"), ("size", f"{found.bytes / 1e6:,.1f} MB")]
+    )
+
+
+def data_question(offer: DataOffer) -> str:
+    """Return the confirmation prompt."""
+    sent = f"Send {offer.to_ask:,} prompts to {offer.endpoint} and s" if offer.to_ask else "S"
+    return f"{sent}tore the data below {offer.uri}?"
+
+
+def render_data_offer(offer: DataOffer) -> str:
+    """Render the sets with their lengths and slices, what is left out, and the price."""
+    rows = [
+        (one.name, f"{one.conversations:,}" if one.name != "general" else "", f"{one.prompts:,}",
+         " / ".join(f"{each:,}" for each in one.characters))
+        for one in offer.sets
+    ]  # fmt: skip
+    table = render_table(("set", "conversations", "prompts", "characters: least / median / most"), rows)
+    slices = [
+        f"  {one.name}, {dimension}: "
+        + ", ".join(f"{value} {count:,}" for value, count in list(values.items())[:5])
+        for one in offer.sets
+        for dimension, values in one.slices.items()
+        if len(values) > 1
+    ]
+    redacted = ", ".join(f"{count:,} {kind}" for kind, count in sorted(offer.redacted.items()))
+    left_out = [
+        f"{count:,} {what}"
+        for count, what in (
+            (offer.repeats, "repeats"),
+            (offer.near_repeats, "near-duplicates"),
+            (offer.like_general, "like general prompts"),
+            (offer.token_ids, "of token ids, in which secrets cannot be found"),
+        )
+        if count
+    ]
+    budget = "" if offer.budget_usd is None else f"; stops at {usd(offer.budget_usd)}"
+    fields = [
+        ("left out", ", ".join(left_out)),
+        ("redacted", redacted),
+        (
+            "answers",
+            f"{offer.to_ask:,} to ask for, {offer.answered:,} there; at most {offer.most_tokens:,} tokens",
+        ),
+        ("endpoint", f"{offer.endpoint}, {usd(offer.usd_per_hour, 'hour')}, also without this"),
+        ("time", f"about {elapsed(offer.seconds)} at 10 ms a token"),
+        ("cost", f"about {usd(offer.usd)}{budget}"),
+        ("until", _until_words(offer)),
+        ("stored", offer.uri),
+        ("note", wrapped(offer.notes)),
+    ]
+    parts = [table, "\n".join(slices), render_fields([(name, value) for name, value in fields if value])]
+    return "\n\n".join(part for part in parts if part)
+
+
+def wrapped(notes: Iterable[str]) -> str:
+    """Return notes in lines of a terminal, beside their label."""
+    return "\n".join(
+        textwrap.fill(each, 66, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for each in notes
+    )
+
+
+def _until_words(offer: DataOffer) -> str:
+    if offer.until is None:
+        return ""
+    early = "\nToo early for all answers: it stops 5 minutes before, and another run continues."
+    return f"the endpoint's {offer.ending}" + early * offer.ends_early
+
+
+def ending_notes(result: DataResult) -> list[str]:
+    """Return what the reader must know of how sampling ended."""
+    end, found = result.end, []
+    if end.waiting:
+        why = end.stopped_by or "broken streams"
+        found.append(f"{end.waiting:,} prompts have no answer ({why}); run it again to ask for them")
+    if end.left_out:
+        found.append(f"{end.left_out:,} prompts were refused by the endpoint, or their answer had a secret")
+    return found
+
+
+def render_data(result: DataResult) -> str:
+    """Render the stored files."""
+    rows = [
+        (name, f"{result.rows[name]:,}", f"{result.tokens[name]:,}", f"{result.answer_tokens[name]:,}")
+        for name in result.rows
+    ]
+    table = render_table(("file", "rows", "tokens", "answer tokens"), rows)
+    return f"{table}\n\ndata {result.data[:16]} is stored below {result.uri}"

@@ -1,0 +1,352 @@
+"""`peagle-sm learn prove`, `promote`, `rollback`: measure a trained head, let it serve, or take it back."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_learn.commands.data import open_work, wrapped
+from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.endpoints.deploy import render_update
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.console import asking, emit, need_terminal, termination_is_ctrl_c
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.words import usd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from peagle_learn.core.proof import Proof, Ratio, SetEvidence, SliceEvidence
+    from peagle_learn.promote import Promotion
+    from peagle_learn.prove import ProveOffer
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
+    from peagle_sm.service.lifecycle.existing import UpdateOffer
+
+endpoint_spec_option = click.option(
+    "--spec",
+    "endpoint_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="peagle.yaml",
+    help="Spec of the endpoint that serves.  [default: peagle.yaml]",
+)
+_MOST_SLICES = 8  #: that a proof shows; all are in its JSON
+_unguarded = click.option("--unguarded", is_flag=True, help="Go on without an installed guard.")
+_yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@click.option("--head", metavar="HEAD", required=True,
+              help="Folder, s3:// prefix, or s3://…/model.tar.gz of a training job.")  # fmt: skip
+@endpoint_spec_option
+@click.option("--dry-run", is_flag=True, help="Check the head and show the price; create nothing.")
+@_unguarded
+@_yes
+@global_options
+@click.pass_obj
+def prove(
+    state: State, spec_path: Path, head: str, endpoint_path: Path, dry_run: bool, unguarded: bool, yes: bool
+) -> None:
+    """Measure a trained head beside the one that serves.
+
+    The head's files are checked first. Then the command shows the price and asks, starts the candidate and
+    the target without speculation, measures both and the serving endpoint in turns, and deletes what it
+    created. Both run as inference components of the serving endpoint if it has components and room for them,
+    else as endpoints of their own. The head is offered only if its acceptance is significantly better on the
+    held-out prompts, not more than prove.most_general_loss worse on the general ones, and its answers are the
+    target's own. Exit code 20 if it is not offered.
+    """
+    from peagle_learn.prove import plan_prove
+    from peagle_learn.prove import prove as measure
+    from peagle_learn.train import load_learn_spec
+    from peagle_sm.core.errors import NotOffered
+    from peagle_sm.service.spec_to_plan import load_spec
+
+    spec, served = load_learn_spec(spec_path), load_spec(endpoint_path)
+    need_terminal(
+        state,
+        yes or dry_run,
+        f"peagle-sm learn prove {quote(str(spec_path))} --head {quote(head)} --dry-run{state.flags}",
+    )
+    session = open_session(state, served.placement.region)
+    work = open_work(spec_path, spec, dry_run=dry_run)
+    plan = plan_prove(spec, served, head, session, work)
+    if dry_run:
+        emit(
+            state,
+            table=lambda: render_prove_offer(plan.offer),
+            data=plan.offer.to_dict,
+            names=[plan.offer.head],
+        )
+        return
+    with termination_is_ctrl_c(), follower(state) as follow:
+        ask = asking(state, yes, "proof", render_prove_offer, prove_question, before=follow.pause)
+        proof = with_guard(
+            state,
+            session,
+            follow,
+            yes,
+            lambda: measure(plan, session, work, confirm=ask, progress=follow, unguarded=unguarded),
+        )
+    emit(state, table=lambda: render_proof(proof), data=lambda: proof_data(proof), names=[proof.bound.head])
+    if not proof.decision.offered:
+        raise NotOffered(
+            f"head {proof.bound.head[:16]} is not offered: {proof.decision.reasons[0]}",
+            next_step="Train longer, with more data or other settings, and prove the new head.",
+            details={"reasons": list(proof.decision.reasons)},
+        )
+
+
+def prove_question(offer: ProveOffer) -> str:
+    """Return the confirmation prompt of a proof."""
+    return f"Create {' and '.join(offer.deploys)}, measure them beside {offer.endpoint}, and delete them?"
+
+
+def render_prove_offer(offer: ProveOffer) -> str:
+    """Render what is deployed and measured, and the price."""
+    most = (
+        "" if offer.most_usd is None else f"; at most {usd(offer.most_usd)}, if nothing deleted them earlier"
+    )
+    fields = [
+        ("head", f"{offer.head[:16]}, to {offer.head_uri}"),
+        ("beside", f"{offer.endpoint}, which is not changed"),
+        ("creates", "\n".join(_place(offer, name) for name in offer.deploys)),
+        ("deletes", ", ".join(f"{name} (of an earlier proof)" for name in offer.leftovers)),
+        ("prompts", _prompts(offer)),
+        ("time", f"about {offer.minutes:.0f} min"),
+        ("price", _prices(offer)),
+        ("cost", f"about {usd(offer.usd)}{most}"),
+        ("note", wrapped(offer.warnings)),
+    ]
+    return render_fields([(name, value) for name, value in fields if value])
+
+
+def _prompts(offer: ProveOffer) -> str:
+    """Name the sets with their conversations, over which the intervals are."""
+    counts = {"held out": offer.held_out, "general": offer.general}
+    sets = [
+        f"{count:,} {name} of {offer.conversations.get(name, count):,} conversations"
+        for name, count in counts.items()
+    ]
+    return f"{', '.join(sets)}, and long ones"
+
+
+def _place(offer: ProveOffer, name: str) -> str:
+    """Say where an arm runs and why, in lines of a terminal."""
+    kind = f"inference component of {offer.endpoint}" if name in offer.components else "endpoint of its own"
+    return textwrap.fill(f"{name}: {kind} ({offer.why.get(name, '')})", 66, subsequent_indent="  ")
+
+
+def _prices(offer: ProveOffer) -> str:
+    alone = len(offer.deploys) - len(offer.components)
+    if not offer.components:
+        return f"{usd(offer.usd_per_hour, 'hour')} for both"
+    free = (
+        f"components add nothing: {offer.endpoint}'s instance is billed anyway. While they exist, it is not"
+        " scaled in, and what they take is not free for more copies."
+    )
+    lines = [] if not alone else [f"{usd(offer.usd_per_hour, 'hour')} for the endpoint"]
+    return "\n".join([*lines, textwrap.fill(free, 66)])
+
+
+def render_proof(proof: Proof) -> str:
+    """Render the evidence and the decision."""
+    evidence, parts = proof.evidence, []
+    rows = [
+        _row(name, found, evidence.is_busy)
+        for name, found in (
+            ("held out", evidence.held_out),
+            ("general", evidence.general),
+            ("long", evidence.long_context),
+        )
+        if found is not None
+    ]
+    if rows:
+        parts.append(render_table(("prompts", "n", "acceptance", "over serving", "speed over serving"), rows))
+        confidence = f"{proof.thresholds.confidence:.0%}"
+        parts.append(f"({confidence} intervals; acceptance: tokens for each pass, serving -> candidate)")
+    if evidence.held_out is not None and evidence.held_out.slices:
+        parts.append(render_slices(evidence.held_out.slices))
+    if evidence.identity:
+        words = {True: "pass", False: "FAIL", None: "undecided"}
+        parts.append(
+            "answers: " + ", ".join(f"{each.name} {words[each.passed]}" for each in evidence.identity)
+        )
+    if proof.decision.offered:
+        parts.append(f"head {proof.bound.head[:16]} is offered: `peagle-sm learn promote`")
+    else:
+        reasons = "\n".join(
+            textwrap.fill(f"- {each}", 78, subsequent_indent="  ") for each in proof.decision.reasons
+        )
+        parts.append(f"head {proof.bound.head[:16]} is not offered:\n{reasons}")
+    parts += [textwrap.fill(f"note: {each}", 78, subsequent_indent="  ") for each in proof.decision.notes]
+    return "\n\n".join(parts)
+
+
+def render_slices(found: Sequence[SliceEvidence]) -> str:
+    """Render the slices of the held-out prompts in which the candidate is worse, in lines of a terminal."""
+    worse = sorted(
+        (each for each in found if each.is_worse),
+        key=lambda each: each.acceptance.value if each.acceptance else 1,
+    )
+    where = f"held out by slice: {len(found):,} slices, {len(worse) or 'none'} worse"
+    told = f"{where}; decides nothing (all: --format json)"
+    if not worse:
+        return told
+    rows = [
+        (
+            textwrap.shorten(f"{each.dimension}: {each.value}", 26, placeholder="…"),
+            f"{each.prompts:,}",
+            _words(each.acceptance),
+            _words(each.speed),
+        )
+        for each in worse[:_MOST_SLICES]
+    ]
+    more = f"\n(and {len(worse) - len(rows):,} more)" if len(worse) > len(rows) else ""
+    sure = f"({worse[0].confidence:.1%} intervals, so that all cover together in 95% of proofs)"
+    return f"{told}\n{render_table(('slice', 'n', 'acceptance', 'speed'), rows)}{more}\n{sure}"
+
+
+def _row(name: str, evidence: SetEvidence, busy: bool) -> tuple[str, ...]:
+    lengths = [
+        f"{each:.2f}" if each is not None else "?"
+        for each in (evidence.serving_length, evidence.candidate_length)
+    ]
+    ratios = [_words(evidence.acceptance), "no verdict" if busy else _words(evidence.speed)]
+    return name, f"{evidence.prompts:,}", " -> ".join(lengths), *ratios
+
+
+def _words(ratio: Ratio | None) -> str:
+    return "-" if ratio is None else f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
+def proof_data(proof: Proof) -> dict[str, object]:
+    """Return the proof for --format json."""
+    import json
+
+    found: dict[str, object] = json.loads(proof.to_json())
+    return found
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@click.option("--head", metavar="HASH", help="Beginning of the head's hash.  [default: the newest proof's]")
+@click.option("--model-package-group", "group", metavar="NAME",
+              help="Also register the head as a version in this group of SageMaker's Model Registry;"
+              " the group is created if it does not exist.")  # fmt: skip
+@endpoint_spec_option
+@_unguarded
+@_yes
+@global_options
+@click.pass_obj
+def promote(
+    state: State,
+    spec_path: Path,
+    head: str | None,
+    group: str | None,
+    endpoint_path: Path,
+    unguarded: bool,
+    yes: bool,
+) -> None:
+    """Let a proved head serve the endpoint.
+
+    The proof must be of exactly this head, data, target and serving config. The endpoint is updated in place:
+    a second fleet starts, and is billed until the first is gone. Alarms on server errors and on acceptance
+    roll it back. With several instances, a canary of promote.canary_percent serves first. Then the head's
+    fields are written into the endpoint's spec, and its origin into its manifest.
+
+    Run it again with --model-package-group to register a head that serves already; nothing else is changed.
+    """
+    from peagle_learn.promote import promote as bring
+    from peagle_learn.train import load_learn_spec
+
+    spec = load_learn_spec(spec_path)
+    need_terminal(state, yes, f"peagle-sm learn prove {quote(str(spec_path))} --dry-run{state.flags}")
+    open_work(spec_path, spec)
+
+    def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
+        return bring(
+            spec,
+            endpoint_path,
+            session,
+            head=head,
+            model_package_group=group,
+            confirm=ask,
+            progress=follow,
+            unguarded=unguarded,
+        )
+
+    _change(state, endpoint_path, yes, run, lambda offer: f"Promote the head on {offer.name}?")
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@endpoint_spec_option
+@_unguarded
+@_yes
+@global_options
+@click.pass_obj
+def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool, yes: bool) -> None:
+    """Bring back the head that served before the last promotion.
+
+    The endpoint is updated in place; a second fleet is billed meanwhile. The fields of the old head are
+    written back into the endpoint's spec. Versions of the promoted head in SageMaker's Model Registry become
+    Rejected.
+    """
+    from peagle_learn.promote import rollback as take_back
+    from peagle_learn.train import load_learn_spec
+
+    spec = load_learn_spec(spec_path)
+    need_terminal(state, yes, f"peagle-sm status {spec.endpoint or ''}{state.flags}")
+
+    def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
+        return take_back(spec, endpoint_path, session, confirm=ask, progress=follow, unguarded=unguarded)
+
+    _change(state, endpoint_path, yes, run, lambda offer: f"Bring back the head before on {offer.name}?")
+
+
+def _change(
+    state: State,
+    endpoint_path: Path,
+    yes: bool,
+    run: Callable[[Session, Follower, Callable[[UpdateOffer], bool]], Promotion],
+    question: Callable[[UpdateOffer], str],
+) -> None:
+    from peagle_sm.service.spec_to_plan import load_spec
+
+    session = open_session(state, load_spec(endpoint_path, locks=False).placement.region)
+    with termination_is_ctrl_c(), follower(state) as follow:
+        ask = asking(state, yes, "update", render_update, question, before=follow.pause)
+        found = with_guard(state, session, follow, yes, lambda: run(session, follow, ask))
+    emit(
+        state,
+        table=lambda: render_promotion(found),
+        data=lambda: promotion_data(found),
+        names=[found.head],
+    )
+
+
+def promotion_data(found: Promotion) -> dict[str, object]:
+    """Return a promotion for --format json."""
+    from dataclasses import asdict
+
+    return asdict(found)
+
+
+def render_promotion(found: Promotion) -> str:
+    """Render what serves now."""
+    now = found.before if found.state == "rolled-back" else found.after
+    fields = [
+        ("endpoint", found.endpoint),
+        ("state", found.state),
+        ("head", str(now["speculation.draft_head"] or "the catalogue's")),
+        ("head_uri", str(now["head_uri"] or "")),
+        ("registered", "\n".join(arn.partition(":model-package/")[2] for arn in found.model_packages)),
+    ]
+    return render_fields([(name, value) for name, value in fields if value])

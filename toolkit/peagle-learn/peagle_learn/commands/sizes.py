@@ -1,0 +1,142 @@
+"""`peagle-sm learn plan`: memory, hours and price of training a model, by sequence length and instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.arguments import open_session
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import PeagleError, SpecError
+
+if TYPE_CHECKING:
+    from peagle_learn.core.offers import PriceOf, TrainingOption
+    from peagle_learn.core.recipes import Recipe
+    from peagle_sm.core.catalog import PriceEntry
+
+
+def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from peagle_learn.core.recipes import load_recipes
+
+    return [name for name in load_recipes().models if name.startswith(incomplete)]
+
+
+@click.command(cls=Command)
+@click.argument("model", shell_complete=_complete_model)
+@click.option(
+    "--sequence-length",
+    "lengths",
+    type=click.IntRange(min=16),
+    multiple=True,
+    help="Length of a sequence in tokens. May be repeated.  [default: 4096, 10240, 20480]",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 64),
+    help="Parts of a sequence.  [default: the fewest that fit]",
+)
+@click.option(
+    "--prices/--no-prices",
+    default=True,
+    help="Ask AWS's price list for the prices of training, or use only those known here.",
+)
+@global_options
+@click.pass_obj
+def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | None, prices: bool) -> None:
+    """Show what training a model needs: memory, hours and price.
+
+    MODEL is a catalogue id. The memory of one GPU is a sum, shown for the first instance that fits. Hours and
+    price are for 100 million tokens. Nothing is created, and no credentials are needed: without an answer of
+    AWS's price list, the catalogue's price counts.
+    """
+    from peagle_learn.core.offers import LENGTHS, training_options
+    from peagle_learn.core.recipes import load_recipes
+    from peagle_sm.core.catalog import load_catalog
+
+    book, catalog = load_recipes(), load_catalog()
+    if model not in book.models:
+        raise SpecError(
+            f"MODEL: found {model!r}; allowed: {', '.join(book.models)}",
+            next_step="For a model of your own write its s3:// folder into target.model of learn.yaml; "
+            "`peagle-sm learn train --dry-run` shows memory and price.",
+        )
+    recipe = book.recipe(model)
+    longest = catalog.models[model].max_context
+    if longest is not None and max(lengths, default=0) > longest:
+        raise SpecError(
+            f"--sequence-length: found {max(lengths)}; allowed: at most {longest}, the context of {model}",
+            next_step="Give a shorter sequence.",
+        )
+    chosen = lengths or tuple(one for one in LENGTHS if one <= (longest or one))
+    found = training_options(
+        recipe, catalog, book, _prices(state, prices), lengths=chosen, partitions=partitions
+    )
+    emit(
+        state,
+        table=lambda: render_options(model, recipe, found),
+        data=lambda: {
+            "model": model,
+            "source": recipe.source,
+            "checked": recipe.checked,
+            "options": [one.to_dict() for one in found],
+        },
+        names=[f"{one.sequence_length} {one.instance_type}" for one in found if one.fits],
+    )
+
+
+def _prices(state: State, asked: bool) -> PriceOf:
+    from peagle_sm.aws.control.prices import find_job_price
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION
+
+    try:
+        session = open_session(state)
+    except PeagleError as error:  # plan without an account
+        note(state, f"note: {error.message} Prices are those of {DEFAULT_REGION}.")
+        session = None
+    local, region = session is not None and session.is_local, session.region if session else DEFAULT_REGION
+    prices: dict[str, tuple[PriceEntry | None, str]] = {}
+
+    def price_of(name: str) -> tuple[PriceEntry | None, str]:
+        if name not in prices:
+            prices[name] = find_job_price(None if local or not asked else session, name, region, "Train")
+        return prices[name]
+
+    return price_of
+
+
+def render_options(model: str, recipe: Recipe, found: list[TrainingOption]) -> str:
+    """Render the table, the memory of the first row that fits, and the sources."""
+    from peagle_sm.core.words import usd
+
+    rows = [
+        [
+            f"{one.sequence_length:,}",
+            one.instance_type,
+            str(one.partitions),
+            f"{one.needed_gb:.1f}",
+            f"{one.available_gb:.1f}",
+            "yes" if one.fits else "NO",
+            ("unknown" if one.hours is None else f"{one.hours:.1f}") if one.fits else "-",
+            f"{'at most ' if one.at_most else ''}{usd(one.usd)}" if one.fits else "-",
+        ]
+        for one in found
+    ]
+    heads = ("tokens", "instance", "parts", "needs GB", "has GB", "fits", "hours", "price")
+    parts = [render_table(heads, rows, right=("tokens", "parts", "needs GB", "has GB", "hours", "price"))]
+    detailed = next((option for option in found if option.fits), found[0])
+    fits = "" if detailed.fits else ", which does not fit"
+    title = f"{detailed.sequence_length:,} tokens on {detailed.instance_type}{fits}, one GPU:"
+    parts.append("\n".join([title, *(f"  {line}" for line in detailed.lines)]))
+    fields: list[tuple[str, Any]] = [
+        ("model", model),
+        ("hours, price", "for 100 million tokens; estimated, not measured"),
+        *(("price from", price) for price in dict.fromkeys(one.price for one in found)),
+        ("memory", "calculated from the trainer's code; measured on a CPU only"),
+        ("sizes", recipe.source),
+        ("", recipe.checked or ""),
+    ]
+    parts.append(render_fields([(name, str(value)) for name, value in fields if value]))
+    return "\n\n".join(parts)

@@ -1,0 +1,311 @@
+"""`peagle-sm learn train, status, stop`: one training job, from its plan to its head."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.guard import with_guard
+from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c, to_json
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import PeagleError, SpecError, TrainingFailed
+from peagle_sm.core.words import elapsed, usd
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from peagle_learn.processing.jobs import ProcessingState
+    from peagle_learn.train import TrainingOffer, TrainingState
+    from peagle_sm.aws.session.session import Session
+
+report_option = click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write an HTML page with the curves of loss and accuracy.",
+)
+
+
+@click.command(cls=Command)
+@learn_spec_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Print the exact request as JSON; create nothing.")
+@click.option("--wait/--no-wait", default=True, help="Follow the job to its end.")
+@click.option(
+    "--unguarded", is_flag=True, help="Train without a guard: only SageMaker's limits stop the job."
+)
+@report_option
+@global_options
+@click.pass_obj
+def train(
+    state: State,
+    spec_path: Path,
+    yes: bool,
+    dry_run: bool,
+    wait: bool,
+    unguarded: bool,
+    report: Path | None,
+) -> None:
+    """Train a head in a SageMaker training job, and follow it.
+
+    SPEC is a YAML file (default: learn.yaml). The command reads target, head and data, shows the plan with
+    memory and price, and asks. Data of this machine is sent to S3 after that. The job ends at
+    train.max_hours at the latest, which must be within train.budget_usd.
+
+    The same spec finds its running job and follows it, or its finished one. After a failure or a stop it
+    starts a further job, which goes on from the last checkpoint. Ctrl-C leaves the job running and names the
+    command that stops it.
+    """
+    from peagle_learn import train as learning
+
+    check_report(report)
+    spec = learning.load_learn_spec(spec_path)
+    if not dry_run:
+        need_terminal(state, yes, f"peagle-sm learn train {spec_path} --dry-run{state.flags}")
+    session = open_session(state)
+    base = spec_path.parent
+    if dry_run:
+        plan = learning.plan_training(spec, session, base)
+        if state.format == "table":
+            note(state, str(plan) + "\n")
+        click.echo(to_json(plan.to_dict() if state.format == "json" else plan.request.parameters))
+        plan.refuse_errors()
+        return
+    with reporting_failure(state, session, report), termination_is_ctrl_c(), follower(state) as follow:
+        ask = asking(state, yes, "training", str, question, before=follow.pause)
+
+        def attempt() -> TrainingState:
+            return learning.train(
+                spec, session, confirm=ask, progress=follow, wait=wait, unguarded=unguarded, base=base
+            )
+
+        done = with_guard(state, session, follow, yes, attempt)
+    _write_report(state, session, done, report)
+    _emit(state, done, session)
+
+
+def question(offer: TrainingOffer) -> str:
+    """Return the confirmation prompt."""
+    plan = offer.plan
+    return f"Train {plan.job} ({plan.facts.price.words()})?"
+
+
+@click.command(cls=Command)
+@click.argument("job", required=False)
+@click.option("--follow", "follows", is_flag=True, help="Follow the job to its end.")
+@click.option("--lines", is_flag=True, help="Print the job's log.")
+@report_option
+@global_options
+@click.pass_obj
+def status(state: State, job: str | None, follows: bool, lines: bool, report: Path | None) -> None:
+    """Show training jobs, and processing jobs of `learn data`: steps, losses and cost.
+
+    JOB is a job's name, or a part of the names of several training jobs; without it, all running jobs of
+    peagle-sm are listed. A name that is in none gives exit code 4.
+    """
+    from peagle_learn import train as learning
+    from peagle_learn.aws.training import describe_training_job, log_lines
+
+    check_report(report)
+    session = open_session(state)
+    if job is not None and is_processing(session, job):
+        _show_processing(state, session, job, follows=follows, lines=lines)
+        return
+    found = None if job is None else describe_training_job(session, job)
+    if job is None or found is None:
+        if job is not None and (follows or lines or report):
+            learning.training_state(session, job)  # raises: there is no such job
+        rows = learning.jobs_of(session, job)
+        if job is not None and not rows:
+            learning.training_state(session, job)  # raises: there is no such job
+        others = running_jobs(session) if job is None else []
+        emit(
+            state,
+            table=lambda: render_jobs(rows, others),
+            data=lambda: [*(one.to_dict() for one in rows), *(one.to_dict() for one in others)],
+            names=[*(one.job.name for one in rows), *(one.job.name for one in others)],
+        )
+        return
+    if lines:
+        for line in log_lines(session, job, found.created_at):
+            click.echo(line.text)
+        return
+    if follows:
+        with reporting_failure(state, session, report), termination_is_ctrl_c(), follower(state) as follow:
+            shown = learning.follow(session, job, progress=follow)
+    else:
+        shown = learning.training_state(session, job)
+    _write_report(state, session, shown, report)
+    _emit(state, shown, session)
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@global_options
+@click.pass_obj
+def stop(state: State, job: str) -> None:
+    """Stop a training job, or a processing job of `learn data`.
+
+    A training job saves a checkpoint within two minutes and ends. `peagle-sm learn train` with the same spec
+    goes on from it. A processing job is started anew by the next run.
+    """
+    from peagle_learn import train as learning
+    from peagle_learn.processing import jobs
+
+    session = open_session(state)
+    if is_processing(session, job):
+        _emit_processing(state, session, jobs.stop(session, job))
+        return
+    _emit(state, learning.stop(session, job), session)
+
+
+def _emit(state: State, shown: TrainingState, session: Session) -> None:
+    emit(
+        state,
+        table=lambda: render_job(shown, session.command_flags()),
+        data=shown.to_dict,
+        names=[
+            shown.job.artifact if shown.job.status == "Completed" and shown.job.artifact else shown.job.name
+        ],
+    )
+
+
+def render_job(shown: TrainingState, flags: str) -> str:
+    """Render one job."""
+    job, last, checked = shown.job, shown.last, shown.checked
+    step = "" if last is None else f"{last.step}{f' of {last.steps}' if last.steps else ''}"
+    depths = {} if last is None else last.depth_accuracies()
+    fields = [
+        ("job", job.name),
+        ("status", f"{job.status} ({job.secondary})" if job.secondary != job.status else job.status),
+        ("instance", f"{job.instances} x {job.instance_type}{', managed spot' * job.spot}"),
+        ("step", step),
+        ("training", _figures({} if last is None else last.figures)),
+        ("by depth", " ".join(f"{value:.2f}" for value in depths.values())),
+        ("validation", _figures({} if checked is None else checked.figures)),
+        ("interrupted", f"{shown.interruptions} times" * bool(shown.interruptions)),
+        ("billed", f"{elapsed(shown.billed_s)} of each instance, {usd(shown.usd)}"),
+        ("reason", job.failure_reason or ""),
+        ("head", job.artifact or ""),
+    ]
+    if job.running:
+        fields.append(("stop it", f"peagle-sm learn stop {job.name}{flags}"))
+    return render_fields([(name, value) for name, value in fields if value])
+
+
+def _figures(found: object) -> str:
+    values = dict(found) if isinstance(found, dict) else {}
+    named = {"loss": "loss {:.4f}", "accuracy": "accuracy {:.3f}", "tokens_per_second": "{:.0f} tokens/s"}
+    return ", ".join(form.format(values[name]) for name, form in named.items() if name in values)
+
+
+def render_jobs(rows: Sequence[TrainingState], others: Sequence[ProcessingState] = ()) -> str:
+    """Render the list of jobs."""
+    if not rows and not others:
+        return "No training or processing job of peagle-sm runs here."
+    cells = [_row(one, one.job.secondary or one.job.status) for one in rows]
+    cells += [_row(one, one.job.status) for one in others]
+    return render_table(("job", "status", "instance", "billed", "cost"), cells, right=("billed", "cost"))
+
+
+def _row(one: TrainingState | ProcessingState, status: str) -> list[str]:
+    kind = f"{one.job.instances} x {one.job.instance_type}"
+    return [one.job.name, status, kind, elapsed(one.billed_s), usd(one.usd)]
+
+
+def is_processing(session: Session, job: str) -> bool:
+    """Return whether a processing job has that name, and no training job."""
+    from peagle_learn.aws.processing import describe_processing_job
+    from peagle_learn.aws.training import describe_training_job
+
+    return describe_training_job(session, job) is None and describe_processing_job(session, job) is not None
+
+
+def running_jobs(session: Session) -> list[ProcessingState]:
+    """Return peagle-sm's processing jobs that run."""
+    from peagle_learn.processing import jobs
+
+    return jobs.running_jobs(session)
+
+
+def _show_processing(state: State, session: Session, job: str, *, follows: bool, lines: bool) -> None:
+    from peagle_learn.aws.processing import log_lines
+    from peagle_learn.processing import jobs
+
+    shown = jobs.processing_state(session, job)
+    if lines:
+        for line in log_lines(session, job, shown.job.created_at):
+            click.echo(line.text)
+        return
+    if follows:
+        with termination_is_ctrl_c(), follower(state) as follow:
+            shown = jobs.follow(session, job, progress=follow)
+    _emit_processing(state, session, shown)
+
+
+def _emit_processing(state: State, session: Session, shown: ProcessingState) -> None:
+    flags = session.command_flags()
+    emit(state, table=lambda: render_processing(shown, flags), data=shown.to_dict, names=[shown.job.name])
+
+
+def render_processing(shown: ProcessingState, flags: str) -> str:
+    """Render one processing job."""
+    job = shown.job
+    fields = [
+        ("job", job.name),
+        ("status", job.status),
+        ("instance", f"{job.instances} x {job.instance_type}"),
+        ("billed", f"{elapsed(shown.billed_s)} of each instance, {usd(shown.usd)}"),
+        ("message", job.exit_message or ""),
+        ("reason", job.failure_reason or ""),
+    ]
+    if job.running:
+        fields.append(("stop it", f"peagle-sm learn stop {job.name}{flags}"))
+    return render_fields([(name, value) for name, value in fields if value])
+
+
+def check_report(path: Path | None) -> None:
+    """Refuse a report that could not be written in the end, before a job is paid for.
+
+    Raises:
+        SpecError: its folder does not exist, or may not be written to.
+    """
+    folder = None if path is None else path.absolute().parent
+    if folder is not None and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise SpecError(
+            f"--report: found {path}; allowed: a file in a folder that exists and may be written to",
+            next_step=f"Make {folder}, or give another place.",
+        )
+
+
+@contextmanager
+def reporting_failure(state: State, session: Session, path: Path | None) -> Iterator[None]:
+    """Also write the report of a job that failed or was stopped."""
+    from peagle_learn import train as learning
+
+    try:
+        yield
+    except TrainingFailed as error:
+        try:
+            if path is not None:
+                job = learning.training_state(session, str(error.details["job"]))
+                _write_report(state, session, job, path)
+        except PeagleError as problem:  # why the job failed is what counts
+            note(state, f"no report: {problem.message}")
+        raise
+
+
+def _write_report(state: State, session: Session, shown: TrainingState, path: Path | None) -> None:
+    if path is None:
+        return
+    from peagle_bench.report.files import write_page
+    from peagle_learn.report import training_page
+
+    write_page(path, training_page(shown, session.now()))
+    note(state, f"report: {path}")

@@ -1,0 +1,149 @@
+"""The installed guard stops jobs past their deadline: its Lambdas, on the local SageMaker.
+
+SageMaker ends a job at its own limits first, and the local one does so too. The guard is the second line, for
+a job whose own limit does not hold: here its StoppingCondition is raised to the most that AWS takes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_learn import train as learning
+from peagle_learn.aws.jobs import JobLine
+from peagle_learn.core.job_names import time_tag
+from peagle_learn.core.plan import LearnPlan
+from peagle_learn.core.spec import LearnSpec
+from peagle_learn.processing import jobs
+from peagle_sm.aws.control import stacks, training
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import TrainingFailed
+from peagle_sm.core.guard import GUARD_STACK
+from peagle_sm.service.guard.status import SWEEP_TOPIC
+from sagemaker_local.process.client import advance_clock
+from tests.cli.running import run
+from tests.local.serving import Server, eventually
+
+pytestmark = pytest.mark.slow
+
+Make = Callable[..., LearnSpec]
+MINUTE, DAY = 60, 86_400
+#: Deadline: three minutes of waiting and training, and half an hour.
+SHORT = {"spot": True, "max_hours": 0.05, "max_wait_hours": 0.05}
+
+
+@pytest.fixture
+def guarded(local: Session) -> Iterator[Session]:
+    """The guard that `guard install` puts in, with its schedule; removed at the end."""
+    flags = local.command_flags().split()
+    installed = run("guard", "install", "--yes", "--format", "quiet", *flags)
+    assert installed.exit_code == 0, installed.output
+    yield local
+    run("guard", "uninstall", "--yes", "--format", "quiet", *flags)
+
+
+def notices(server: Server, session: Session) -> Callable[[], list[dict[str, Any]]]:
+    """Subscribe a queue to the guard's topic; return what reads it."""
+    stack = stacks.describe(session, GUARD_STACK)
+    assert stack is not None
+    sqs, sns = server.client("sqs"), server.client("sns")
+    url = sqs.create_queue(QueueName="guard-notices")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=stack.outputs[SWEEP_TOPIC], Protocol="sqs", Endpoint=arn)
+
+    def read() -> list[dict[str, Any]]:
+        found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+        return [json.loads(one["Body"]) for one in found]
+
+    return read
+
+
+def start(session: Session, plan: LearnPlan, name: str, *, tagged: bool = True) -> str:
+    """Start the plan's job under a name, held, and with a limit of its own that does not come."""
+    sent = plan.request.parameters
+    parameters = {
+        **sent,
+        "TrainingJobName": name,
+        "HyperParameters": {**sent["HyperParameters"], "hold": "always"},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 28 * DAY, "MaxWaitTimeInSeconds": 28 * DAY},
+        "Tags": sent["Tags"] if tagged else [],
+    }
+    training.create_training_job(session, parameters)
+    eventually(lambda: any("holding" in line.text for line in lines(session, name)))
+    return name
+
+
+def lines(session: Session, name: str) -> list[JobLine]:
+    job = training.describe_training_job(session, name)
+    assert job is not None
+    return list(training.log_lines(session, name, job.created_at))
+
+
+def test_it_stops_the_job_past_its_deadline_and_no_other(
+    guarded: Session, server: Server, folder: Path, make_spec: Make
+) -> None:
+    session, port = guarded, server.status.port
+    plan = learning.plan_training(make_spec("past", **SHORT), session, folder)
+    longer = learning.plan_training(make_spec("longer", **{**SHORT, "max_wait_hours": 24}), session, folder)
+    learning._send_data(plan, session, None)
+    learning._send_data(longer, session, None)
+    read = notices(server, session)
+    late = start(session, plan, plan.job)
+    others = [start(session, longer, longer.job), start(session, plan, "foreign-past", tagged=False)]
+    try:
+        advance_clock(port, 30 * MINUTE)
+        assert learning.training_state(session, late).job.running, "its deadline has not passed"
+        advance_clock(port, 10 * MINUTE)
+        job = eventually(lambda: ended(session, late))
+        assert (job.status, job.secondary) == ("Stopped", "Stopped")
+        for name in others:
+            found = training.describe_training_job(session, name)
+            assert found is not None
+            assert found.status == "InProgress", name
+        # The guard's alarms tell of themselves on the same topic.
+        told = [one["Subject"] for one in eventually(read) if "training job" in one["Subject"]]
+        assert told == [f"peagle-sm: training job {late} is being stopped"]
+        with pytest.raises(TrainingFailed, match="was stopped"):
+            learning.follow(session, late)
+        assert [one.text for one in lines(session, late) if "holding" in one.text]
+    finally:
+        for name in others:
+            training.stop_training_job(session, name)
+    again = learning.train(
+        make_spec("past", **SHORT), session, confirm=lambda _: True, base=folder, unguarded=True
+    )
+    assert (again.job.name, again.job.status) == (f"{late}-2", "Completed")
+
+
+def ended(session: Session, name: str) -> training.TrainingJob | None:
+    job = training.describe_training_job(session, name)
+    assert job is not None
+    return None if job.running else job
+
+
+def test_it_stops_a_processing_job_past_its_deadline(guarded: Session, server: Server) -> None:
+    session, port = guarded, server.status.port
+    session.api("s3").create_bucket(Bucket="guarded-prompts")
+    session.api("s3").put_object(Bucket="guarded-prompts", Key="p/a.jsonl", Body=b'{"prompt": "x"}\n')
+    data = {"prompts": ["s3://guarded-prompts/p/"], "processing": {"max_hours": 0.05}}
+    spec = LearnSpec(name="late", target={"model": "tiny-code"}, bucket="s3://guarded-prompts/x", data=data)
+    plan = jobs.plan_preparation(spec, session)
+    jobs._send_settings(plan, session)
+    sent = plan.requests["read"].parameters
+    app = {"ImageUri": sent["AppSpecification"]["ImageUri"], "ContainerEntrypoint": ["sleep", "600"]}
+    limit = {"MaxRuntimeInSeconds": 9 * DAY}
+    # The plan's own deadline leaves a day for instances: too many sweeps to wait for.
+    ends = {"peagle-sm:deadline": time_tag(session.now() + timedelta(minutes=33))}
+    tags = [{**each, "Value": ends.get(each["Key"], each["Value"])} for each in sent["Tags"]]
+    jobs.start(session, {**sent, "AppSpecification": app, "StoppingCondition": limit, "Tags": tags})
+    name = plan.bases["read"]
+    advance_clock(port, 30 * MINUTE)
+    assert jobs.processing_state(session, name).job.running, "its deadline has not passed"
+    advance_clock(port, 10 * MINUTE)
+    eventually(lambda: not jobs.processing_state(session, name).job.running)
+    assert jobs.processing_state(session, name).job.status == "Stopped"

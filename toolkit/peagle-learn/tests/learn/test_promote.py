@@ -1,0 +1,366 @@
+"""`learn promote` and `rollback` at the terminal, and their versions in SageMaker's Model Registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+
+from peagle_learn.core.proof import decide
+from peagle_learn.core.spec import LearnSpec
+from peagle_learn.heads import stage_candidate
+from peagle_learn.promote import promote, promotions, rollback
+from peagle_learn.prove import ProvePlan, plan_prove, proof_uri
+from peagle_learn.stored_data import origin_of
+from peagle_sm import __version__
+from peagle_sm.aws.files import only_one
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import s3
+from peagle_sm.aws.storage.uploads import put_bytes
+from peagle_sm.core.errors import Declined, Interrupted, ServiceFault
+from peagle_sm.core.plan.environment import acceptance_namespace
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec, parse_spec
+from peagle_sm.service import delete, deploy, status
+from peagle_sm.service.heads.checking import Sources
+from peagle_sm.service.lifecycle.existing import UpdateOffer
+from peagle_sm.service.progress import Event
+from tests.cli.running import run
+from tests.learn.core.test_proof import proof
+from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
+from tests.learn.test_prove import HEAD
+from tests.local.serving import Server
+
+NAME = "learn-promote"
+FOREIGN = "arn:aws:sagemaker:us-east-1:210987654321:model-package-group/heads"
+
+
+def served(instances: int = 1) -> EndpointSpec:
+    return EndpointSpec(
+        name=NAME,
+        model="tiny-code",
+        speculation={"mode": "p-eagle", "num_speculative_tokens": 7},
+        serving={"env": {"SCRIPT_INVOKE": "openai"}},
+        placement={"instance_count": instances},
+    )
+
+
+@pytest.fixture
+def endpoint(session: Session) -> Iterator[str]:  # noqa: F811
+    deploy(served(), session=session, unguarded=True)
+    yield NAME
+    delete([NAME], session=session)
+
+
+@dataclass
+class Project:
+    """A folder with both specs, a staged head and its proof, and the command line."""
+
+    folder: Path
+    spec: LearnSpec
+    session: Session
+    port: int
+    head: str
+
+    def learn(self, *words: str, answers: str | None = None) -> Result:
+        return run(
+            "learn",
+            words[0],
+            self.folder / "learn.yaml",
+            *words[1:],
+            "--spec",
+            self.folder / "peagle.yaml",
+            "--unguarded",
+            "--local-port",
+            str(self.port),
+            answers=answers,
+        )
+
+    @property
+    def written(self) -> str:
+        return (self.folder / "peagle.yaml").read_text()
+
+    def versions(self, group: str) -> list[dict[str, Any]]:
+        """The versions of a group, oldest first, as DescribeModelPackage shows them."""
+        sagemaker = self.session.client("sagemaker")
+        rows = sagemaker.list_model_packages(ModelPackageGroupName=group, SortOrder="Ascending")
+        arns = [row["ModelPackageArn"] for row in rows["ModelPackageSummaryList"]]
+        return [sagemaker.describe_model_package(ModelPackageName=arn) for arn in arns]
+
+    def plain(self, text: str) -> str:
+        """A text without what differs from run to run."""
+        for one, other in (
+            (self.head[:16], "HEAD16"),
+            (self.head[:8], "HEAD8"),
+            (self.spec.bucket, "BUCKET/"),
+        ):
+            text = text.replace(one, other)
+        text = re.sub(rf"{NAME}-[0-9a-f]{{8}}", f"{NAME}-HASH", text)
+        return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "TIME", text)
+
+
+def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:  # noqa: F811
+    """Copy the head to its prefix, and store a proof that offers it, as a measurement would."""
+    sources = Sources(lambda: session)
+    stage_candidate(
+        plan.candidate, plan.bound.head_uri, session, sources, cache=folder / "cache", version=__version__
+    )
+    found = replace(proof(), bound=plan.bound)
+    assert decide(found.evidence, found.thresholds).offered
+    place, key = s3.split_uri(proof_uri(plan.spec, plan.bound.head))
+    put_bytes(session, place, key, found.to_json().encode())
+
+
+@pytest.fixture
+def project(
+    spec_of: Callable[..., LearnSpec],  # noqa: F811
+    endpoint: str,
+    session: Session,  # noqa: F811
+    server: Server,
+    tmp_path: Path,
+) -> Project:
+    spec = spec_of(texts(24), general=texts(10, seed=3))
+    made(spec, session, tmp_path / "work")
+    (tmp_path / "learn.yaml").write_text(yaml.safe_dump(spec.model_dump(mode="json", exclude_unset=True)))
+    (tmp_path / "peagle.yaml").write_text(dump_spec(served()))
+    plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
+    store_proof(plan, session, tmp_path)
+    return Project(tmp_path, spec, session, server.status.port, plan.bound.head)
+
+
+def test_promote_asks_registers_and_rollback_rejects(project: Project) -> None:
+    before = project.written
+    declined = project.learn("promote", "--model-package-group", "heads", answers="n\n")
+    assert declined.exit_code == 15
+    assert project.written == before
+    result = project.learn("promote", "--model-package-group", "heads", answers="y\n")
+    assert result.exit_code == 0, result.stderr
+    assert project.plain(result.stdout) == (
+        "endpoint    learn-promote\n"
+        "state       serves\n"
+        "head        team-HEAD8\n"
+        "head_uri    BUCKET/team/heads/HEAD16/\n"
+        "registered  heads/1\n"
+    )
+    shown = project.plain(result.stderr)
+    assert (
+        "how          in-place: a second fleet starts; the first one serves until the second is in service\n"
+    ) in shown
+    assert (
+        "rollback on  alarm peagle-learn-promote-update, peagle-learn-promote-acceptance (the execution role"
+        " needs cloudwatch:DescribeAlarms; the guard's role has it)\n"
+    ) in shown
+    assert "Promote the head on learn-promote? [y/N]" in shown
+    assert "registered as heads/1" in shown
+    assert f"head {project.plain(project.head[:16])} serves endpoint learn-promote" in shown
+    (version,) = project.versions("heads")
+    assert version["ModelApprovalStatus"] == "Approved"
+    assert version["CustomerMetadataProperties"]["head"] == project.head
+    assert version["CustomerMetadataProperties"]["held_out.acceptance_ratio"] == "1.120 from 1.080 to 1.160"
+    (container,) = version["InferenceSpecification"]["Containers"]
+    (channel,) = container["AdditionalModelDataSources"]
+    assert channel["S3DataSource"]["S3Uri"].endswith(f"/heads/{project.head[:16]}/")
+
+    again = project.learn("promote", "--model-package-group", "heads", "--yes")
+    other = project.learn("promote", "--model-package-group", "others", "--yes")
+    assert (again.exit_code, other.exit_code) == (0, 0)
+    assert len(project.versions("heads")) == len(project.versions("others")) == 1
+    assert other.stdout.endswith("registered  heads/1\n            others/1\n")
+
+    back = project.learn("rollback", answers="y\n")
+    assert back.exit_code == 0, back.stderr
+    assert project.plain(back.stdout) == (
+        "endpoint    learn-promote\n"
+        "state       rolled-back\n"
+        "head        the catalogue's\n"
+        "registered  heads/1\n"
+        "            others/1\n"
+    )
+    assert "Bring back the head before on learn-promote? [y/N]" in back.stderr
+    assert "version heads/1 is now Rejected" in back.stderr
+    for group in ("heads", "others"):
+        (version,) = project.versions(group)
+        assert version["ModelApprovalStatus"] == "Rejected"
+        assert version["ApprovalDescription"].startswith("peagle-sm learn rollback")
+    assert parse_spec(project.written) == parse_spec(before)
+
+
+def test_a_registration_that_sagemaker_refuses_fails_no_promotion_and_no_rollback(project: Project) -> None:
+    result = project.learn("promote", "--model-package-group", FOREIGN, "--yes")
+    assert result.exit_code == 0, result.stderr
+    assert f"not registered in model package group {FOREIGN}: CreateModelPackage: ModelPackageGroup" in (
+        result.stderr
+    )
+    assert f"Next: run `peagle-sm learn promote --model-package-group {FOREIGN} --local-port" in result.stderr
+    (promotion,) = promotions(project.spec, project.session)
+    assert (promotion.state, promotion.model_packages) == ("serves", ())
+    assert project.learn("promote", "--model-package-group", "lost", "--yes").exit_code == 0
+    (version,) = project.versions("lost")
+    project.session.client("sagemaker").delete_model_package(ModelPackageName=version["ModelPackageArn"])
+    back = project.learn("rollback", "--yes")
+    assert back.exit_code == 0, back.stderr
+    assert "the rollback is done, and version lost/1 is still Approved: UpdateModelPackage" in back.stderr
+    assert (
+        "aws sagemaker update-model-package --model-approval-status Rejected --model-package-arn"
+        in back.stderr
+    )
+    assert promotions(project.spec, project.session)[0].state == "rolled-back"
+
+
+def test_a_group_that_sagemaker_does_not_take_changes_nothing(project: Project) -> None:
+    before = status(NAME, session=project.session).config_name
+    result = project.learn("promote", "--model-package-group", "draft_heads", "--yes")
+    assert result.exit_code == 2
+    assert "--model-package-group: found 'draft_heads'; allowed: 1 to 63 letters" in result.stderr
+    assert status(NAME, session=project.session).config_name == before
+    assert promotions(project.spec, project.session) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("promote",), ("run",), ("prove", "--head", str(HEAD))],
+    ids=lambda words: words[0],
+)
+def test_a_second_command_of_the_same_learn_yaml_is_refused_while_one_runs(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    before = status(NAME, session=project.session).config_name
+    with only_one(project.folder / ".peagle-learn" / "team", "peagle-sm learn run"):
+        result = project.learn(*words, "--yes")
+    assert result.exit_code == 3
+    assert f"process {os.getpid()} on " in result.stderr
+    assert "(peagle-sm learn run) works in" in result.stderr
+    assert status(NAME, session=project.session).config_name == before
+    assert promotions(project.spec, project.session) == []
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from peagle_sm.aws.session.local_server import session_for
+from peagle_learn.core.spec import parse_learn_spec
+from peagle_learn.promote import promote
+learn, path, port, moment = sys.argv[1:]
+session = session_for(os.environ, local=True, port=int(port))
+def progress(event):
+    if moment in (event.phase, event.status):
+        os._exit(9)
+promote(parse_learn_spec(learn), Path(path), session, progress=progress, unguarded=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("moment", "left"), [("Updating", 2), ("ready", 0)])
+def test_a_promotion_that_is_killed_is_finished_and_its_alarms_stay_as_long_as_the_update(
+    project: Project, moment: str, left: int
+) -> None:
+    spec, path = project.spec, project.folder / "peagle.yaml"
+    told = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, told, str(path), str(project.port), moment],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert killed.returncode == 9, killed.stderr
+    (begun,) = promotions(spec, project.session)
+    assert begun.state == "begun"
+    assert len(_alarms(project.session)) == left
+    done = promote(spec, path, project.session, progress=lambda _: None, unguarded=True)
+    assert done == replace(begun, state="serves")
+    assert _alarms(project.session) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ServiceFault])
+def test_a_promotion_that_is_stopped_while_sagemaker_goes_on_keeps_both_alarms(
+    project: Project, error: type[BaseException]
+) -> None:
+    spec, path, here = project.spec, project.folder / "peagle.yaml", project.session
+    before = origin_of(here, NAME, None)
+
+    def stopping(event: Event) -> None:
+        if event.status == "Updating":
+            raise error("no network")
+
+    with pytest.raises((Interrupted, ServiceFault)) as stopped:
+        promote(spec, path, here, progress=stopping, unguarded=True)
+    assert _alarms(here) == [f"peagle-{NAME}-acceptance", f"peagle-{NAME}-update"]
+    assert "Its alarms stay and can still roll it back" in (stopped.value.next_step or "")
+    done = promote(spec, path, here, progress=lambda _: None, unguarded=True)
+    assert done.state == "serves"
+    assert _alarms(here) == []
+    assert origin_of(here, NAME, None) == before, "answers are the target's, whatever head serves"
+
+
+def test_no_alarm_exists_before_the_update_is_confirmed(project: Project) -> None:
+    seen: list[list[str]] = []
+
+    def no(offer: UpdateOffer) -> bool:
+        assert offer.alarms == (f"peagle-{NAME}-update", f"peagle-{NAME}-acceptance")
+        seen.append(_alarms(project.session))
+        return False
+
+    path = project.folder / "peagle.yaml"
+    with pytest.raises(Declined):
+        promote(project.spec, path, project.session, confirm=no, progress=lambda _: None, unguarded=True)
+    assert seen == [[]]
+    assert _alarms(project.session) == []
+
+
+@pytest.mark.parametrize(("minutes", "threshold"), [((), 1.0), ((1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 3.9), 1.17)])
+def test_the_alarm_compares_with_live_traffic_and_not_with_greedy_prompts(
+    project: Project, minutes: tuple[float, ...], threshold: float
+) -> None:
+    """The held-out prompts' own figure, 3.5 and more, would roll back any head at temperature 1."""
+    client, now = project.session.client("cloudwatch"), project.session.now()
+    for number, value in enumerate(minutes, start=2):
+        moment = now - timedelta(minutes=number)
+        datum = {"MetricName": "AcceptanceLength", "Timestamp": moment, "Value": value}
+        client.put_metric_data(Namespace=acceptance_namespace(NAME), MetricData=[datum])
+    path = project.folder / "peagle.yaml"
+    with pytest.raises(Interrupted):
+        promote(project.spec, path, project.session, progress=stopped_at_updating, unguarded=True)
+    alarms = client.describe_alarms(AlarmNames=[f"peagle-{NAME}-acceptance"])["MetricAlarms"]
+    assert [each["Threshold"] for each in alarms] == [pytest.approx(threshold)]
+
+
+def stopped_at_updating(event: Event) -> None:
+    if event.status == "Updating":
+        raise KeyboardInterrupt
+
+
+def test_a_rollback_after_a_stopped_promotion_brings_back_the_head_before(project: Project) -> None:
+    spec, path, here = project.spec, project.folder / "peagle.yaml", project.session
+    before = status(NAME, session=here).config_name
+    with pytest.raises(Interrupted):
+        promote(spec, path, here, progress=stopped_at_updating, unguarded=True)
+    assert rollback(spec, path, here, progress=lambda event: None, unguarded=True).state == "rolled-back"
+    assert status(NAME, session=here).config_name == before
+    assert _alarms(here) == []
+
+
+def test_a_promotion_after_a_stopped_rollback_brings_the_new_head(project: Project) -> None:
+    spec, path, here = project.spec, project.folder / "peagle.yaml", project.session
+    promote(spec, path, here, progress=lambda event: None, unguarded=True)
+    new = status(NAME, session=here).config_name
+    with pytest.raises(Interrupted):
+        rollback(spec, path, here, progress=stopped_at_updating, unguarded=True)
+    assert promote(spec, path, here, progress=lambda event: None, unguarded=True).state == "serves"
+    assert status(NAME, session=here).config_name == new
+    assert _alarms(here) == []
+
+
+def _alarms(session: Session) -> list[str]:  # noqa: F811
+    found = session.api("cloudwatch").describe_alarms()["MetricAlarms"]
+    return sorted(each["AlarmName"] for each in found if NAME in each["AlarmName"])

@@ -1,0 +1,176 @@
+"""What several commands take: a session, a follower of progress, the SPEC file, an endpoint's NAME.
+
+The global options choose the session: AWS, or the local SageMaker. Without NAME, the endpoint's name comes
+from ./peagle.yaml. Shell completion reads names from SageMaker and gives up after three seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.aws.files import write_file
+from peagle_sm.cli.base import State
+from peagle_sm.cli.console import note, say
+from peagle_sm.core.errors import EngineError
+from peagle_sm.core.words import clone_command
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+
+
+def need_local_server() -> None:
+    """Check that the package sagemaker-local is installed.
+
+    Raises:
+        EngineError: it is not; the next step is the command that installs it.
+    """
+    if find_spec("sagemaker_local") is None:
+        raise EngineError(
+            "the local SageMaker needs the package sagemaker-local, which is not installed",
+            next_step=clone_command("sagemaker-local"),
+            details={"found": sys.executable},
+        )
+
+
+def open_session(state: State, spec_region: str | None = None, default_region: str | None = None) -> Session:
+    """Open a session for AWS or the local SageMaker, as the global options say.
+
+    Region: the flag, else the environment, else the spec, else the profile, else ``default_region``. A local
+    server has its own.
+
+    Raises:
+        CredentialsError: no or unknown region or profile, or a --region other than the local server's.
+        NotFound: --local was given, but no local server runs.
+    """
+    if state.local:
+        need_local_server()
+    from peagle_sm.aws.session.local_server import session_for
+
+    asked = state.settings
+    return session_for(
+        state.environ,
+        profile=asked.profile,
+        region=asked.region,
+        local=asked.local,
+        port=asked.local_port,
+        spec_region=spec_region or state.spec_region,
+        default_region=default_region,
+    )
+
+
+def follower(state: State) -> Follower:
+    """Return the follower of progress for the format and the terminal."""
+    from peagle_sm.cli import progress
+
+    if state.format == "json":
+        return progress.JsonLines()
+    if state.format == "quiet":
+        return progress.Follower()
+    if state.stderr_is_tty():
+        return progress.LiveLine(state.monotonic)
+    return progress.PlainLines(say)
+
+
+spec_argument = click.argument(
+    "spec_path", metavar="[SPEC]", default="peagle.yaml", type=click.Path(path_type=Path, dir_okay=False)
+)
+learn_spec_argument = click.argument(
+    "spec_path", metavar="[SPEC]", default="learn.yaml", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+
+def given(path: Path) -> str:
+    """Return " SPEC" for a suggested command; empty for peagle.yaml."""
+    return "" if str(path) == "peagle.yaml" else f" {quote(str(path))}"
+
+
+def read_spec(path: Path) -> EndpointSpec:
+    """Read the spec from a file; `-` reads stdin.
+
+    Raises:
+        SpecError: the file cannot be read, or has a bad field.
+    """
+    from peagle_sm.core.spec.endpoint_spec import parse_spec
+    from peagle_sm.service.spec_to_plan import load_spec
+
+    if str(path) == "-":
+        return parse_spec(sys.stdin.read(), "stdin")
+    return load_spec(path)
+
+
+def write_fields(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write fields, by dotted name, into a spec file; the rest of it stays as it is.
+
+    Raises:
+        SpecError: a field cannot be written.
+        CannotWrite: the file cannot be written.
+    """
+    from peagle_sm.core.spec.editing import edit_spec
+
+    write_file(path, edit_spec(path.read_text(encoding="utf-8"), dict(fields), str(path)))
+
+
+SPEC = Path("peagle.yaml")
+COMPLETION_S = 3.0
+"""Shell completion waits at most this long for AWS."""
+
+
+def name_from_spec(ctx: click.Context) -> str:
+    """Read the name from ./peagle.yaml, print it, and use that spec's region too.
+
+    Raises:
+        UsageError: there is no ./peagle.yaml.
+        SpecError: it is not a spec.
+    """
+    if not SPEC.is_file():
+        raise click.UsageError(
+            f"No NAME was given, and there is no ./{SPEC} to read it from. Give the endpoint's name, or run "
+            "the command in the folder of its spec.",
+            ctx=ctx,
+        )
+    from peagle_sm.service.spec_to_plan import load_spec
+
+    spec = load_spec(SPEC, locks=False)
+    state = ctx.ensure_object(State)
+    state.spec_region = spec.placement.region
+    note(state, f"note: endpoint {spec.name} (name from ./{SPEC})")
+    return spec.name
+
+
+def complete_endpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete an endpoint's name for the shell; empty after an error or timeout."""
+    names: list[str] = []
+
+    def read_names() -> None:
+        from peagle_sm.aws.control.sagemaker import endpoint_names
+
+        with suppress(Exception):  # an error message would break the shell's prompt
+            names.extend(endpoint_names(open_session(ctx.ensure_object(State))))
+
+    reader = Thread(target=read_names, daemon=True)
+    reader.start()
+    reader.join(COMPLETION_S)
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+endpoint_argument = click.argument(
+    "name",
+    required=False,
+    metavar="[NAME]",
+    callback=lambda ctx, _, value: (
+        name_from_spec(ctx) if value is None and not ctx.resilient_parsing else value
+    ),
+    shell_complete=complete_endpoint,
+)
+"""The optional argument NAME; without it the command gets the name in ./peagle.yaml."""

@@ -1,0 +1,1 @@
+../../../../container/peagle_train/rules.py

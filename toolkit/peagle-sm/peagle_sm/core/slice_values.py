@@ -1,0 +1,1 @@
+../../../../container/peagle_gate/slice_values.py

@@ -1,0 +1,171 @@
+"""`peagle-sm serve --record` as a process and as a prompt: what it shows, asks, writes and counts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from click.testing import Result
+
+from peagle_bench.workloads import load_workload
+from peagle_sm.aws.session.session import LocalTarget, make_session
+from peagle_sm.traffic.reading import read
+from tests.cli.test_serve import served
+from tests.local.openai_client import QUESTION, script
+from tests.local.serving import Server
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def endpoint(server: Server) -> str:
+    return server.deploy()
+
+
+OFFER = """Recording of {endpoint}:
+  records     every request, to {path}
+  stored      prompts, answers, parameters, token counts, times, slices and
+              acceptance, with secrets redacted
+  not stored  token ids, log-probabilities, images, audio; the fields user,
+              safety_identifier, cache_salt, prompt_cache_key, metadata and
+              prompt_embeds
+  redaction   by format; names, addresses, unknown formats of keys, and secrets
+              in images stay or cannot be recognised
+  encryption  none of its own: the disk's; the file is readable by you only
+              (mode 600)
+  kept        30 days after a file is full or a day old; deleted while a
+              recording runs
+"""
+
+
+def test_it_shows_what_is_recorded_and_no_means_nothing(peagle: Run, endpoint: str) -> None:
+    done = peagle("serve", endpoint, "--record", "t.jsonl", "--port", "0", answers="n\n")
+    assert done.exit_code == 15
+    assert OFFER.format(endpoint=endpoint, path="t.jsonl") in done.stderr
+    assert "Record this traffic? [y/N]: n" in done.stderr
+    assert not Path("t.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--record", "t.jsonl"), "stdin is not a terminal and --yes was not given"),
+        (("--record", "t.jsonl", "--sample", "0"), "sample: found 0; allowed: above 0, at most 1"),
+        (("--sample", "0.5"), "--sample belongs to --record, which was not given"),
+        (("--record", ".", "--yes"), "is a folder; allowed: a file"),
+        (("--record", "t.jsonl", "--yes", "--sample", "2"), "sample: found 2; allowed: above 0, at most 1"),
+        (("--record", "t.jsonl", "--yes", "--keep-days", "0"), "keep days: found '0'"),
+        (("--record", "t.jsonl", "--yes", "--kms-key", ""), "KMS key: found ''; allowed: the key's id, ARN"),
+    ],
+)
+def test_wrong_options_are_refused_before_it_serves(
+    peagle: Run, endpoint: str, options: tuple[str, ...], says: str
+) -> None:
+    done = peagle("serve", endpoint, "--port", "0", *options)
+    assert done.exit_code == 2
+    assert says in " ".join(done.stderr.split())
+
+
+def test_a_kms_key_that_does_not_exist_is_refused_before_it_serves(peagle: Run, endpoint: str) -> None:
+    done = peagle("serve", endpoint, "--port", "0", "--yes", "--record", "t.jsonl", "--kms-key", "alias/none")
+    assert done.exit_code == 4
+    said = " ".join(done.stderr.split())
+    assert "the KMS key alias/none does not encrypt records: GenerateDataKey" in said
+    assert "leave the key out: the file is then not encrypted" in said
+    assert "OPENAI_BASE_URL" not in said
+    assert not Path("t.jsonl").exists()
+
+
+def test_a_bucket_that_does_not_exist(peagle: Run, endpoint: str) -> None:
+    done = peagle("serve", endpoint, "--port", "0", "--yes", "--record", "s3://not-there/x")
+    assert done.exit_code == 4
+    assert "s3://not-there does not exist" in done.stderr
+
+
+def ask(url: str, headers: dict[str, str] | None = None, **settings: Any) -> None:
+    client = openai.OpenAI(base_url=url, api_key="any", max_retries=0, default_headers=headers)
+    client.chat.completions.create(
+        model="", messages=QUESTION, stream=False, extra_body=script(SCRIPT_INVOKE="openai", **settings)
+    )
+
+
+def test_the_process_writes_its_file_and_counts_at_the_end(
+    server: Server, endpoint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.jsonl"
+    with served(server, endpoint, "--record", str(path), "--yes") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = process.stdout.readline().strip()
+        for _ in range(3):
+            ask(url)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        said = process.stderr.read()
+    assert f"recorded 3 of 3 requests; in {path}" in said
+    assert len(read(path).records) == 3
+
+
+def test_the_process_encrypts_its_file_and_bench_reads_it(
+    server: Server, endpoint: str, tmp_path: Path
+) -> None:
+    kms, path = server.client("kms"), tmp_path / "t.jsonl"
+    key = kms.create_key()["KeyMetadata"]["Arn"]
+    kms.create_alias(AliasName="alias/serve-record", TargetKeyId=key)
+    with served(server, endpoint, "--record", str(path), "--yes") as process:
+        record_and_stop(process, requests=1)
+    before = path.read_bytes()
+    options = ("--record", str(path), "--yes", "--kms-key", "alias/serve-record")
+    with served(server, endpoint, *options) as process:
+        said = record_and_stop(process, requests=3, headers={"X-Peagle-Labels": "team=secret-team"})
+    assert f"recorded 3 of 3 requests; in {path}" in said
+    content = path.read_bytes()
+    assert content.startswith(before)
+    encrypted = content[len(before) :]
+    assert encrypted.count(b"\n") == 3
+    lines = [json.loads(line) for line in encrypted.splitlines()]
+    assert {line["kms_key"] for line in lines} == {key}
+    assert {tuple(line) for line in lines} == {("schema", "time", "kms_key", "data_key", "sealed")}
+    asked = QUESTION[0]["content"].encode()
+    assert asked in before
+    for hidden in (asked, b"secret-team", b'"request"', b'"answers"', b'"endpoint"'):
+        assert hidden not in encrypted
+    session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    workload = load_workload(str(path), session=lambda: session)
+    assert len(workload.items) == 4
+    assert [note for note in workload.notes if "--max-tokens" not in note] == []
+    assert {item.body["messages"][0]["content"] for item in workload.items} == {QUESTION[0]["content"]}
+    assert [item.labels for item in workload.items].count({"team": "secret-team"}) == 3
+
+
+def record_and_stop(process: subprocess.Popen[str], requests: int, **options: Any) -> str:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    url = process.stdout.readline().strip()
+    for _ in range(requests):
+        ask(url, **options)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    return process.stderr.read()
+
+
+def test_a_bucket_and_json(server: Server, endpoint: str) -> None:
+    server.client("s3").create_bucket(Bucket="recorded-traffic")
+    options = ("--record", "s3://recorded-traffic/team", "--yes", "--format", "json")
+    with served(server, endpoint, *options) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        ask(json.loads(process.stdout.readline())["url"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        told = [json.loads(line) for line in process.stderr.read().splitlines()]
+    assert told[-1] == {"recording": {"requests": 1, "recorded": 1, "lost": {}}}
+    assert told[0]["recording"]["target"] == "s3://recorded-traffic/team"
+    rows = server.client("s3").list_objects_v2(Bucket="recorded-traffic")["Contents"]
+    assert len(rows) == 2

@@ -1,1 +1,0 @@
-../../../container/peagle_gate/drift.py

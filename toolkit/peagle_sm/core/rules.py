@@ -1,1 +1,0 @@
-../../../container/peagle_train/rules.py

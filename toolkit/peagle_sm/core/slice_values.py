@@ -1,1 +1,0 @@
-../../../container/peagle_gate/slice_values.py
