@@ -333,7 +333,7 @@ class GuardStack(Stack):
         CfnOutput(self, guard.WATCHES, value=watched, description="Jobs that are stopped past their limit.")
 
 
-TEMPLATE = Path(__file__).parents[2] / "toolkit" / "peagle_sm" / "guard_assets" / "template.json"
+TEMPLATE = Path(__file__).parents[2] / "toolkit/peagle-sm/peagle_sm/guard_assets/template.json"
 
 
 def template(*, shipped: bool = True) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Entry:
 
 def tokenizer_info() -> Any:
     """Return the vocabulary of the local target (2,048 tokens)."""
-    weights = ROOT / "toolkit" / "sagemaker_local" / "weights" / "target"
+    weights = ROOT / "toolkit/sagemaker-local/sagemaker_local/weights/target"
     return xgrammar.TokenizerInfo.from_huggingface(AutoTokenizer.from_pretrained(weights))
 
 

@@ -1,4 +1,4 @@
-"""The wheel works anywhere: built, installed in an empty environment, used in an empty folder."""
+"""The wheels work anywhere: built, installed in empty environments, used in an empty folder."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ from tests.rules.files import project_files
 
 ENDPOINT = "from-the-wheel"
 PAGES = ("explanation", "how-to", "reference", "tutorials")
+PACKAGES = ("peagle-sm", "peagle-bench", "peagle-learn", "sagemaker-local")
+#: Of one environment with everything.
+TOO_MUCH = {"aiohttp", "aws-cdk-lib", "jinja2", "moto", "numpy", "psutil"}
+
+Wheels = dict[str, Path]
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +40,13 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def wheel(folder: Path, root: Path) -> Path:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    (built,) = (folder / "dist").glob("*.whl")
+def wheels(folder: Path, root: Path) -> Wheels:
+    built = {}
+    for package in PACKAGES:
+        out = folder / "dist" / package
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+        subprocess.run(command, cwd=root / "toolkit" / package, check=True, capture_output=True)
+        (built[package],) = out.glob("*.whl")
     return built
 
 
@@ -49,14 +57,14 @@ def pip_for(venv: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Installed:
-    """The wheel in an environment of its own, and how to run its command."""
+    """Wheels in an environment of their own, and how to run its command."""
 
     venv: Path
     work: Path
     environ: dict[str, str]
 
-    def run(self, *arguments: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+    def attempt(self, *arguments: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [self.venv / "bin" / "peagle-sm", *arguments],
             cwd=self.work,
             env=self.environ,
@@ -65,78 +73,146 @@ class Installed:
             timeout=timeout_s,
             check=False,
         )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        done = self.attempt(*arguments)
         assert done.returncode == 0, f"{arguments}: {done.stdout}\n{done.stderr}"
         return done
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self.run(*arguments, "--format", "json").stdout)
 
+    def python(self, program: str) -> str:
+        command = [self.venv / "bin" / "python", "-c", program]
+        done = subprocess.run(
+            command, cwd=self.work, env=self.environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-@pytest.fixture(scope="module")
-def installed(folder: Path, wheel: Path) -> Iterator[Installed]:
-    """The wheel with the extra `local`, its dependencies in the versions of the lock."""
-    venv, work = folder / "venv", folder / "work"
-    work.mkdir()
+    def distributions(self) -> set[str]:
+        names = "from importlib.metadata import distributions as d; print(*{x.name.lower() for x in d()})"
+        return set(self.python(names).split())
+
+
+def install(folder: Path, name: str, wheels: Wheels, *packages: str) -> Installed:
+    """Install packages' wheels in a new environment, their dependencies in the versions of the lock."""
+    venv, work = folder / name / "venv", folder / name / "work"
+    work.mkdir(parents=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     pins = folder / "pins.txt"
     pins.write_text("".join(f"{pin}\n" for pin in read_pins(environment.LOCK.read_text())))
-    wanted = ["--constraint", str(pins), f"peagle-sm[local] @ {wheel.as_uri()}"]
+    wanted = ["--constraint", str(pins), *(f"{each} @ {wheels[each].as_uri()}" for each in packages)]
     if not installer.uv_install(venv / "bin" / "python", wanted, print, pip_of=Path(sys.executable)):
         # Python compiles what the test imports; the rest would be waited for in vain.
         subprocess.run([*pip_for(venv), "install", "-qq", "--no-compile", *wanted], check=True)
     hidden = {"PYTHONPATH", "VIRTUAL_ENV"}
-    environ = {name: value for name, value in os.environ.items() if name not in hidden}
-    environ |= {"XDG_STATE_HOME": str(folder / "state"), "PATH": f"{venv / 'bin'}:/usr/bin:/bin"}
-    there = Installed(venv, work, environ)
+    environ = {key: value for key, value in os.environ.items() if key not in hidden}
+    environ |= {"XDG_STATE_HOME": str(folder / name / "state"), "PATH": f"{venv / 'bin'}:/usr/bin:/bin"}
+    return Installed(venv, work, environ)
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path, wheels: Wheels) -> Installed:
+    """peagle-sm and nothing else of this project."""
+    return install(folder, "alone", wheels, "peagle-sm")
+
+
+@pytest.fixture(scope="module")
+def everything(folder: Path, wheels: Wheels) -> Iterator[Installed]:
+    """All four packages."""
+    there = install(folder, "everything", wheels, *PACKAGES)
     yield there
-    subprocess.run([venv / "bin" / "peagle-sm", "local", "down"], env=environ, cwd=work, check=False)
+    there.attempt("local", "down")
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_the_container_the_guards_code_and_nothing_else(wheel: Path) -> None:
-    expected = set()
+def test_each_wheel_holds_its_package_and_what_it_reads_of_the_checkout(wheels: Wheels) -> None:
+    expected: dict[str, set[str]] = {package: set() for package in PACKAGES}
     for path in project_files():
-        if path.parts[:2] in (("toolkit", "peagle_sm"), ("toolkit", "sagemaker_local")):
-            expected.add(str(Path(*path.parts[1:])))
-        elif path.parts[0] == "container":
-            expected.add(str(Path("sagemaker_local", "_container", *path.parts[1:])))
+        if path.parts[0] == "toolkit" and path.parts[2] == path.parts[1].replace("-", "_"):
+            expected[path.parts[1]].add(str(Path(*path.parts[2:])))
         elif path.parts[0] == "docs" and path.suffix == ".md" and path.parts[1] in PAGES:
-            expected.add(str(Path("peagle_sm", "_docs", *path.parts[1:])))
-        elif path.parts[0] == "stacks" or str(path) in ("app.py", "package.json", "package-lock.json"):
-            expected.add(str(Path("peagle_sm", "_cdk_app", *path.parts)))
-    with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if ".dist-info/" not in name}
-        modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
-    assert held == expected
-    assert modes["sagemaker_local/_container/serve"] & 0o111
+            expected["peagle-sm"].add(str(Path("peagle_sm", "_docs", *path.parts[1:])))
+        elif path.parts[0] in ("app.py", "package.json", "package-lock.json", "stacks", "container"):
+            expected["peagle-sm"].add(str(Path("peagle_sm", "_cdk_app", *path.parts)))
+        if path.parts[0] == "container":
+            expected["sagemaker-local"].add(str(Path("sagemaker_local", "_container", *path.parts[1:])))
+    for package, wheel in wheels.items():
+        with zipfile.ZipFile(wheel) as archive:
+            members = {name for name in archive.namelist() if ".dist-info/" not in name}
+            modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
+            licences = {Path(name).name for name in archive.namelist() if "/licenses/" in name}
+        assert members == expected[package]
+        assert licences == {"LICENSE", "NOTICE"}
+        executable = {name for name in members if name.endswith("/serve")}
+        assert all(modes[name] & 0o111 for name in executable)
 
 
 @pytest.mark.slow
-def test_the_wheel_installs_with_the_versions_of_the_lock(installed: Installed) -> None:
-    done = subprocess.run([*pip_for(installed.venv), "check"], check=False)
-    assert done.returncode == 0
-    assert installed.run("--version").stdout.startswith("peagle-sm ")
-    assert installed.run("help", "streams").stdout.startswith("# ")
-    written = installed.json("cdk", "init", "infra")["written"]
+def test_peagle_sm_alone_plans_and_names_the_packages_that_other_commands_need(alone: Installed) -> None:
+    assert subprocess.run([*pip_for(alone.venv), "check"], check=False).returncode == 0
+    assert not TOO_MUCH & alone.distributions()
+    assert alone.run("--version").stdout.startswith("peagle-sm ")
+    assert alone.run("help", "streams").stdout.startswith("# ")
+    alone.run("init", "gpt-oss-20b")
+    assert alone.json("plan")["endpoint_name"]
+    for arguments, path in (
+        (["bench", "demo"], "./toolkit/peagle-bench"),
+        (["learn", "plan"], "./toolkit/peagle-learn"),
+        (["list", "--local"], "./toolkit/sagemaker-local"),
+    ):
+        refused = alone.attempt(*arguments)
+        assert refused.returncode not in (0, 1)
+        assert path in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.slow
+def test_the_cdk_app_comes_from_the_wheel(alone: Installed) -> None:
+    written = alone.json("cdk", "init", "infra")["written"]
     assert "infra/stacks" in written
-    assert (
-        installed.work / "infra" / "stacks" / "guard" / "runtime" / "peagle_guard" / "sweeper.py"
-    ).is_file()
-    assert (installed.work / "infra" / "container" / "serve").stat().st_mode & 0o111
+    infra = alone.work / "infra"
+    assert (infra / "stacks" / "guard" / "runtime" / "peagle_guard" / "sweeper.py").is_file()
+    assert (infra / "container" / "serve").stat().st_mode & 0o111
+
+
+@pytest.mark.slow
+def test_sagemaker_local_answers_boto3_without_the_other_packages(folder: Path, wheels: Wheels) -> None:
+    there = install(folder, "server", wheels, "sagemaker-local")
+    assert not {"peagle-sm", "click", "pydantic"} & there.distributions()
+    program = """
+import boto3
+from sagemaker_local import lifecycle
+server = lifecycle.up()
+try:
+    client = boto3.client("sagemaker", endpoint_url=server.endpoint_url, region_name=server.region,
+                          aws_access_key_id="local", aws_secret_access_key="local")
+    print(client.list_endpoints()["Endpoints"])
+finally:
+    lifecycle.down(server.port)
+"""
+    assert there.python(program).splitlines()[-1] == "[]"
 
 
 @pytest.mark.slow
 @pytest.mark.engine
-def test_an_endpoint_lives_and_goes_in_an_empty_folder(installed: Installed) -> None:
-    server = installed.json("local", "up", "--detach")
+def test_an_endpoint_lives_and_goes_in_an_empty_folder(everything: Installed) -> None:
+    assert subprocess.run([*pip_for(everything.venv), "check"], check=False).returncode == 0
+    server = everything.json("local", "up", "--detach")
     processes = [psutil.Process(server["pid"])]
-    installed.run("init", "tiny-code", "--name", ENDPOINT)
-    installed.run("deploy", "--local", "--unguarded", "--yes")
+    everything.run("init", "tiny-code", "--name", ENDPOINT)
+    everything.run("deploy", "--local", "--unguarded", "--yes")
     processes += psutil.Process(server["pid"]).children(recursive=True)
-    answer = installed.run("invoke", ENDPOINT, "-p", "def add(a, b):", "--max-tokens", "16", "--local")
+    answer = everything.run("invoke", ENDPOINT, "-p", "def add(a, b):", "--max-tokens", "16", "--local")
     assert answer.stdout.strip()
-    installed.run("delete", ENDPOINT, "--yes", "--local")
-    assert installed.json("list", "--local") == []
-    installed.run("local", "down")
+    measured = ["--prompts", "2", "--concurrency", "1", "--max-tokens", "8", "--out", "b.jsonl", "--local"]
+    everything.run("bench", ENDPOINT, *measured)
+    everything.run("report", "b.jsonl", "--html", "b.html")
+    assert "<html" in (everything.work / "b.html").read_text()
+    assert everything.run("learn", "--help").stdout
+    everything.run("delete", ENDPOINT, "--yes", "--local")
+    assert everything.json("list", "--local") == []
+    everything.run("local", "down")
     _, alive = psutil.wait_procs(processes, timeout=10)
     assert not alive

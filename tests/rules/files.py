@@ -25,7 +25,12 @@ def project_files() -> tuple[Path, ...]:
 def python_files(*folders: str) -> list[Path]:
     """The Python files, those under the given folders only when any are given."""
     chosen = [path for path in project_files() if path.suffix == ".py"]
-    return [path for path in chosen if path.parts[0] in folders] if folders else chosen
+    return [path for path in chosen if any(map(path.is_relative_to, folders))] if folders else chosen
+
+
+def package_files() -> list[Path]:
+    """The Python files of the packages in toolkit/, without their tests."""
+    return [path for path in python_files("toolkit") if path.parts[2] != "tests"]
 
 
 def texts() -> list[tuple[Path, str]]:

@@ -134,7 +134,7 @@ def test_ci_runs_the_test_script() -> None:
 
 
 FOLLOW = ROOT / "docs" / "explanation" / "follow.md"
-CHECKS = ROOT / "toolkit" / "peagle_sm" / "core" / "checks"
+CHECKS = ROOT / "toolkit/peagle-sm/peagle_sm/core/checks"
 
 
 def test_every_function_on_the_page_that_follows_three_commands_exists() -> None:
@@ -145,11 +145,13 @@ def test_every_function_on_the_page_that_follows_three_commands_exists() -> None
 
 
 def test_the_index_by_question_names_files_and_functions_that_exist() -> None:
-    rows = re.findall(r"\| `([\w/]+/\w+\.py)` \| `([\w.]+)` \|", FOLLOW.read_text(encoding="utf-8"))
+    rows = re.findall(r"\| `([\w/-]+/\w+\.py)` \| `([\w.]+)` \|", FOLLOW.read_text(encoding="utf-8"))
     assert len(rows) > 10
     for path, name in rows:
         assert (ROOT / path).is_file(), path
-        module = re.sub(r"^(toolkit|stacks/guard/runtime)/", "", path).removesuffix(".py").replace("/", ".")
+        module = (
+            re.sub(r"^(toolkit/[^/]+|stacks/guard/runtime)/", "", path).removesuffix(".py").replace("/", ".")
+        )
         attrgetter(name)(import_module(module))
 
 

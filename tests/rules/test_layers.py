@@ -37,16 +37,27 @@ FILE_CALLS = re.compile(
     r"read_text|read_bytes|read_binary|write_text|write_bytes)$"
 )
 # These read the data of installed packages: the catalogue, the advisories, the time zones, the guard's code.
-READ_PACKAGES = {"engines.py", "guard.py", "spec/hours.py"}
+READ_PACKAGES = {"engines.py", "guard.py", "hours.py"}
+CORES = ("toolkit/peagle-sm/peagle_sm/core", "toolkit/peagle-learn/peagle_learn/core")
 
+TOOLKIT = ("peagle_sm", "peagle_bench", "peagle_learn", "sagemaker_local")
 # What the files of a folder may not import.
 FORBIDDEN = {
     # It runs in the image, where nothing of the project is installed.
-    "container": {"peagle_sm", "sagemaker_local", "stacks", "scripts", "tests", "boto3"},
+    "container": {*TOOLKIT, "stacks", "scripts", "tests", "boto3"},
     "stacks": {"scripts", "tests"},
-    "toolkit": {"stacks", "scripts", "tests", "aws_cdk", "container"},
+    **{
+        f"toolkit/{package.replace('_', '-')}/{package}": {
+            "stacks",
+            "scripts",
+            "tests",
+            "aws_cdk",
+            "container",
+        }
+        for package in TOOLKIT
+    },
     # Its environment has torch and no peagle-sm; the toolkit's Python runs two of its modules.
-    "scripts/train_tiny": {"peagle_sm", "sagemaker_local"},
+    "scripts/train_tiny": set(TOOLKIT),
 }
 HAS_THE_TOOLKIT = {"scripts/train_tiny/held_out.py", "scripts/train_tiny/peagle.py"}
 IMAGE_STDLIB_ONLY = "container/sagemaker_args.py"
@@ -59,8 +70,7 @@ PACKAGES_APART = (
     "stacks/guard/runtime",
 )
 PACKAGES = (
-    "peagle_sm",
-    "sagemaker_local",
+    *TOOLKIT,
     "stacks",
     "scripts",
     "peagle_gate",
@@ -73,9 +83,7 @@ PACKAGES = (
 
 def test_the_core_knows_no_clock_environment_or_chance() -> None:
     found = []
-    for path in python_files("toolkit"):
-        if path.parts[1:3] != ("peagle_sm", "core"):
-            continue
+    for path in python_files(*CORES):
         found += [f"{path} imports {name}" for name in sorted(IMPURE_MODULES & _roots(path))]
         found += [
             f"{path}:{node.lineno} uses {name}"
@@ -86,11 +94,9 @@ def test_the_core_knows_no_clock_environment_or_chance() -> None:
 
 
 def test_the_core_opens_no_file_but_those_of_packages() -> None:
-    core = Path("toolkit/peagle-sm/peagle_sm/core")
     found = {
-        str(path.relative_to(core)): f"{path}:{node.lineno} calls {ast.unparse(node.func)}"
-        for path in python_files("toolkit")
-        if path.is_relative_to(core)
+        path.name: f"{path}:{node.lineno} calls {ast.unparse(node.func)}"
+        for path in python_files(*CORES)
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.Call) and FILE_CALLS.search(ast.unparse(node.func))
     }

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.conftest import tier
 
+from conftest import tier
 from tests.rules.files import ROOT
 
 #: What decides about money, safety or truth is tried through each front door in every run.

@@ -153,7 +153,7 @@ def test_the_app_fails_with_one_line(tmp_path: Path, context: dict[str, str], co
         cwd=tmp_path,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "toolkit")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "toolkit" / "peagle-sm")]),
             "CDK_CONTEXT_JSON": json.dumps(context),
         },
         capture_output=True,

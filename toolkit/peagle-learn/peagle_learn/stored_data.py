@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from peagle_learn.aws import processing, training
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.training_request import ChannelFacts
-from peagle_sm.aws.control import processing, training
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3

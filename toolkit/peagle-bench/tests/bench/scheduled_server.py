@@ -36,7 +36,7 @@ from urllib.parse import parse_qs, urlsplit
 from sagemaker_local.wire import eventstream
 from tests.bench.scheduled_stream import Settings, Stream, Truth
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 class Connection(asyncio.Protocol):

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from peagle_learn import train as learning
+from peagle_learn.aws import training
 from peagle_learn.aws.jobs import JobLine
 from peagle_learn.core.job_names import time_tag
 from peagle_learn.core.plan import LearnPlan
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.processing import jobs
-from peagle_sm.aws.control import stacks, training
+from peagle_sm.aws.control import stacks
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import TrainingFailed
 from peagle_sm.core.guard import GUARD_STACK

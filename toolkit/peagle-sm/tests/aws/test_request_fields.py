@@ -124,7 +124,7 @@ def test_the_fields_are_those_of_the_engine() -> None:
 
 def test_every_field_of_the_engine_has_a_limit_a_refusal_or_a_reason() -> None:
     """COMPLETION and CHAT are the engine's own fields; the test above holds that."""
-    page = (Path(__file__).parents[2] / "docs/explanation/container.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs/explanation/container.md").read_text(encoding="utf-8")
     section = page.partition("### Every field of vLLM's request classes")[2].partition("`scripts/fuzz-gate`")[
         0
     ]

@@ -221,7 +221,7 @@ def test_help_shows_commands_and_pages(root: Path) -> None:
 
 def test_every_page_that_a_message_names_exists(root: Path) -> None:
     named: set[str] = set()
-    for path in (root / "toolkit" / "peagle_sm").rglob("*.py"):
+    for path in (root / "toolkit").glob("*/peagle_*/**/*.py"):
         named.update(re.findall(r"`?peagle-sm help ([a-z0-9/-]+)", path.read_text(encoding="utf-8")))
     assert {"stacks", "exit-codes", "train-a-head"} <= named
     for topic in named:
@@ -231,7 +231,7 @@ def test_every_page_that_a_message_names_exists(root: Path) -> None:
 def test_no_message_names_a_page_of_the_clone(root: Path) -> None:
     """A docstring may: it is for who reads the code. A command's is its help."""
     named = []
-    for path in (root / "toolkit" / "peagle_sm").rglob("*.py"):
+    for path in (root / "toolkit").glob("*/peagle_*/**/*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         named += [

@@ -28,7 +28,7 @@ from tests.core.support import (
     plan_of,
 )
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[4] / "docs" / "examples").glob("*.yaml"))
 
 
 def _context_for(spec: EndpointSpec) -> Context:

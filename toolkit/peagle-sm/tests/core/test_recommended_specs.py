@@ -12,7 +12,7 @@ from peagle_sm.core.spec.endpoint_spec import parse_spec
 from tests.core.support import LOCAL, NOW
 from tests.recommended import GPUS, PATHS, PLACES, placed
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[4] / "docs" / "examples").glob("*.yaml"))
 ON_AWS = Context("123456789012", "us-east-1", NOW)
 
 

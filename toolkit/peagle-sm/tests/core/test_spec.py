@@ -12,7 +12,7 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, EndpointSpec, dump_spec, json_schema, parse_spec
 from peagle_sm.service.spec_to_plan import load_spec
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 BASE = "name: demo\nmodel: tiny-code\n"
 
 BAD = [

@@ -1,4 +1,4 @@
-"""The URL of a bare vLLM becomes an arm; what is not one is told (endpoints of SageMaker: peagle-sm's tests/cli)."""
+"""The URL of a bare vLLM becomes an arm; what is not one is told."""
 
 from __future__ import annotations
 

