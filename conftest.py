@@ -20,6 +20,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
+# One namespace over the folders `tests` of the root and of the packages; pytest would make one of the first.
+import tests  # noqa: F401
+
 if TYPE_CHECKING:
     from tests.local.serving import Server
 
