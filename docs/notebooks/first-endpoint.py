@@ -8,7 +8,7 @@
 # code, roughly; their figures say nothing of a large model on a GPU. On AWS **one line differs**, and it says so.
 #
 # ```
-# pip install ".[local,measure]" jupyterlab
+# pip install ./toolkit/peagle-sm ./toolkit/peagle-bench ./toolkit/sagemaker-local jupyterlab
 # peagle-sm local up --detach
 # ```
 

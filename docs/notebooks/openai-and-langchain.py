@@ -8,7 +8,7 @@
 # weights that continue Python code, roughly. On AWS **one line differs**.
 #
 # ```
-# pip install ".[openai]" langchain-openai jupyterlab
+# pip install "./toolkit/peagle-sm[openai]" langchain-openai jupyterlab
 # ```
 
 # %%

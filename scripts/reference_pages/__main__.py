@@ -10,7 +10,6 @@ from peagle_bench.results.provenance import weights_sha256
 from sagemaker_local.paths import weights_dir
 from scripts.bench.modes.page import page as modes_page
 from scripts.bench.modes.record import read_records
-from scripts.reference_pages.architecture_picture import architecture_picture
 from scripts.reference_pages.checks import checks_page
 from scripts.reference_pages.commands import cli_page, exit_codes_page
 from scripts.reference_pages.engines import engines_page
@@ -42,7 +41,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/python.md": python_page,
     "reference/training-sizes.md": training_sizes_page,
     "reference/troubleshooting.md": troubleshooting_page,
-    "assets/architecture.svg": architecture_picture,
     "assets/quickstart.svg": _picture,
 }
 

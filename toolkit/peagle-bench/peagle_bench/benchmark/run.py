@@ -183,7 +183,6 @@ def bench(
 
     Raises:
         SpecError: the plan, the file, the context or the mode does not fit; nothing was measured.
-        NotFound: the extra ``measure`` is not installed.
         ServiceFault: the endpoint stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
     """

@@ -2,9 +2,8 @@
 
 `work` holds the shared types, `driver` schedules the requests, `http_client` sends them to a SageMaker
 endpoint or a bare vLLM, `arrival_times` records when bytes arrive, `answer` reads them, `run` runs one load,
-and `points` turns its requests into rates and percentiles. `measure.compare` measures several arms in turns.
-Importing this package imports neither aiohttp nor uvloop: a load needs the extra `measure` only when it
-starts.
+and `points` turns its requests into rates and percentiles. `peagle_bench.compare` measures several
+arms in turns. Importing this package imports neither aiohttp nor uvloop.
 """
 
 from __future__ import annotations

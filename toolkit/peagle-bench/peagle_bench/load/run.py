@@ -267,7 +267,6 @@ def measure_point(
 
     Raises:
         SpecError: the load or the workload does not fit.
-        NotFound: the extra ``measure`` is not installed.
         LoadStopped: the endpoint fails every request; it carries the records so far.
     """
     run = run_quietly(lambda: drive_load(target, load, items, options=options, observer=observer))

@@ -75,7 +75,7 @@ def bench(
     (results/bench-NAME-TIME.jsonl) as it ends.
 
     Raises:
-        NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
+        NotFound: there is no such endpoint.
         SpecError: the workload, the loads, the context or the mode does not fit.
         ServiceFault: the endpoint stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
@@ -136,7 +136,7 @@ def compare(
     first arm twice, as an A/A pair with a true ratio of 1.
 
     Raises:
-        NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
+        NotFound: there is no such endpoint.
         SpecError: fewer than two arms, a repeated arm, another mode than the arm's name says, or a workload
             that does not fit.
         ServiceFault: an arm stopped answering; the message says what was saved.
@@ -292,7 +292,7 @@ def verify(
     faults. A fault raises no error: see ``VerifyResult.passed``, which is None for undecided checks.
 
     Raises:
-        NotFound: the extra ``measure`` is not installed, or there is no such endpoint.
+        NotFound: there is no such endpoint.
         SpecError: an unknown check, a baseline that speculates, or a results file that already exists.
         ServiceFault: an endpoint stopped answering.
     """

@@ -60,6 +60,25 @@ class App(LazyGroup):
         except BrokenPipeError as error:
             raise _ReaderGoneError from error
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands of a first week, then the names of the others."""
+        for title, names in _FIRST_WEEK.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(_NAME_WIDTH), self.entries[name].help) for name in names])
+        shown = {name for names in _FIRST_WEEK.values() for name in names}
+        others: dict[str, list[str]] = {}
+        for entry in self.entries.values():
+            if entry.name not in shown:
+                others.setdefault(entry.section, []).append(entry.name)
+        with formatter.section("More commands; peagle-sm help all describes them"):
+            formatter.write_dl([(section, ", ".join(names)) for section, names in others.items()])
+
+    def all_commands(self, ctx: click.Context) -> str:
+        """Return the table of all commands, section by section."""
+        formatter = ctx.make_formatter()
+        super().format_commands(ctx, formatter)
+        return formatter.getvalue().strip("\n")
+
     def _run(self, arguments: list[str], complete_var: str | None, extra: dict[str, Any]) -> int:
         try:
             outcome = super().main(arguments, PROGRAM, complete_var, standalone_mode=False, **extra)
@@ -100,6 +119,14 @@ def _forget_closed_pipes() -> None:
         except OSError:  # the pipe is closed, or the disk is full
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
+
+_NAME_WIDTH = 8
+_FIRST_WEEK = {
+    "Plan": ("init", "plan"),
+    "Run": ("deploy", "status", "invoke", "pause", "delete"),
+    "Measure": ("bench", "compare"),
+    "Try it without AWS": ("local",),
+}
 
 #: Each command: its section of the help page, its name, where it is, and its line in the help.
 _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -311,7 +338,7 @@ def app() -> None:
       peagle-sm local up --detach
       peagle-sm init tiny-code
       peagle-sm deploy --local
-      peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --temperature 0 --local
+      peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --local
       peagle-sm delete tiny-code-p-eagle --local
       peagle-sm local down
     """

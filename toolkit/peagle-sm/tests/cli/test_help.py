@@ -28,99 +28,6 @@ HEAVY = (
     "peagle_sm.core.spec.endpoint_spec",
 )
 
-HELP = """\
-Usage: peagle-sm [OPTIONS] COMMAND [ARGS]...
-
-  Deploy, measure and delete P-EAGLE endpoints on Amazon SageMaker.
-
-  A first run, without an AWS account:
-
-    peagle-sm local up --detach
-    peagle-sm init tiny-code
-    peagle-sm deploy --local
-    peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --temperature 0 --local
-    peagle-sm delete tiny-code-p-eagle --local
-    peagle-sm local down
-
-Planning:
-  init        Write a commented peagle.yaml for a model.
-  models      List the models in the catalogue.
-  engines     List the known vLLM versions and their model runners.
-  heads       List draft heads, check them, or copy them to S3.
-  schema      Print the JSON schema of peagle.yaml.
-  plan        Show what a spec would create, and what it would cost.
-  lock        Pin what JumpStart resolves a spec to; check or upgrade the lock.
-  cdk         Write the CDK app, to deploy the stacks yourself.
-  doctor      Check the account, the spec and this machine.
-  checks      List the checks that run before a deploy.
-
-Endpoints:
-  deploy      Create an endpoint from a spec and wait until it is in service.
-  list        List the endpoints created by peagle-sm.
-  status      Show one endpoint: status, mode, config, cost and lifetime.
-  wait        Wait until an endpoint is in service, or deleted.
-  logs        Print the engine logs of an endpoint.
-  invoke      Send one request and stream the answer.
-  chat        Chat with an endpoint.
-  openai      Print the environment variables for OpenAI clients.
-  serve       Run a local proxy with the OpenAI API for an endpoint.
-  keep        Keep an endpoint running for a while, even if idle, and extend its
-              lifetime.
-  pause       Turn an endpoint off; keep its config and model, so that it can be
-              resumed.
-  resume      Turn a paused endpoint on again and wait until it is in service.
-  update      Update an endpoint to its spec as it is now.
-  delete      Delete endpoints and all their resources, and check that they are
-              gone.
-
-Measuring:
-  bench       Measure an endpoint under load.
-  compare     Compare the speed of endpoints, or of one spec's modes; test for
-              significance.
-  reproduce   Measure a published table again, and show both side by side.
-  tune        Find the best num_speculative_tokens (K) for each concurrency, and
-              the best mode.
-  verify      Check that speculation does not change the target model's answers.
-  packs       List the workload packs: what each shows, and what it needs.
-  acceptance  Show the acceptance of an endpoint's traffic by slice, and where
-              it fell.
-  cost        Show what tokens cost: USD per million output tokens at each
-              measured load.
-  report      Summarise results files: in the terminal, as an HTML page, or as
-              Markdown.
-
-Learning:
-  learn       Train a draft head on your traffic, prove it, and promote it.
-
-Account and region:
-  guard       Install, inspect and remove the guard, which turns off unused
-              endpoints.
-
-This machine:
-  local       Run a local SageMaker on this machine.
-  help        Show the help of a command, or a page of the documentation.
-  completion  Print the completion script for a shell.
-
-Options:
-  --version   Print the version and exit.
-  -h, --help  Show this message and exit.
-
-Global options, before or after the command:
-  --format [table|json|quiet]  Format of the results on stdout; quiet prints
-                               names only.  [default: table]
-  --profile NAME               AWS profile.  [env: AWS_PROFILE]
-  --region REGION              AWS region; overrides the spec's.  [env:
-                               AWS_REGION]
-  --local / --no-local         Use the local SageMaker that `peagle-sm local up`
-                               started.  [env: PEAGLE_SM_LOCAL]
-  --local-port PORT            Port of the local SageMaker, if several run;
-                               implies --local.  [env: PEAGLE_SM_LOCAL_PORT]
-                               [1<=x<=65535]
-  --debug                      Show the traceback of an error.
-
-  Exit codes: peagle-sm help exit-codes.
-"""
-
 
 def _groups() -> Iterator[tuple[str, LazyGroup]]:
     waiting: list[tuple[str, click.Command | None]] = [("peagle-sm", app)]
@@ -132,10 +39,27 @@ def _groups() -> Iterator[tuple[str, LazyGroup]]:
             waiting += [(f"{path} {name}", command.get_command(context, name)) for name in command.entries]
 
 
-def test_the_help_page() -> None:
+def _rows(text: str) -> dict[str, str]:
+    """The indented rows `name  text` of a help page."""
+    return dict(re.findall(r"^  (\S.*?)  +(\S.*)$", text, re.MULTILINE))
+
+
+def test_the_first_screen_describes_ten_commands_and_names_the_others() -> None:
     result = run("--help")
     assert result.exit_code == 0
-    assert result.stdout == HELP
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    commands, _, more = result.stdout.partition("\nOptions:")[0].partition("\nMore commands")
+    described = {name for name, text in _rows(commands).items() if name in app.entries}
+    assert len(described) == 10
+    named = set(re.findall(r"[a-z]+", more))
+    assert described | named >= app.entries.keys()
+    assert not described & {name for line in _rows(more).values() for name in line.split(", ")}
+
+
+def test_help_all_describes_every_command() -> None:
+    rows = _rows(run("help", "all").stdout)
+    for name, entry in app.entries.items():
+        assert entry.help.startswith(rows[name].removesuffix(".")), name
 
 
 def test_no_command_shows_the_help_page_on_stderr() -> None:

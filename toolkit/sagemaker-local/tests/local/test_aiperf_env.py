@@ -20,7 +20,7 @@ def test_the_lock_pins_every_package_and_names_the_version() -> None:
     assert "botocore" in names, "the transport signs with it"
 
 
-ENTRY_POINT = "peagle-sm = peagle_bench.aiperf:plugins.yaml"
+ENTRY_POINT = "peagle-sm = peagle_sm.aiperf:plugins.yaml"
 PACKAGE = Path(peagle_sm.__file__).parent
 
 
@@ -34,12 +34,12 @@ def test_a_job_sees_the_plugin_and_nothing_else_of_this_environment(tmp_path: Pa
 
 
 def test_the_entry_point_of_the_package_is_the_same_and_leads_to_the_class(root: Path) -> None:
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((root / "toolkit/peagle-sm/pyproject.toml").read_text())["project"]
     name, value = ENTRY_POINT.split(" = ")
     assert project["entry-points"]["aiperf.plugins"] == {name: value}
     module, file = value.split(":")
-    assert module == "peagle_bench.aiperf"
+    assert module == "peagle_sm.aiperf"
     transport = yaml.safe_load((PACKAGE / "aiperf" / file).read_text())["transport"]["sagemaker"]
     source = (PACKAGE / "aiperf" / "transport.py").read_text()
-    assert transport["class"] == "peagle_bench.aiperf.transport:SageMakerTransport"
+    assert transport["class"] == "peagle_sm.aiperf.transport:SageMakerTransport"
     assert "class SageMakerTransport(" in source

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from peagle_sm.cli.app import App
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit
 
@@ -26,7 +27,7 @@ def help_(ctx: click.Context, topic: tuple[str, ...]) -> None:
     """Show the help of a command, or a page of the documentation.
 
     TOPIC is a command (`deploy`, `guard install`) or a page (`streams`, or with its folder
-    `explanation/guard`). Without TOPIC, the names of the pages are listed.
+    `explanation/guard`). `all` lists every command. Without TOPIC, the names of the pages are listed.
     """
     state: State = ctx.obj
     pages = _pages()
@@ -38,7 +39,11 @@ def help_(ctx: click.Context, topic: tuple[str, ...]) -> None:
             names=pages,
         )
         return
-    if command := _command(ctx.find_root(), topic):
+    root = ctx.find_root()
+    if topic == ("all",) and isinstance(root.command, App):
+        click.echo(root.command.all_commands(root))
+        return
+    if command := _command(root, topic):
         click.echo(command.get_help())
         return
     name = " ".join(topic)

@@ -20,7 +20,7 @@ from aiperf.transports.base_transports import FirstTokenCallback
 from aiperf.transports.http_defaults import AioHttpDefaults
 from aiperf.transports.sse_utils import AsyncSSEStreamReader
 
-from peagle_bench.aiperf.protocol import Address, AnswerCheck, Signer, parse, payload_parts
+from peagle_sm.aiperf.protocol import Address, AnswerCheck, Signer, parse, payload_parts
 from peagle_sm.aws.streams.runtime import answers_asked
 from peagle_sm.core.errors import PeagleError
 

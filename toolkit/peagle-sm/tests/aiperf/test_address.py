@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_bench.aiperf.protocol import Address, parse
+from peagle_sm.aiperf.protocol import Address, parse
 from peagle_sm.core.errors import SpecError
 
 AWS = "https://runtime.sagemaker.eu-west-1.amazonaws.com"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from peagle_bench.aiperf.protocol import AnswerCheck, payload_parts
+from peagle_sm.aiperf.protocol import AnswerCheck, payload_parts
 from peagle_sm.core.errors import StreamError
 from sagemaker_local.wire import eventstream
 

@@ -1,7 +1,7 @@
 """An AIPerf transport for SageMaker endpoints: SigV4, response streams, refreshed credentials.
 
 NVIDIA's AIPerf finds it by the entry point group ``aiperf.plugins`` once both are installed in one
-environment (``pip install aiperf .`` in a clone)::
+environment (``pip install aiperf ./toolkit/peagle-sm`` in a clone)::
 
     aiperf profile --transport sagemaker --endpoint-type chat --streaming \\
         --url https://runtime.sagemaker.us-east-1.amazonaws.com/endpoints/my-endpoint \\

@@ -11,7 +11,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, RefreshableCredentials
 
-from peagle_bench.aiperf.protocol import Signer
+from peagle_sm.aiperf.protocol import Signer
 
 URL = "https://runtime.sagemaker.us-east-1.amazonaws.com/endpoints/e/invocations"
 
