@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-HEAVY = ("boto3", "botocore", "pydantic", "rich", "yaml", "aiohttp", "moto", "numpy", "asyncio")
+HEAVY = ("boto3", "botocore", "pydantic", "rich", "yaml", "aiohttp", "moto", "numpy", "asyncio", "jinja2")
 MOST_MODULES_FOR_HELP = 130
 
 PRINT_MODULES = f"""

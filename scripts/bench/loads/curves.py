@@ -108,7 +108,7 @@ def figure(results: Results) -> str:
         place = f'<svg x="{_GAP}" y="{y + 2 * _GAP}" width="{HALF.width}" height="{HALF.height}" '
         title = f"{load.label}: tokens/s by K{mark}"
         parts.append(f'<text class="title" x="{_GAP}" y="{y + _GAP}">{title}</text>')
-        parts.append(str(chart(HALF, f"c{load.concurrency}")).replace("<svg ", place, 1))
+        parts.append(chart.at(HALF).__html__().replace("<svg ", place, 1))
     # One below the other: side by side, their text would be 8 px high on a page.
     width = f"{HALF.width + 2 * _GAP:g}"
     kind = results.header.provenance["machine_kind"]
@@ -121,7 +121,7 @@ def figure(results: Results) -> str:
 
 def _style() -> str:
     """Take the colours and the charts' rules from the report's style sheet."""
-    css = resources.files("peagle_bench.report").joinpath("page.css").read_text(encoding="utf-8")
+    css = resources.files("peagle_bench.report").joinpath("templates/page.css").read_text(encoding="utf-8")
     colours = css[: css.index("* { box-sizing")]
     rules = [line for line in css.splitlines() if line.startswith(("svg .", "svg text", ".h-"))]
     font = 'svg { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--ink); }'

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from importlib import resources
 
-from peagle_bench.report.charts import LineChart, Mark, Series, both
+from peagle_bench.report.charts import ChartFigure, LineChart, Mark, Series
 from peagle_bench.report.formatting import Look
+from peagle_bench.report.rendering import render
 from peagle_learn.core.job_names import TrainerLine
 from peagle_learn.train import TrainingState
-from peagle_sm.core.display import Safe, join, tag
 from peagle_sm.core.words import elapsed, usd, when
 
 _LOOKS = (
@@ -28,29 +27,22 @@ MOST_DEPTHS = len(_LOOKS)
 
 
 def training_page(state: TrainingState, now: datetime) -> str:
-    """Return the page; without lines of the trainer it has the facts alone."""
-    name = f"Training job {state.job.name}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", name),
-        tag("style", Safe(_style())),
+    """Return the page; without lines of the trainer it has the facts alone.
+
+    Raises:
+        NotFound: Jinja2, a package of the extra `measure`, is not installed.
+    """
+    return render(
+        "training.html",
+        title=f"Training job {state.job.name}",
+        facts=[(name, value) for name, value in _facts(state, now) if value],
+        charts=[ChartFigure(chart) for chart in _charts(state.lines)],
     )
-    charts = [both(chart, f"c{number}") for number, chart in enumerate(_charts(state.lines))]
-    none = tag("p", "The trainer has not written a step yet.")
-    body = tag("body", tag("main", tag("h1", name), _facts(state, now), *(charts or [none])))
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _style() -> str:
-    return resources.files("peagle_bench.report").joinpath("page.css").read_text(encoding="utf-8")
-
-
-def _facts(state: TrainingState, now: datetime) -> Safe:
+def _facts(state: TrainingState, now: datetime) -> list[tuple[str, str]]:
     job, last = state.job, state.last
-    rows = [
+    return [
         ("status", f"{job.status} ({job.secondary})"),
         ("instance", f"{job.instances} x {job.instance_type}{', managed spot' * job.spot}"),
         ("begun", when(job.created_at)),
@@ -61,8 +53,6 @@ def _facts(state: TrainingState, now: datetime) -> Safe:
         ("reason", job.failure_reason or ""),
         ("written", when(now)),
     ]
-    shown = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in rows if value]
-    return tag("table", join(*shown))
 
 
 def _charts(lines: Sequence[TrainerLine]) -> list[LineChart]:
@@ -102,10 +92,8 @@ def _chart(title: str, unit: str, curves: Iterable[_Curve]) -> LineChart | None:
     if not series:
         return None
     steps = sorted({mark.x for one in series for mark in one.marks})
-    last = "; ".join(f"{one.name} {one.marks[-1].y:.4g}" for one in series)
     return LineChart(
         title=title,
-        description=f"{title}: at the end {last}",
         series=tuple(series),
         x_title="step",
         y_title=unit,

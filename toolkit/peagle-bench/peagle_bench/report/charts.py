@@ -1,19 +1,20 @@
-"""Charts as SVG: line charts and bar charts with their scales, ticks and axes. Pure.
+"""Charts: line charts, bar charts and intervals in a table's cell, with scales, ticks and places. Pure.
 
-Every axis has a title with its unit. A line's name is at its end, so no legend is needed. Each chart has a
-description for screen readers.
+This module computes where everything is; the templates ``*.svg`` draw it. Every axis has a title with its
+unit. A line's name is at its end, so no legend is needed. Each chart has a description for screen readers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from peagle_bench.report import formatting
-from peagle_bench.report.formatting import Look, marker
-from peagle_sm.core.display import Content, Safe, join, tag
+from peagle_bench.report.formatting import Look
+from peagle_bench.report.rendering import Rendered
+from peagle_bench.results.records import Interval
 
 
 @dataclass(frozen=True)
@@ -113,21 +114,6 @@ class Size:
 WIDE, HALF, THIRD, NARROW = Size(620, 328), Size(520, 288), Size(360, 288), Size(350, 288)
 
 
-class Chart(Protocol):
-    """Chart that can be drawn at any size."""
-
-    @property
-    def title(self) -> str:
-        """What the chart shows, for its caption."""
-
-    @property
-    def watermark(self) -> str | None:
-        """Warning that the figures are not a real model's."""
-
-    def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw the chart; ``identity`` is a unique id."""
-
-
 def text_width(text: str) -> float:
     """Estimate the width of ``text`` in pixels at the charts' font size."""
     return len(text) * CHARACTER
@@ -142,88 +128,11 @@ def fitted(text: str, width: float) -> str:
     return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
 
 
-def svg(size: Size, title: str, description: str, *content: Content, identity: str) -> Safe:
-    """Make the chart's SVG element, with title and description for screen readers."""
-    return tag(
-        "svg",
-        tag("title", title, id=f"{identity}-t"),
-        tag("desc", description, id=f"{identity}-d"),
-        *content,
-        viewBox=f"0 0 {size.width:g} {size.height:g}",
-        role="img",
-        aria_labelledby=f"{identity}-t {identity}-d",
-        class_="chart",
-    )
-
-
-def y_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], left: float, right: float) -> Safe:
-    """Draw grid lines with their values on the left."""
-    rows = []
-    for value, label in zip(ticks, labels, strict=True):
-        y = scale(value)
-        rows.append(tag("line", x1=left, x2=right, y1=y, y2=y, class_="zero" if value == 0 else "grid"))
-        rows.append(tag("text", label, x=left - 8, y=y + 4, class_="tick", text_anchor="end"))
-    return tag("g", *rows, aria_hidden="true")
-
-
-def x_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], bottom: float, title: str) -> Safe:
-    """Draw the x axis with ticks and title."""
-    marks = []
-    for value, label in zip(ticks, labels, strict=True):
-        x = scale(value)
-        marks.append(tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 4, class_="tickline"))
-        marks.append(tag("text", label, x=x, y=bottom + 18, class_="tick", text_anchor="middle"))
-    middle = (scale.start + scale.end) / 2
-    marks.append(tag("text", title, x=middle, y=bottom + 36, class_="axis", text_anchor="middle"))
-    return tag("g", *marks, aria_hidden="true")
-
-
-def y_axis_title(title: str) -> Safe:
-    """Write the title of the y axis above it: horizontal text is easier to read than vertical text."""
-    return tag("text", title, x=0, y=12, class_="axis", aria_hidden="true")
-
-
-def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
-    """Draw the chart with its caption for wide and narrow pages; the style sheet shows one of them.
-
-    The caption includes the watermark, so a copied chart keeps it.
-    """
-    mark = tag("span", chart.watermark, class_="watermark") if chart.watermark else None
-    return tag(
-        "figure",
-        tag("figcaption", tag("span", chart.title), mark),
-        tag("div", chart(wide, f"{identity}-w"), class_="wide"),
-        tag("div", chart(NARROW, f"{identity}-n"), class_="narrow"),
-    )
-
-
 _GAP = 16.0
-Coordinates = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Line:
-    """Name, look and points of a line, in pixels from left to right."""
-
-    name: str
-    look: Look
-    places: tuple[Coordinates, ...]
-
-
-def draw_line_names(lines: Sequence[Line], right: float, top: float, bottom: float) -> Safe:
-    """Draw line names in a column at the right, each linked to its line's end."""
-    named = [line for line in lines if line.places and line.name]
-    heights = spread([line.places[-1][1] for line in named], _GAP, top, bottom)
-    return join(*(_at_right(line, right, height) for line, height in zip(named, heights, strict=True)))
-
-
-def _at_right(line: Line, right: float, height: float) -> Safe:
-    x, y = line.places[-1]
-    lead = None
-    if abs(height - y) > 5 or x < right - 1:
-        lead = tag("path", d=f"M{x + 7:.1f} {y:.1f}L{right + 16:.1f} {height:.1f}", class_="lead")
-    text = tag("text", line.name, x=right + 20, y=height + 4, class_="name")
-    return tag("g", lead, text, class_=line.look.classes)
+Place = tuple[float, float]
+MOST_READ = 12
+"""Values of a line that its description has; of a longer line, only the first and the last."""
+_TOP, _BOTTOM = 32.0, 46.0
 
 
 @dataclass(frozen=True)
@@ -251,11 +160,10 @@ class Series:
 class LineChart:
     """Line chart; ``guides`` are vertical lines with labels (the best K).
 
-    ``x_title`` and ``y_title`` include the unit.
+    ``x_title`` and ``y_title`` include the unit. ``shares``: the values are shares, and the y axis ends at 1.
     """
 
     title: str
-    description: str
     series: tuple[Series, ...]
     x_title: str
     y_title: str
@@ -263,99 +171,131 @@ class LineChart:
     x_log: bool = False
     y_zero: bool = True
     y_log: bool = False
-    y_label: Callable[[float], str] = formatting.axis
-    y_high: float | None = None
+    shares: bool = False
     guides: tuple[tuple[float, str, Look], ...] = ()
     watermark: str | None = None
 
-    def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw the chart."""
-        return _draw_lines(self, size, identity)
+    @property
+    def description(self) -> str:
+        """The values in words, for screen readers: all of a short line, both ends of a long one."""
+        form = formatting.share if self.shares else formatting.number
+        lines = []
+        for line in self.series:
+            marks = line.marks if len(line.marks) <= MOST_READ else (line.marks[0], line.marks[-1])
+            values = (f"{form(mark.y)} at {formatting.axis(mark.x)}" for mark in marks)
+            lines.append(f"{line.name}: {', '.join(values)}")
+        return ". ".join(lines)
 
+    def y_label(self, value: float) -> str:
+        """Format a value of the y axis."""
+        return formatting.share(value) if self.shares else formatting.axis(value)
 
-_TOP, _BOTTOM = 32.0, 46.0
-
-
-def _draw_lines(chart: LineChart, size: Size, identity: str) -> Safe:
-    ticks = _y_ticks(chart)
-    labels = [chart.y_label(tick) for tick in ticks]
-    left = max(text_width(label) for label in labels) + 12
-    names = max((text_width(series.name) for series in chart.series), default=0)
-    room = min(names + 22, size.width * 0.36)
-    right = size.width - room
-    x = Scale(min(chart.x_ticks), max(chart.x_ticks), left + 14, right - 10, chart.x_log)
-    y = Scale(ticks[0], ticks[-1], size.height - _BOTTOM, _TOP, chart.y_log)
-    lines = [
-        Line(
-            fitted(series.name, room - 20),
-            series.look,
-            tuple((x(mark.x), y(mark.y)) for mark in series.marks),
+    def at(self, size: Size) -> Lines:
+        """Return the chart at a size, to be drawn."""
+        bottom = size.height - _BOTTOM
+        y_ticks = self._y_ticks()
+        left = max(text_width(self.y_label(tick)) for tick in y_ticks) + 12
+        longest = max((text_width(line.name) for line in self.series), default=0)
+        room = min(longest + 22, size.width * 0.36)
+        right = size.width - room
+        x = Scale(min(self.x_ticks), max(self.x_ticks), left + 14, right - 10, self.x_log)
+        y = Scale(y_ticks[0], y_ticks[-1], bottom, _TOP, self.y_log)
+        return Lines(
+            chart=self,
+            size=size,
+            left=left,
+            right=right,
+            bottom=bottom,
+            x=x,
+            y=y,
+            x_ticks=_apart(self.x_ticks, x),
+            y_ticks=y_ticks,
+            guides=_guides(self.guides, x),
+            names=_names(self.series, x, y, room - 20),
         )
-        for series in chart.series
-    ]
-    return svg(
-        size,
-        chart.title,
-        chart.description,
-        y_axis(y, ticks, labels, left, right),
-        y_axis_title(chart.y_title),
-        x_axis(x, *_x_ticks(chart, x), size.height - _BOTTOM, chart.x_title),
-        *_guides(chart.guides, x, size),
-        *(_series(series, x, y) for series in chart.series),
-        draw_line_names(lines, x.end, _TOP + 4, size.height - _BOTTOM),
-        identity=identity,
-    )
+
+    def _y_ticks(self) -> list[float]:
+        low, high = bounds(v for s in self.series for m in s.marks for v in (m.y, m.low, m.high))
+        if self.y_log and low > 0:
+            return decade_ticks(low, high)
+        return nice_ticks(0.0 if self.y_zero else low, 1.0 if self.shares else high or 1.0)
 
 
-def _y_ticks(chart: LineChart) -> list[float]:
-    values = [v for s in chart.series for m in s.marks for v in (m.y, m.low, m.high)]
-    low, high = bounds(values)
-    if chart.y_high is not None:
-        high = chart.y_high
-    if chart.y_log and low > 0:
-        return decade_ticks(low, high)
-    return nice_ticks(0.0 if chart.y_zero else low, high or 1.0)
+@dataclass(frozen=True)
+class LineName:
+    """A line's name at the height ``y``; ``lead`` is the line's end if they are apart."""
+
+    text: str
+    look: Look
+    y: float
+    lead: Place | None
 
 
-def _x_ticks(chart: LineChart, scale: Scale) -> tuple[list[float], list[str]]:
-    """Choose ticks: every value whose label does not touch the previous one."""
+@dataclass(frozen=True)
+class Guide:
+    """A vertical line at ``x`` with its label, ``row`` lines below the top."""
+
+    x: float
+    text: str
+    look: Look
+    row: int
+    left: bool  #: the label is left of the line
+
+
+@dataclass(frozen=True)
+class Lines(Rendered):
+    """A line chart at a size: its scales, its grid's edges, and its ticks, guides and names, in pixels."""
+
+    chart: LineChart
+    size: Size
+    left: float
+    right: float
+    bottom: float
+    x: Scale
+    y: Scale
+    x_ticks: list[float]
+    y_ticks: list[float]
+    guides: list[Guide]
+    names: list[LineName]
+    top: ClassVar[float] = _TOP
+    template: ClassVar[str] = "lines.svg"
+
+
+def _apart(ticks: Iterable[float], scale: Scale) -> list[float]:
+    """Choose the ticks whose label does not touch the previous one."""
     kept: list[float] = []
-    for value in sorted(set(chart.x_ticks)):
+    for value in sorted(set(ticks)):
         width = text_width(formatting.axis(value)) + 8
         if not kept or scale(value) - scale(kept[-1]) >= width:
             kept.append(value)
-    return kept, [formatting.axis(value) for value in kept]
+    return kept
 
 
-def _guides(guides: tuple[tuple[float, str, Look], ...], x: Scale, size: Size) -> list[Safe]:
-    """Draw vertical lines; labels that would touch go one below the other."""
-    drawn: list[Safe] = []
-    places: list[tuple[float, float]] = []
-    for at, text, look in guides:
-        place = x(at)
-        near = [row for other, row in places if abs(other - place) < 2 * text_width(text) + 14]
-        row = max(near, default=-1.0) + 1
-        places.append((place, row))
-        anchor = "end" if place > (x.start + x.end) / 2 else "start"
-        side = place + (-6 if anchor == "end" else 6)
-        line = tag("line", x1=place, x2=place, y1=_TOP, y2=size.height - _BOTTOM, class_="guide")
-        words_ = tag("text", text, x=side, y=_TOP + 4 + 15 * row, text_anchor=anchor, class_="guidename")
-        drawn.append(tag("g", line, words_, class_=look.classes))
-    return drawn
+def _guides(guides: Iterable[tuple[float, str, Look]], scale: Scale) -> list[Guide]:
+    """Place the vertical lines; labels that would touch go one below the other."""
+    placed: list[Guide] = []
+    for value, text, look in guides:
+        x = scale(value)
+        near = [each.row for each in placed if abs(each.x - x) < 2 * text_width(text) + 14]
+        left = x > (scale.start + scale.end) / 2
+        placed.append(Guide(x, text, look, max(near, default=-1) + 1, left))
+    return placed
 
 
-def _series(series: Series, x: Scale, y: Scale) -> Safe:
-    places = [(x(m.x), y(m.y), m) for m in series.marks]
-    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b, _ in places)
-    parts = (
-        [tag("path", d=path, class_="line dashed" if series.dashed else "line")] if len(places) > 1 else []
-    )
-    for a, b, mark in places:
-        if mark.low is not None and mark.high is not None and mark.high > mark.low:
-            whisker = f"M{a - 4:.1f} {y(mark.low):.1f}h8m-4 0V{y(mark.high):.1f}m-4 0h8"
-            parts.append(tag("path", d=whisker, class_="whisker"))
-        parts.append(marker(series.look.shape, a, b, hollow=mark.hollow))
-    return tag("g", *parts, class_=series.look.classes)
+def _names(series: Iterable[Series], x: Scale, y: Scale, width: float) -> list[LineName]:
+    """Place the names in a column at the right, each linked to its line's end if they are apart."""
+    named = [line for line in series if line.marks and line.name]
+    ends = [(x(line.marks[-1].x), y(line.marks[-1].y)) for line in named]
+    heights = spread([height for _, height in ends], _GAP, _TOP + 4, y.start)
+    return [
+        LineName(
+            fitted(line.name, width),
+            line.look,
+            height,
+            end if abs(height - end[1]) > 5 or end[0] < x.end - 1 else None,
+        )
+        for line, end, height in zip(named, ends, heights, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -377,67 +317,122 @@ class BarChart:
     """
 
     title: str
-    description: str
     bars: tuple[Bar, ...]
     x_title: str
     watermark: str | None = None
 
-    def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw the chart; its height depends on the number of bars."""
-        return _draw_bars(self, size, identity)
+    @property
+    def description(self) -> str:
+        """The values in words, for screen readers."""
+        return ". ".join(f"{bar.name}: {formatting.number(bar.value)}" for bar in self.bars)
+
+    def at(self, size: Size) -> Bars:
+        """Return the chart at a size's width, to be drawn; its height depends on the number of bars."""
+        bottom = _ROW * len(self.bars)
+        ticks = nice_ticks(0.0, max((bar.high or bar.value for bar in self.bars), default=1.0) or 1.0)
+        room = max(text_width(formatting.number(bar.value)) for bar in self.bars) + 14
+        edge = text_width(formatting.axis(0.0)) / 2
+        x = Scale(0.0, ticks[-1], edge, size.width - room)
+        return Bars(self, Size(size.width, bottom + _BOTTOM), bottom, x, ticks)
 
 
-_ROW, _THICK = 50.0, 20.0
+_ROW = 50.0
 
 
-def _draw_bars(chart: BarChart, size: Size, identity: str) -> Safe:
-    high = max((bar.high or bar.value for bar in chart.bars), default=1.0) or 1.0
-    room = max(text_width(formatting.number(bar.value)) for bar in chart.bars) + 14
-    ticks = nice_ticks(0.0, high)
-    edge = text_width(formatting.axis(0.0)) / 2
-    x = Scale(0.0, ticks[-1], edge, size.width - room)
-    rows = []
-    for at, bar in enumerate(chart.bars):
-        top = at * _ROW + 22
-        end = x(bar.value)
-        rows.append(
-            tag(
-                "g",
-                tag("text", bar.name, x=edge, y=top - 6, class_="name"),
-                tag("rect", x=edge, y=top, width=max(end - edge, 1.0), height=_THICK, rx=2, class_="bar"),
-                _range(bar, x, top),
-                tag(
-                    "text",
-                    formatting.number(bar.value),
-                    x=x(max(bar.value, bar.high or 0.0)) + 8,
-                    y=top + 15,
-                    class_="value",
-                ),
-                class_=bar.look.classes,
-            )
-        )
-    bottom = _ROW * len(chart.bars)
-    fitted = Size(size.width, bottom + _BOTTOM)
-    labels = [formatting.axis(tick) for tick in ticks]
-    return svg(
-        fitted,
-        chart.title,
-        chart.description,
-        _grid_lines(x, ticks, bottom),
-        x_axis(x, ticks, labels, bottom, chart.x_title),
-        *rows,
-        identity=identity,
-    )
+@dataclass(frozen=True)
+class Bars(Rendered):
+    """A bar chart at a size: its scale, from the bars' left end, and its ticks, in pixels."""
+
+    chart: BarChart
+    size: Size
+    bottom: float
+    x: Scale
+    x_ticks: list[float]
+    row: ClassVar[float] = _ROW
+    template: ClassVar[str] = "bars.svg"
 
 
-def _grid_lines(x: Scale, ticks: Sequence[float], bottom: float) -> Safe:
-    rules = [tag("line", x1=x(tick), x2=x(tick), y1=0, y2=bottom, class_="grid") for tick in ticks]
-    return tag("g", *rules, aria_hidden="true")
+Chart = LineChart | BarChart
 
 
-def _range(bar: Bar, x: Scale, top: float) -> Safe | None:
-    if bar.low is None or bar.high is None or bar.high <= bar.low:
-        return None
-    y = top + _THICK / 2
-    low, high = x(bar.low), x(bar.high)
-    return tag("path", d=f"M{low:.1f} {y - 4}v8m0 -4H{high:.1f}m0 -4v8", class_="range")
+@dataclass(frozen=True)
+class ChartFigure(Rendered):
+    """A chart with its caption, for wide and narrow pages; the style sheet shows one of them.
+
+    The caption includes the watermark, so a copied chart keeps it.
+    """
+
+    chart: Chart
+    wide: Size = WIDE
+    narrow: ClassVar[Size] = NARROW
+    template: ClassVar[str] = "figure.html"
+
+
+_CELL, _PAD = Size(300.0, 26.0), 14.0
+_LABEL = 28.0  # smallest distance of two labels
+
+
+@dataclass(frozen=True)
+class IntervalAxis:
+    """Axis that the cells of a column share."""
+
+    scale: Scale
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def of_shares(cls, intervals: Iterable[Interval]) -> IntervalAxis:
+        """Make an axis for shares, which ends at 1."""
+        low = min([0.9, *(each.low for each in intervals)])
+        ticks = tuple(tick for tick in nice_ticks(low, 1.0, 4) if low <= tick <= 1)
+        return cls(Scale(low, 1.0, _PAD, _CELL.width - _PAD), ticks)
+
+    @classmethod
+    def over(cls, intervals: Iterable[Interval]) -> IntervalAxis:
+        """Make an axis that includes every interval, and 1."""
+        every = list(intervals)
+        low = min([0.98, *(each.low for each in every)])
+        high = max([1.02, *(each.high for each in every)])
+        margin = (high / low) ** 0.04
+        low, high = low / margin, high * margin
+        ticks = tuple(ratio_ticks(low, high))
+        return cls(Scale(low, high, _PAD, _CELL.width - _PAD, log=True), ticks)
+
+
+@dataclass(frozen=True)
+class AxisHead(Rendered):
+    """The axis in the column's head; ``title`` says what it shows.
+
+    ``sides``: what the intervals left and right of 1 mean.
+    """
+
+    axis: IntervalAxis
+    title: str
+    sides: tuple[str, str] | None = None
+    size: ClassVar[Size] = _CELL
+    template: ClassVar[str] = "axis.svg"
+
+    @property
+    def labels(self) -> list[float]:
+        """The ticks with a label: those that would touch another are left out, except 1."""
+        scale, kept = self.axis.scale, list[float]()
+        for tick in sorted(self.axis.ticks, key=lambda tick: (tick != 1.0, tick)):
+            if all(abs(scale(tick) - scale(other)) >= _LABEL for other in kept):
+                kept.append(tick)
+        return kept
+
+
+@dataclass(frozen=True)
+class IntervalCell(Rendered):
+    """One interval with its value; the marker is hollow if it is ``doubtful`` or includes 1.
+
+    ``doubtful``: there is no verdict. ``tone`` (good, bad or open) gives it the colour of its result, and
+    shades the two sides of 1. Without an ``interval`` only the axis is drawn.
+    """
+
+    axis: IntervalAxis
+    interval: Interval | None
+    look: Look
+    tone: str | None = None
+    doubtful: bool = False
+    size: ClassVar[Size] = _CELL
+    template: ClassVar[str] = "interval.svg"

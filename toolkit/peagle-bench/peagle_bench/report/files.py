@@ -9,17 +9,17 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePath
+from typing import ClassVar
 
+from peagle_bench.report.rendering import Rendered
 from peagle_bench.results.records import Header, Record
 from peagle_bench.results.result_file import Results, collect, from_line, read, to_line
 from peagle_sm.aws.files import write_file
-from peagle_sm.core.display import Safe, join, tag
 from peagle_sm.core.errors import SpecError
 
-TYPE = "application/x-ndjson"
-_BLOCK = re.compile(rf'<script type="{TYPE}"([^>]*)>\n(.*?)</script>', re.DOTALL)
+_BLOCK = re.compile(r'<script type="application/x-ndjson"([^>]*)>\n(.*?)</script>', re.DOTALL)
 _NAME = re.compile(r'data-name="([^"]*)"')
 
 
@@ -31,14 +31,26 @@ def records_of(results: Results) -> Iterable[Record]:
             yield from getattr(results, part.name)
 
 
-def embed(files: Sequence[Results]) -> Safe:
+@dataclass(frozen=True)
+class Embedded(Rendered):
+    """A results file as an element of a page."""
+
+    id: str
+    name: str | None
+    lines: list[str]
+    template: ClassVar[str] = "data.html"
+
+
+def embed(files: Sequence[Results]) -> list[Embedded]:
     """Encode results files as elements of a page; ``<`` occurs only in strings, so it can be escaped."""
-    blocks = []
-    for number, results in enumerate(files, start=1):
-        lines = "\n".join(to_line(record).replace("<", "\\u003c") for record in records_of(results))
-        name = {"data_name": PurePath(results.source).name} if results.source else {}
-        blocks.append(tag("script", Safe(f"\n{lines}\n"), type=TYPE, id=f"results-{number}", **name))
-    return join(*blocks, by="\n")
+    return [
+        Embedded(
+            f"results-{number}",
+            PurePath(results.source).name if results.source else None,
+            [to_line(record).replace("<", "\\u003c") for record in records_of(results)],
+        )
+        for number, results in enumerate(files, start=1)
+    ]
 
 
 def extract(page: str) -> list[Results]:

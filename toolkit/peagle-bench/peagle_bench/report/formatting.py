@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peagle_bench.results.records import ArmRecord, Interval
-from peagle_sm.core.display import Safe, tag
 
 DASH = "–"  # noqa: RUF001 (an en dash is what it is)
 MODE_NAMES = {"none": "no speculation", "eagle3": "EAGLE-3", "p-eagle": "P-EAGLE", "unknown": "mode unknown"}
@@ -120,40 +119,3 @@ def looks_of(arms: Sequence[ArmRecord]) -> dict[str, Look]:
         taken.add(own)
         looks[arm.name] = Look(own, _SHAPES[own], arm.control)
     return looks
-
-
-def marker(shape: Shape, x: float, y: float, size: float = 4.0, *, hollow: bool = False) -> Safe:
-    """Draw a marker at (x, y) in the current colour."""
-    kind = "hollow" if hollow else "solid"
-    if shape == "circle":
-        return tag("circle", cx=x, cy=y, r=size, class_=kind)
-    if shape == "square":
-        side = size * 1.8
-        return tag("rect", x=x - side / 2, y=y - side / 2, width=side, height=side, class_=kind)
-    if shape == "diamond":
-        d = size * 1.35
-        return _path(f"M{x:.1f} {y - d:.1f}l{d:.1f} {d:.1f}l{-d:.1f} {d:.1f}l{-d:.1f} {-d:.1f}z", kind)
-    if shape == "triangle":
-        d = size * 1.3
-        return _path(f"M{x:.1f} {y - d:.1f}l{d:.1f} {1.8 * d:.1f}h{-2 * d:.1f}z", kind)
-    d = size * 0.9
-    return _path(
-        f"M{x - d:.1f} {y - d:.1f}l{2 * d:.1f} {2 * d:.1f}m0 {-2 * d:.1f}l{-2 * d:.1f} {2 * d:.1f}", "stroke"
-    )
-
-
-def _path(d: str, kind: str) -> Safe:
-    return tag("path", d=d, class_=kind)
-
-
-def swatch(look: Look) -> Safe:
-    """Draw the marker for use before an arm's name in a table."""
-    return tag(
-        "svg",
-        marker(look.shape, 6, 6, 4),
-        class_=f"swatch {look.classes}",
-        viewBox="0 0 12 12",
-        width="12",
-        height="12",
-        aria_hidden="true",
-    )

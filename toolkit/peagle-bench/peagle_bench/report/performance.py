@@ -8,42 +8,35 @@ from itertools import groupby
 
 from peagle_bench.load.points import is_short, late_lines, short_lines
 from peagle_bench.report import formatting, tables
-from peagle_bench.report.charts import HALF, THIRD, WIDE, LineChart, Mark, Series, both
+from peagle_bench.report.charts import HALF, THIRD, ChartFigure, LineChart, Mark, Series
 from peagle_bench.report.costs import CostRow, cheapest, cost_rows
 from peagle_bench.report.formatting import MODE_NAMES, Look, looks_of
 from peagle_bench.report.section import (
+    Cell,
     Figure,
+    PageTable,
     Section,
     arm_cell,
     charts,
     doubts,
-    folded,
-    grid,
-    pair,
+    page_table,
     pivot,
-    shown,
-    table,
     values,
 )
 from peagle_bench.report.tables import controllers, decision, rates
 from peagle_bench.report.view import View, load_value
 from peagle_bench.results.records import (
     Acceptance,
+    ArmRecord,
     FitRecord,
     Load,
-    Percentiles,
     PointRecord,
     TableRecord,
 )
-from peagle_sm.core.display import Content, Safe, join, tag
 from peagle_sm.core.spec.endpoint_spec import k_at, table_text
 
-OTPS = Figure("otps", "output tokens per second, all requests together", lambda point: point.otps)
-EACH = Figure("each", "output tokens per second, one request", lambda point: point.otps_per_request)
-_CAPTIONS = {
-    "otps": "All requests together, output tokens per second",
-    "each": "One request, output tokens per second",
-}
+OTPS = Figure("output tokens per second, all requests together", lambda point: point.otps)
+EACH = Figure("output tokens per second, one request", lambda point: point.otps_per_request)
 
 
 def throughput(view: View) -> Section | None:
@@ -51,14 +44,15 @@ def throughput(view: View) -> Section | None:
     if not view.points:
         return None
     alone = all(point.load.concurrency == 1 for point in view.points)  # then both figures are one
-    figures = (OTPS,) if alone else (OTPS, EACH)
-    drawn = [chart for figure in figures if (chart := charts(view, figure, HALF))]
-    tables = [pivot(view, figure, _CAPTIONS[figure.id]) for figure in figures]
-    if len(drawn) == len(tables) == 1:
-        body = pair(drawn[0], tables[0])
-    else:
-        body = join(grid(*drawn) if drawn else None, tag("div", *tables, class_="multiples"))
-    return Section("throughput", "Throughput", _leaders(view), join(doubts(view, short_lines), body))
+    captions = {OTPS: "All requests together, output tokens per second"}
+    if not alone:
+        captions[EACH] = "One request, output tokens per second"
+    content = {
+        "notes": doubts(view, short_lines),
+        "charts": [drawn for figure in captions if (drawn := charts(view, figure, HALF))],
+        "tables": [pivot(view, figure, caption) for figure, caption in captions.items()],
+    }
+    return Section("throughput", "Throughput", _leaders(view), content)
 
 
 def _leaders(view: View) -> str:
@@ -69,11 +63,7 @@ def _leaders(view: View) -> str:
     best: list[tuple[str, Load]] = []
     short = {point.load for point in view.points if is_short(point)}
     for load in [load for load in view.loads() if load not in short]:
-        rates = {
-            arm.name: v[0]
-            for arm in view.arms
-            if not arm.control and (v := values(view, OTPS, arm.name, load))
-        }
+        rates = {arm: each[load][0] for arm, each in values(view, OTPS, [load]).items()}
         if len(rates) > 1:
             best.append((_first_throughput(view, load, rates), load))
     if not best:
@@ -101,22 +91,15 @@ def _first_throughput(view: View, load: Load, rates: Mapping[str, float]) -> str
     return f"{view.label(first)} or {view.label(second)} ({reason})"
 
 
-Part = Callable[[Percentiles], float]
-
-
-def _of(name: str, part: Part) -> Callable[[PointRecord], float | None]:
-    def value(point: PointRecord) -> float | None:
-        found: Percentiles | None = getattr(point, name)
-        return None if found is None else part(found)
-
-    return value
+def _of(name: str, part: str) -> Callable[[PointRecord], float | None]:
+    return lambda point: getattr(getattr(point, name), part, None)
 
 
 FIGURES = (
-    Figure("ttft", "time to first token, p95, ms", _of("ttft_ms", lambda p: p.p95)),
-    Figure("tpot", "time per output token, p50, ms", _of("tpot_ms", lambda p: p.p50)),
-    Figure("itl", "gap between chunks (ITL), p99, ms", _of("itl_ms", lambda p: p.p99)),
-    Figure("e2e", "whole answer, p95, ms", _of("e2e_ms", lambda p: p.p95)),
+    Figure("time to first token, p95, ms", _of("ttft_ms", "p95")),
+    Figure("time per output token, p50, ms", _of("tpot_ms", "p50")),
+    Figure("gap between chunks (ITL), p99, ms", _of("itl_ms", "p99")),
+    Figure("whole answer, p95, ms", _of("e2e_ms", "p95")),
 )
 _COLUMNS = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("E2E", "e2e_ms"))
 
@@ -125,12 +108,13 @@ def latency(view: View) -> Section | None:
     """Make the section on latency: four charts, the share within the objective, and all percentiles."""
     if not any(figure.value(point) is not None for figure in FIGURES for point in view.points):
         return None
-    drawn = [chart for figure in FIGURES if (chart := charts(view, figure, HALF))]
-    every = _percentiles(view)
-    parts = (
-        [grid(*drawn), _goodput(view), folded("All percentiles", every)] if drawn else [every, _goodput(view)]
-    )
-    return Section("latency", "Latency", _latency_lead(view), join(doubts(view, late_lines), *parts))
+    content = {
+        "notes": doubts(view, late_lines),
+        "charts": [drawn for figure in FIGURES if (drawn := charts(view, figure, HALF))],
+        "goodput": _goodput(view),
+        "percentiles": _percentiles(view),
+    }
+    return Section("latency", "Latency", _latency_lead(view), content)
 
 
 def _latency_lead(view: View) -> str:
@@ -145,7 +129,7 @@ def _latency_lead(view: View) -> str:
     return said
 
 
-def _goodput(view: View) -> Safe | None:
+def _goodput(view: View) -> PageTable | None:
     asked = {
         (p.goodput.ttft_ms, p.goodput.tpot_ms, p.goodput.e2e_ms) for p in view.points if p.goodput is not None
     }
@@ -158,23 +142,22 @@ def _goodput(view: View) -> Safe | None:
         )
         for one in sorted(asked, key=str)
     )
-    figure = Figure("goodput", "within", lambda point: point.goodput.share if point.goodput else None)
+    figure = Figure("within", lambda point: point.goodput.share if point.goodput else None)
     caption = f"Requests within the objective ({objectives}), errors counted as missed"
-    return tag("div", pivot(view, figure, caption, formatting.share), class_="solo")
+    return pivot(view, figure, caption, formatting.share)
 
 
-def _percentiles(view: View) -> Safe:
+def _percentiles(view: View) -> PageTable:
     columns = [(head, name) for head, name in _COLUMNS if any(getattr(one, name) for one in view.points)]
-    heads: list[Content] = ["load", "arm"]
+    heads: list[Cell] = ["load", "arm"]
     heads += [f"{head} {part}" for head, _ in columns for part in ("p50", "p95", "p99")]
-    rows: list[list[Content]] = []
+    rows: list[list[Cell]] = []
     for point in view.measured_by_load():
-        cells: list[Content] = [point.load.label, arm_cell(view, point.arm)]
+        cells: list[Cell] = [point.load.label, arm_cell(view, point.arm)]
         for _, name in columns:
-            found: Percentiles | None = getattr(point, name)
-            cells += [formatting.number(getattr(found, p) if found else None) for p in ("p50", "p95", "p99")]
+            cells += [formatting.number(_of(name, part)(point)) for part in ("p50", "p95", "p99")]
         rows.append(cells)
-    return table(heads, rows, caption="Milliseconds", words=(0, 1))
+    return PageTable(heads, rows, "Milliseconds", (0, 1))
 
 
 _SOURCES = {
@@ -192,10 +175,6 @@ def acceptance(view: View) -> Section | None:
     depth = max(len(found.survival) for _, found in first)
     chart = LineChart(
         title="Share of drafts accepted up to each position",
-        description=". ".join(
-            f"{view.label(point.arm)}: " + ", ".join(formatting.share(s) for s in found.survival)
-            for point, found in first
-        ),
         series=tuple(
             Series(
                 view.label(point.arm),
@@ -207,29 +186,25 @@ def acceptance(view: View) -> Section | None:
         x_title="position in the draft",
         y_title=f"drafts accepted up to this position, {first[0][0].load.label}",
         x_ticks=tuple(float(at) for at in range(1, max(depth, 2) + 1)),
-        y_label=formatting.share,
-        y_high=1.0,
+        shares=True,
         watermark=view.watermark,
     )
     sources = " and ".join(sorted({_SOURCES[found.source] for _, found in first}))
-    beside = table(
+    lowest = PageTable(
         ["arm", "K", "per step", "per request", "temperature"],
         [_row(view, point, found) for point, found in first],
-        caption=f"Acceptance length at {first[0][0].load.label}, from {sources}",
+        f"Acceptance length at {first[0][0].load.label}, from {sources}",
     )
-    lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
-    every = pivot(view, lengths, "Acceptance length per step, by load")
-    several = len(view.loads()) > 1
-    right = tag(
-        "div",
-        beside,
-        every if several else None,
-        shown(controllers(view), "K chosen by the controller"),
-        class_="stack",
-    )
-    return Section(
-        "acceptance", "Acceptance", _acceptance_lead(view, first), pair(both(chart, "survival"), right)
-    )
+    lengths = Figure("length", lambda point: point.acceptance.per_step if point.acceptance else None)
+    content = {
+        "chart": ChartFigure(chart),
+        "lowest": lowest,
+        "by_load": pivot(view, lengths, "Acceptance length per step, by load")
+        if len(view.loads()) > 1
+        else None,
+        "controllers": page_table(controllers(view), "K chosen by the controller"),
+    }
+    return Section("acceptance", "Acceptance", _acceptance_lead(view, first), content)
 
 
 def _first_acceptance(view: View) -> list[tuple[PointRecord, Acceptance]]:
@@ -247,7 +222,7 @@ def _first_acceptance(view: View) -> list[tuple[PointRecord, Acceptance]]:
     return []
 
 
-def _row(view: View, point: PointRecord, found: Acceptance) -> list[Content]:
+def _row(view: View, point: PointRecord, found: Acceptance) -> list[Cell]:
     return [
         arm_cell(view, point.arm),
         str(view.arm(point.arm).num_speculative_tokens or formatting.DASH),
@@ -271,10 +246,12 @@ def curve(view: View) -> Section | None:
     ordered = sorted(view.fits, key=lambda fit: (fit.load.kind, load_value(fit.load)))
     loads = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
     size = HALF if len(loads) % 3 else THIRD
-    drawn = [both(k_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
-    every = shown(rates(view), "Rate at each K")
-    body = join(grid(*drawn), _chosen(ordered), None if every is None else folded("Rate at each K", every))
-    return Section("k", "Best K", _curve_lead(ordered), body)
+    content = {
+        "charts": [[ChartFigure(k_chart(view, load, fits), size)] for load, fits in loads],
+        "chosen": _chosen(ordered),
+        "rates": page_table(rates(view), "Rate at each K"),
+    }
+    return Section("k", "Best K", _curve_lead(ordered), content)
 
 
 def _look(view: View, fit: FitRecord) -> Look:
@@ -284,8 +261,6 @@ def _look(view: View, fit: FitRecord) -> Look:
 
 def looks_of_mode(fit: FitRecord) -> Look:
     """Return the look of a fit's mode, also if the files have no arm of it."""
-    from peagle_bench.results.records import ArmRecord
-
     return looks_of([ArmRecord("any", fit.mode, None, "")])["any"]
 
 
@@ -303,9 +278,6 @@ def k_chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
     depths = tuple(sorted({float(point.k) for fit in fits for point in fit.points}))
     return LineChart(
         title=f"Output tokens per second by K at {load.label}",
-        description=". ".join(
-            f"{formatting.MODE_NAMES[fit.mode]}: best K {fit.best_k}, {fit.reason}" for fit in fits
-        ),
         series=tuple(series),
         x_title="K (num_speculative_tokens)",
         y_title=f"output tokens per second at {load.label}",
@@ -316,7 +288,7 @@ def k_chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
     )
 
 
-def _chosen(fits: list[FitRecord]) -> Safe:
+def _chosen(fits: list[FitRecord]) -> PageTable:
     columns: dict[str, Callable[[FitRecord], str]] = {
         "load": lambda fit: fit.load.label,
         "mode": lambda fit: formatting.MODE_NAMES[fit.mode],
@@ -331,9 +303,7 @@ def _chosen(fits: list[FitRecord]) -> Safe:
         "why": lambda fit: fit.reason,
     }
     rows = [[cell(fit) for cell in columns.values()] for fit in fits]
-    return table(
-        list(columns), rows, caption="What was chosen, and what finding it cost", words=(0, 1, 7, 10)
-    )
+    return PageTable(list(columns), rows, "What was chosen, and what finding it cost", (0, 1, 7, 10))
 
 
 def _at(fit: FitRecord, k: int, name: str) -> str:
@@ -362,12 +332,16 @@ def money(view: View) -> Section | None:
     def value(point: PointRecord) -> float | None:
         return rates.get((point.arm, point.load, point.otps))
 
-    figure = Figure("usd", "USD per million output tokens", value, log=True)
+    figure = Figure("USD per million output tokens", value, log=True)
     drawn = charts(view, figure)
-    if drawn is None:
+    if not drawn:
         return None
-    beside = pivot(view, figure, "USD per million output tokens, at full use", formatting.usd)
-    return Section("cost", "Cost", cost_words(view, rows), join(pair(drawn, beside), _sources(rows)))
+    content = {
+        "charts": drawn,
+        "table": pivot(view, figure, "USD per million output tokens, at full use", formatting.usd),
+        "sources": sorted({f"{formatting.usd(row.usd_per_hour)} USD/h: {row.price_source}" for row in rows}),
+    }
+    return Section("cost", "Cost", cost_words(view, rows), content)
 
 
 def cost_words(view: View, rows: tuple[CostRow, ...]) -> str:
@@ -383,30 +357,24 @@ def cost_words(view: View, rows: tuple[CostRow, ...]) -> str:
     )
 
 
-def _sources(rows: tuple[CostRow, ...]) -> Safe:
-    sources = sorted({f"{formatting.usd(row.usd_per_hour)} USD/h: {row.price_source}" for row in rows})
-    return tag("ul", *(tag("li", text) for text in sources), class_="note")
-
-
 def by_load(view: View) -> Section | None:
     """Make the section: the rate by load, the reasons, the validation, the other modes; None without any."""
     if not view.tables:
         return None
-    reasons = tag("ul", *(tag("li", _reason(one)) for one in view.tables), class_="note")
-    chart = _chart(view)
-    parts = (
-        reasons if chart is None else pair(chart, reasons),
-        shown(
+    content = {
+        "chart": _chart(view),
+        "reasons": [_reason(record) for record in view.tables],
+        "validations": page_table(
             tables.validations(view.tables, view),
             "Rate of the table's own endpoint over that of the fixed K; the intervals hold for all looks "
             "together",
         ),
-        shown(
+        "alternatives": page_table(
             tables.alternatives(view.tables, view),
             "The other modes at each load; all run on the same instance, so a faster one is also cheaper",
         ),
-    )
-    return Section("by-load", "K by load", _lead(view), tag("div", *parts, class_="stack"))
+    }
+    return Section("by-load", "K by load", _lead(view), content)
 
 
 def _reason(record: TableRecord) -> str:
@@ -421,8 +389,8 @@ def _lead(view: View) -> str:
     return "; ".join(said) + "."
 
 
-def _chart(view: View) -> Safe | None:
-    """Draw the rate of each table, of its fixed K and of no speculation, from the tuner's fits."""
+def _chart(view: View) -> ChartFigure | None:
+    """Return the chart of the rates of each table, its fixed K and no speculation, from the tuner's fits."""
     drawn = [line for one in view.tables for line in _lines(one, view.fits)]
     first = [fit for fit in view.fits if fit.mode == view.tables[0].mode]
     drawn.append(_line("no speculation", Look("grey", "diamond"), first, lambda load: 0))
@@ -432,7 +400,6 @@ def _chart(view: View) -> Safe | None:
     loads = tuple(sorted({mark.x for line in drawn for mark in line.marks}))
     chart = LineChart(
         title="Output tokens per second by requests in flight",
-        description=_words(drawn),
         series=tuple(drawn),
         x_title="requests in flight",
         y_title="output tokens per second, all requests together",
@@ -440,7 +407,7 @@ def _chart(view: View) -> Safe | None:
         x_log=loads[-1] / loads[0] >= 8,
         watermark=view.watermark,
     )
-    return both(chart, "by-load", WIDE)
+    return ChartFigure(chart)
 
 
 def _lines(record: TableRecord, fits: Sequence[FitRecord]) -> list[Series]:
@@ -468,12 +435,3 @@ def _line(name: str, look: Look, fits: Sequence[FitRecord], k_of: Callable[[int]
                 Mark(load_value(fit.load), point.otps, point.low, point.high, hollow=not point.measured)
             )
     return Series(name, look, tuple(marks))
-
-
-def _words(series: list[Series]) -> str:
-    said = [
-        f"{one.name}: {formatting.number(one.marks[0].y)} at c={one.marks[0].x:g}, "
-        f"{formatting.number(one.marks[-1].y)} at c={one.marks[-1].x:g}"
-        for one in series
-    ]
-    return ". ".join(said) + "."

@@ -11,11 +11,10 @@ from typing import Any
 
 from peagle_bench.load.points import is_late
 from peagle_bench.report import formatting
-from peagle_bench.report.section import Section, arm_cell, folded, table
+from peagle_bench.report.section import Badge, Cell, PageTable, Section, arm_cell, pair_cell
 from peagle_bench.report.verdict import checked, scored
 from peagle_bench.report.view import View
 from peagle_bench.results.records import CheckRecord, Header
-from peagle_sm.core.display import Content, Safe, join, tag
 
 _MARKS = {True: ("pass", "✓ passed"), False: ("fail", "✗ failed"), None: ("open", "? not decided")}
 _NOT_APPLICABLE = ("open", "not applicable")
@@ -28,24 +27,22 @@ def proof(view: View) -> Section | None:
     order = {False: 0, None: 1, True: 2}
     ranked = sorted(view.checks, key=lambda check: 3 if not check.applicable else order[check.passed])
     several = len({(check.arm, check.baseline) for check in ranked}) > 1
-    heads: list[Content] = ["check", "result"]
+    heads: list[Cell] = ["check", "result"]
     heads += ["arm", "baseline"] if several else []
     heads += ["found", "detects"]
     rows = [_row(view, check, several) for check in ranked]
-    shown = table(heads, rows, caption="Checks of the outputs", words=range(len(heads)))
-    examples = [
-        folded(f"{check.name}: examples", *(tag("pre", text) for text in check.examples))
-        for check in ranked
-        if check.examples and check.passed is not True
-    ]
+    content = {
+        "table": PageTable(heads, rows, "Checks of the outputs", range(len(heads))),
+        "unproven": [check for check in ranked if check.examples and check.passed is not True],
+    }
     about = "" if several else (f" {view.label(ranked[0].arm)} against {view.label(ranked[0].baseline)}.")
-    return Section("same-answers", "Same answers", checked(view.checks) + "." + about, join(shown, *examples))
+    return Section("same-answers", "Same answers", checked(view.checks) + "." + about, content)
 
 
-def _row(view: View, check: CheckRecord, several: bool) -> list[Content]:
+def _row(view: View, check: CheckRecord, several: bool) -> list[Cell]:
     kind, text = _MARKS[check.passed] if check.applicable else _NOT_APPLICABLE
     names = [arm_cell(view, check.arm), arm_cell(view, check.baseline)] if several else []
-    return [check.name, tag("span", text, class_=f"mark {kind}"), *names, check.summary, check.power]
+    return [check.name, Badge(kind, text), *names, check.summary, check.power]
 
 
 _PACK_MARKS = {True: ("pass", "✓ pass"), False: ("fail", "✗ fail"), None: ("open", "? not measured")}
@@ -55,27 +52,31 @@ def scorecard(view: View) -> Section | None:
     """Make the section on workload packs: a row for each pack and arm, and the checks of each below."""
     if not view.packs:
         return None
-    rows: list[list[Content]] = []
-    for pack in view.packs:
-        kind, text = _PACK_MARKS[pack.passed]
-        mark = tag("span", text, class_=f"mark {kind}")
-        rows.append([pack.pack, arm_cell(view, pack.arm), mark, pack.figure or formatting.DASH, pack.why])
-    heads = ["pack", "arm", "result", "figure", "why"]
-    shown = table(heads, rows, caption="Scorecard of the workload packs", words=range(len(heads)))
+    rows: list[list[Cell]] = [
+        [
+            pack.pack,
+            arm_cell(view, pack.arm),
+            Badge(*_PACK_MARKS[pack.passed]),
+            pack.figure or formatting.DASH,
+            pack.why,
+        ]
+        for pack in view.packs
+    ]
     details = [
         [pack.pack, arm_cell(view, pack.arm), *_row(view, check, several=False)]
         for pack in view.packs
         for check in pack.checks
     ]
+    heads = ["pack", "arm", "result", "figure", "why"]
     names = ["pack", "arm", "check", "result", "found", "detects"]
-    below = table(names, details, caption="Checks of the packs", words=range(len(names)))
-    notes = [f"{pack.pack}, {view.label(pack.arm)}: {note}" for pack in view.packs for note in pack.notes]
-    body = join(
-        shown,
-        folded("Checks of each pack", below) if details else None,
-        tag("ul", *(tag("li", note) for note in notes), class_="note") if notes else None,
-    )
-    return Section("packs", "Workload packs", scored(view.packs) + ".", body)
+    content = {
+        "table": PageTable(heads, rows, "Scorecard of the workload packs", range(len(heads))),
+        "details": PageTable(names, details, "Checks of the packs", range(len(names))) if details else None,
+        "notes": [
+            f"{pack.pack}, {view.label(pack.arm)}: {note}" for pack in view.packs for note in pack.notes
+        ],
+    }
+    return Section("packs", "Workload packs", scored(view.packs) + ".", content)
 
 
 def trust(view: View) -> str:
@@ -118,12 +119,12 @@ def quality(view: View) -> Section | None:
     said = trust(view)
     if not said:
         return None
-    rows: list[list[Content]] = []
+    rows: list[list[Cell]] = []
     for point in view.withheld:
         reason = point.client.reason or "the client was the bottleneck"
         rows.append([point.load.label, arm_cell(view, point.arm), f"withheld: {reason}"])
     for late in view.withheld_comparisons:
-        names = join(arm_cell(view, late.faster), " over ", arm_cell(view, late.slower))
+        names = pair_cell(view, late.faster, late.slower)
         rows.append([late.load.label, names, "withheld: measured while the client was the bottleneck"])
     for point in view.points:
         if is_late(point.client):
@@ -135,8 +136,8 @@ def quality(view: View) -> Section | None:
             rows.append(
                 [point.load.label, arm_cell(view, point.arm), f"{errors} ({100 * share:.1f}% of requests)"]
             )
-    body = table(["load", "arm", "problem"], rows, caption="Problems", words=(0, 1, 2)) if rows else Safe("")
-    return Section("quality", "Quality of the measurement", said, body)
+    problems = PageTable(["load", "arm", "problem"], rows, "Problems", (0, 1, 2)) if rows else None
+    return Section("quality", "Quality of the measurement", said, {"problems": problems})
 
 
 _FIRST = ("date", "region", "git_revision", "seed")
@@ -144,23 +145,16 @@ _FIRST = ("date", "region", "git_revision", "seed")
 
 def origin(view: View) -> Section:
     """Make the section on the provenance of every file, with the warnings of reading them."""
-    parts = [_file(header) for header in view.headers]
-    if warnings := (*view.warnings, *view.empty, *view.interrupted):
-        parts.append(tag("ul", *(tag("li", text) for text in warnings), class_="warnings"))
-    parts.append(
-        tag(
-            "p",
-            f"This page contains every line of the files ({formatting.plural(view.requests, 'request')}): ",
-            tag("code", "peagle-sm report THIS.html"),
-            " reads them like the original files, and the button saves them. ",
-            tag("button", "Save the data", id="save", type="button", hidden=""),
-            class_="note",
-        )
-    )
-    return Section("provenance", "Provenance", "", join(*parts))
+    content = {
+        "files": [_file(header) for header in view.headers],
+        "warnings": (*view.warnings, *view.empty, *view.interrupted),
+        "requests": formatting.plural(view.requests, "request"),
+    }
+    return Section("provenance", "Provenance", "", content)
 
 
-def _file(header: Header) -> Safe:
+def _file(header: Header) -> dict[str, list[tuple[str, str]]]:
+    """Return the facts of a file, and the settings that a reader opens."""
     told = header.provenance
     facts: list[tuple[str, str]] = [("run", f"{header.run_id}, peagle-sm {header.command}")]
     facts += [(name.replace("_", " "), str(told[name])) for name in _FIRST if told.get(name) is not None]
@@ -168,13 +162,8 @@ def _file(header: Header) -> Safe:
         if isinstance(told.get(name), Mapping):
             facts.append((name, ", ".join(f"{key} {value}" for key, value in told[name].items())))
     facts += [("weights", "small stand-ins")] if header.stand_in_weights else []
-    rows = [join(tag("dt", name), tag("dd", value)) for name, value in facts]
     rest = {key: value for key, value in told.items() if key not in (*_FIRST, "versions", "machine")}
-    more = [*flat(header.config, "config"), *flat(rest)]
-    listed = tag("dl", *(join(tag("dt", name), tag("dd", value)) for name, value in more), class_="fine")
-    return join(
-        tag("dl", *rows, class_="facts"), folded("Settings, engines and hashes", listed) if more else None
-    )
+    return {"facts": facts, "settings": [*flat(header.config, "config"), *flat(rest)]}
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -1,62 +1,21 @@
-"""Escaped HTML, and cards: one view of a plan, a status or a result, as HTML and as text. Pure.
+"""Cards: one view of a plan, a status or a result, as HTML and as text. Pure.
 
 A terminal shows a card's text, a notebook its HTML. An output cannot detect the notebook's
 theme, so text has the page's colour, lines are a transparent grey, and the few colours are readable on white
 and on black. Styles are in the elements, because an untrusted notebook removes ``<style>``. Without styles a
 card is plain tables.
+
+The HTML is written by the standard library's `xml.etree`, which escapes all text: a card is shown without the
+extra that has Jinja2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import zip_longest
 from typing import Any, Literal
-
-VOID = frozenset({"meta", "br", "hr", "link"})
-
-
-class Safe(str):
-    """Text that is already markup, so that it is not escaped again."""
-
-    __slots__ = ()
-
-
-Content = str | float | None
-"""Content of an element: `Safe` is unchanged, other text is escaped, None is left out."""
-
-
-def join(*parts: Content, by: str = "") -> Safe:
-    """Join parts, escaped as needed."""
-    return Safe(by.join(_inside(part) for part in parts if part is not None))
-
-
-def tag(name: str, /, *content: Content, **attributes: Content) -> Safe:
-    """Return an element; ``class_`` becomes class, other underscores hyphens."""
-    written = "".join(
-        f' {_attribute(key)}="{escape(_plain(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    if name in VOID:
-        return Safe(f"<{name}{written}>")
-    return Safe(f"<{name}{written}>{join(*content)}</{name}>")
-
-
-def _attribute(key: str) -> str:
-    return key.removesuffix("_").replace("_", "-") if key != "viewBox" else key
-
-
-def _inside(part: Content) -> str:
-    return part if isinstance(part, Safe) else escape(_plain(part), quote=False)
-
-
-def _plain(value: Content) -> str:
-    if isinstance(value, float):  # coordinates: two decimals are enough for any screen
-        return f"{value:.2f}".rstrip("0").rstrip(".")
-    return str(value)
-
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 Tone = Literal["good", "bad", "caution", "plain"]
 _COLOURS: dict[Tone, str] = {"good": "#2e9e5b", "bad": "#d64545", "caution": "#c07f00", "plain": "#808080"}
@@ -129,84 +88,76 @@ class Shown:
 
 def html(card: Card) -> str:
     """Return the card as one self-contained HTML element."""
-    return tag(
-        "div",
-        tag("div", tag("strong", card.title)) if card.title else None,
-        tag("div", card.headline, style="font-size:1.08em;margin:.15em 0 .3em") if card.headline else None,
-        _fields(card.fields),
-        *(_table(one) for one in card.tables),
-        *(_note(one) for one in card.notes),
-        style=f"{_CARD};border-left:5px solid {_COLOURS[card.tone]}",
-    )
+    root = Element("div", style=f"{_CARD};border-left:5px solid {_COLOURS[card.tone]}")
+    if card.title:
+        _add(_add(root, "div"), "strong", card.title)
+    if card.headline:
+        _add(root, "div", card.headline, style="font-size:1.08em;margin:.15em 0 .3em")
+    if card.fields:
+        _add_fields(root, card.fields)
+    for table in card.tables:
+        _add_table(root, table)
+    for note in card.notes:
+        words = note.text if note.label == "note" else f"{note.label}: {note.text}"
+        _add_marked(_add(root, "div", style="font-size:.92em;margin-top:.25em"), words, note.tone)
+    return tostring(root, encoding="unicode", method="html")
 
 
-def _fields(fields: Sequence[tuple[str, str]]) -> Safe | None:
-    if not fields:
-        return None
-    rows = [
-        tag(
-            "tr",
-            tag(
-                "th",
-                _mark(name),
-                name,
-                scope="row",
-                style=f"{_cell(name)};text-align:left;font-weight:normal;{_FAINT}",
-            ),
-            tag("td", value, style=f"{_cell(value)};text-align:left"),
-            style="background:transparent",
-        )
-        for name, value in fields
-    ]
-    return tag("table", tag("tbody", *rows), style=_TABLE)
+def line_html(line: str, style: str) -> str:
+    """Return a line as an HTML element of its own."""
+    element = Element("div", style=style)
+    element.text = line
+    return tostring(element, encoding="unicode", method="html")
 
 
-def _table(table: Table) -> Safe:
-    sides = ["right" if head in table.right else "left" for head in table.heads]
-    head = tag(
-        "tr",
-        *(
-            tag(
-                "th",
-                name,
-                scope="col",
-                style=f"{_cell(name)};text-align:{side};border-bottom:1px solid {_LINE}",
-            )
-            for name, side in zip(table.heads, sides, strict=True)
-        ),
-        style="background:transparent",
-    )
-    rows = [
-        tag(
-            "tr",
-            *(
-                tag("td", _mark(cell), cell, style=f"{_cell(cell)};text-align:{side}")
-                for cell, side in zip_longest(row, sides, fillvalue="left")
-            ),
-            style="background:transparent",
-        )
-        for row in table.rows
-    ]
-    grid = tag("table", tag("thead", head) if table.heads else None, tag("tbody", *rows), style=_TABLE)
+def _add(parent: Element, name: str, words: str = "", **attributes: str) -> Element:
+    element = SubElement(parent, name, attributes)
+    element.text = words
+    return element
+
+
+def _add_marked(element: Element, words: str, tone: Tone | None) -> None:
+    """Write words in an element, after a dot in the colour of a tone; None for no dot."""
+    if tone is None:
+        element.text = words
+        return
+    mark = _add(element, "span", "● ", **{"style": f"color:{_COLOURS[tone]}", "aria-hidden": "true"})
+    mark.tail = words
+
+
+def _add_fields(root: Element, fields: Sequence[tuple[str, str]]) -> None:
+    body = _add(_add(root, "table", style=_TABLE), "tbody")
+    for name, value in fields:
+        row = _add(body, "tr", style="background:transparent")
+        style = f"{_cell(name)};text-align:left;font-weight:normal;{_FAINT}"
+        _add_marked(_add(row, "th", scope="row", style=style), name, _SEVERITIES.get(name.strip()))
+        _add(row, "td", value, style=f"{_cell(value)};text-align:left")
+
+
+def _add_table(root: Element, table: Table) -> None:
     if table.folded:
-        return tag("details", tag("summary", table.title, style="cursor:pointer"), grid)
-    return join(tag("div", table.title, style=f"margin-top:.5em;{_FAINT}") if table.title else None, grid)
+        root = _add(root, "details")
+        _add(root, "summary", table.title, style="cursor:pointer")
+    elif table.title:
+        _add(root, "div", table.title, style=f"margin-top:.5em;{_FAINT}")
+    sides = ["right" if head in table.right else "left" for head in table.heads]
+    grid = _add(root, "table", style=_TABLE)
+    if table.heads:
+        row = _add(_add(grid, "thead"), "tr", style="background:transparent")
+        for name, side in zip(table.heads, sides, strict=True):
+            style = f"{_cell(name)};text-align:{side};border-bottom:1px solid {_LINE}"
+            _add(row, "th", name, scope="col", style=style)
+    body = _add(grid, "tbody")
+    for cells in table.rows:
+        row = _add(body, "tr", style="background:transparent")
+        for cell, side in zip_longest(cells, sides, fillvalue="left"):
+            element = _add(row, "td", style=f"{_cell(cell)};text-align:{side}")
+            _add_marked(element, cell, _SEVERITIES.get(cell.strip()))
 
 
 def _cell(content: str) -> str:
     kept = len(content) <= _SHORT and "\n" not in content
     return f"{_CELL};white-space:{'nowrap' if kept else 'pre-line'}"
-
-
-def _mark(word: str, tone: Tone | None = None) -> Safe | None:
-    """Return a dot in the colour of a tone, or of a severity; None for any other word."""
-    tone = tone or _SEVERITIES.get(word.strip())
-    return None if tone is None else tag("span", "● ", style=f"color:{_COLOURS[tone]}", aria_hidden="true")
-
-
-def _note(note: Note) -> Safe:
-    said = note.text if note.label == "note" else f"{note.label}: {note.text}"
-    return tag("div", _mark("", note.tone), said, style="font-size:.92em;margin-top:.25em")
 
 
 def text(card: Card) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from peagle_sm.aws.session.errors import is_not_visible_yet, is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.display import tag
+from peagle_sm.core.display import line_html
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import elapsed, usd
 
@@ -302,7 +302,7 @@ class NotebookCell:
         lines = [*self._lines, *([event_line(self._event)] if self._event else [])]
         bundle = {
             "text/plain": "\n".join(lines),
-            "text/html": str(tag("div", "\n".join(lines), style=_MUTED)),
+            "text/html": line_html("\n".join(lines), _MUTED),
         }
         if self._handle is None:
             self._handle = self._display(bundle, raw=True, display_id=True)

@@ -73,59 +73,46 @@ class Column:
     words: bool = False
 
 
-_PROMPTS = Column("prompts", lambda one: f"{one.prompts:,}")
-_ACCEPTED = Column("accepted", lambda one: number(one.acceptance_length))
-_ACCEPTED_SPAN = Column("interval", lambda one: span(one.acceptance_length), words=True)
-_IDENTICAL = Column("identical", alike)
+PROMPTS = Column("prompts", lambda one: f"{one.prompts:,}")
+ACCEPTED = Column("accepted", lambda one: number(one.acceptance_length))
+ACCEPTED_SPAN = Column("interval", lambda one: span(one.acceptance_length), words=True)
+IDENTICAL = Column("identical", alike)
 _IDENTITY_SPAN = Column("interval", lambda one: shares(one.identity), words=True)
 _SPEED_UP = Column("x", lambda one: DASH if one.speed_up is None else formatting.ratio(one.speed_up.value))
 _SPEED_UP_SPAN = Column("interval", lambda one: span(one.speed_up), words=True)
 _VERDICT = Column("", verdict, words=True)
-_OF_PAIR = (
-    _PROMPTS,
-    _SPEED_UP,
-    _SPEED_UP_SPAN,
-    _ACCEPTED,
-    _IDENTICAL,
-    _VERDICT,
-)
-_OF_ANSWERS = (
-    _PROMPTS,
-    _IDENTICAL,
-    _IDENTITY_SPAN,
-    _ACCEPTED,
-    _ACCEPTED_SPAN,
-    _VERDICT,
-)
-_OF_ARM = (_PROMPTS, _ACCEPTED, _ACCEPTED_SPAN, Column("survival by position", survival, words=True))
+_OF_PAIR = (PROMPTS, _SPEED_UP, _SPEED_UP_SPAN, ACCEPTED, IDENTICAL, _VERDICT)
+_OF_ANSWERS = (PROMPTS, IDENTICAL, _IDENTITY_SPAN, ACCEPTED, ACCEPTED_SPAN, _VERDICT)
+_OF_ARM = (PROMPTS, ACCEPTED, ACCEPTED_SPAN, Column("survival by position", survival, words=True))
 
 
 def columns(records: Sequence[SliceRecord]) -> list[Column]:
     """Return the columns that fit a terminal, after the first one with the slices' names."""
     every = _OF_ANSWERS if is_verified(records) else _OF_PAIR if records[0].baseline else _OF_ARM
-    return _with_content(every, records)
+    return with_content(every, records)
 
 
 def complete_columns(records: Sequence[SliceRecord]) -> list[Column]:
     """Return the columns of all figures with their intervals, and one for each position of survival."""
     positions = max(len(one.survival) for one in records)
     every = (
-        _PROMPTS,
+        PROMPTS,
         replace(_SPEED_UP, head="speed-up"),
         _SPEED_UP_SPAN,
-        _ACCEPTED,
-        _ACCEPTED_SPAN,
-        _IDENTICAL,
+        ACCEPTED,
+        ACCEPTED_SPAN,
+        IDENTICAL,
         _IDENTITY_SPAN,
         *(
             Column(f"position {at}", partial(survival_at, position=at), words=True)
             for at in range(1, positions + 1)
         ),
     )
-    return _with_content(every, records)
+    return with_content(every, records)
 
 
-def _with_content(every: Sequence[Column], records: Sequence[SliceRecord]) -> list[Column]:
+def with_content(every: Sequence[Column], records: Sequence[SliceRecord]) -> list[Column]:
+    """Leave out the columns in which no slice has a figure."""
     return [column for column in every if any(column.cell(one) not in ("", DASH) for one in records)]
 
 

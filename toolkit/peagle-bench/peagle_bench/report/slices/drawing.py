@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from peagle_bench.report import formatting
-from peagle_bench.report.section import Section, folded, table
+from peagle_bench.report.charts import AxisHead, IntervalAxis, IntervalCell
+from peagle_bench.report.section import Badge, Cell, PageTable, Ratio, Section
 from peagle_bench.report.slices.columns import (
+    ACCEPTED,
+    ACCEPTED_SPAN,
+    IDENTICAL,
+    PROMPTS,
+    Column,
     alike,
     complete_columns,
     is_verified,
@@ -15,6 +22,7 @@ from peagle_bench.report.slices.columns import (
     span,
     survival,
     verdict,
+    with_content,
 )
 from peagle_bench.report.slices.rows import (
     HOW,
@@ -26,10 +34,8 @@ from peagle_bench.report.slices.rows import (
     name_of,
     slices_in,
 )
-from peagle_bench.report.speed_up import IntervalAxis
 from peagle_bench.report.view import View
 from peagle_bench.results.records import SliceRecord
-from peagle_sm.core.display import Content, Safe, join, tag
 
 HOW_SURVIVAL = (
     "Position 2: the share of drafts accepted up to and at position 2. These intervals hold together over all"
@@ -43,11 +49,14 @@ def by_slice(view: View) -> Section | None:
     if not records:
         return None
     sorted_groups = groups(records, view.arms)
-    said = [_summary(view, each) for each in sorted_groups]
-    drawn = [_group(view, each) for each in sorted_groups]
-    rest = folded("Other arms and loads", *drawn[1:]) if len(drawn) > 1 else None
-    body = join(_where(view, sorted_groups[0]), drawn[0], rest, tag("p", HOW, class_="note"))
-    return Section("slices", "By slice of the traffic", said[0], body)
+    content = {
+        "where": _where(view, sorted_groups[0]),
+        "groups": [_group(view, each) for each in sorted_groups],
+        "how": HOW,
+        "how_survival": HOW_SURVIVAL,
+        "no_speed_up": NO_SPEED_UP,
+    }
+    return Section("slices", "By slice of the traffic", _summary(view, sorted_groups[0]), content)
 
 
 def _summary(view: View, records: Sequence[SliceRecord]) -> str:
@@ -71,158 +80,145 @@ def _summary(view: View, records: Sequence[SliceRecord]) -> str:
 
 
 _TONES = {"faster": "good", "slower": "bad", "faults": "bad", "differs": "bad", "alike": "good"}
-_MARKS = {
-    "good": ("pass", "✓"),
-    "bad": ("fail", "✗"),
-    "open": ("open", "?"),
-}
+_BADGES = {"good": ("pass", "✓"), "bad": ("fail", "✗"), "open": ("open", "?")}
 
 
-def _where(view: View, records: Sequence[SliceRecord]) -> Safe | None:
-    """List where speculation helps and where it costs, most extreme first; None without a speed-up."""
+@dataclass(frozen=True)
+class Extremes:
+    """Slices in which speculation helps, or costs; the most extreme first, ``more`` are not listed."""
+
+    tone: str
+    title: str
+    slices: list[tuple[str, str]]  #: name and speed-up
+    more: int
+
+
+def _where(view: View, records: Sequence[SliceRecord]) -> list[Extremes]:
+    """List where speculation helps and where it costs; none without a speed-up."""
     first = records[0]
     if first.baseline is None or is_verified(records):
-        return None
+        return []
     plain = view.arm(first.baseline).mode == "none"
-    boxes = []
-    for word, tone, title in (
-        ("faster", "good", "Speculation helps" if plain else "Faster"),
-        ("slower", "bad", "Speculation costs money" if plain else "Slower"),
-    ):
-        found = [one for one in records if verdict(one) == word and one.speed_up is not None]
-        found.sort(key=lambda one: one.speed_up.value if one.speed_up else 1, reverse=word == "faster")
-        names = [_named(one) for one in found[:MOST_NAMED]]
-        names += [tag("li", f"and {len(found) - MOST_NAMED} more")] if len(found) > MOST_NAMED else []
-        names = names or [tag("li", "in no slice, as far as this run shows")]
-        heading = tag("h3", f"{_MARKS[tone][1]} {title}")
-        boxes.append(tag("div", heading, tag("ul", *names), class_=f"t-{tone}"))
-    return tag("div", *boxes, class_="where")
+    return [
+        _extremes(records, "faster", "Speculation helps" if plain else "Faster"),
+        _extremes(records, "slower", "Speculation costs money" if plain else "Slower"),
+    ]
 
 
-def _named(one: SliceRecord) -> Safe:
-    ratio = formatting.ratio(one.speed_up.value) if one.speed_up else formatting.DASH
-    return tag("li", tag("span", name_of(one)), tag("strong", ratio))
+def _extremes(records: Sequence[SliceRecord], word: str, title: str) -> Extremes:
+    ratios = [
+        (one.speed_up.value, name_of(one))
+        for one in records
+        if verdict(one) == word and one.speed_up is not None
+    ]
+    ratios.sort(key=lambda pair: pair[0], reverse=word == "faster")
+    named = [(name, formatting.ratio(value)) for value, name in ratios[:MOST_NAMED]]
+    tone = _TONES[word]
+    return Extremes(tone, f"{_BADGES[tone][1]} {title}", named, len(ratios) - len(named))
 
 
-_VERDICT_WORDS = {"faster": "helps", "slower": "costs money"}
+@dataclass(frozen=True)
+class Group:
+    """One pair (or arm) under one load: the picture, and all figures, folded."""
+
+    picture: PageTable
+    figures: PageTable
+    survival: bool
+    verified: bool
 
 
-def _group(view: View, records: Sequence[SliceRecord]) -> Safe:
-    """Draw one pair (or arm) under one load; below the picture all figures, folded."""
+def _group(view: View, records: Sequence[SliceRecord]) -> Group:
     first = records[0]
     names = view.label(first.arm)
     if first.baseline is not None:
         names += f" over {view.label(first.baseline)}"
     caption = f"{names} at {first.load.label}, by slice"
-    verified = is_verified(records)
-    draw = _of_answers if verified else _of_pair if first.baseline else _of_arm
-    without = tag("p", NO_SPEED_UP, class_="note") if verified else None
-    return join(draw(view, records, caption), _all_figures(records, caption), without)
+    if is_verified(records):
+        picture = _table(records, _of_answers(view, records), f"{caption}: greedy answers", (0, 1, 2))
+    elif first.baseline:
+        picture = _table(records, _of_pair(view, records), caption, (0, 1, 2))
+    else:
+        picture = _table(records, _of_arm(view, records), caption, (0, 1))
+    every = complete_columns(records)
+    words = [0, *(at for at, column in enumerate(every, start=1) if column.words)]
+    figures = _table(records, _page_columns(every), f"{caption}: all figures", words)
+    return Group(picture, figures, any(one.survival for one in records), is_verified(records))
 
 
-def _all_figures(records: Sequence[SliceRecord], caption: str) -> Safe:
-    columns = complete_columns(records)
-    heads = ["slice", *(column.head for column in columns)]
-    words = [0, *(at for at, column in enumerate(columns, start=1) if column.words)]
+PageColumn = tuple[Cell, Callable[[SliceRecord], Cell]]  #: a head, and its cell for a slice
 
-    def row(one: SliceRecord) -> list[Content]:
-        return [column.cell(one) for column in columns]
 
-    figures = _table(heads, records, row, f"{caption}: all figures", words)
-    note = [tag("p", HOW_SURVIVAL, class_="note")] if any(one.survival for one in records) else []
-    return folded("All figures by slice, with their intervals", figures, *note)
+def _page_columns(columns: Iterable[Column]) -> list[PageColumn]:
+    return [(column.head, column.cell) for column in columns]
 
 
 def _table(
-    heads: Sequence[Content],
-    records: Sequence[SliceRecord],
-    row: Callable[[SliceRecord], list[Content]],
-    caption: str,
-    words: Sequence[int],
-) -> Safe:
-    body: list[list[Content]] = []
-    for dimension, rows in by_dimension(records):
-        body.append([dimension])
-        body += [[one.value, *row(one)] for one in rows]
-    return table(heads, body, caption=caption, words=words)
+    records: Sequence[SliceRecord], columns: Sequence[PageColumn], caption: str, words: Sequence[int]
+) -> PageTable:
+    rows: list[list[Cell]] = []
+    for dimension, slices in by_dimension(records):
+        rows.append([dimension])
+        rows += [[one.value, *(cell(one) for _, cell in columns)] for one in slices]
+    return PageTable(["slice", *(head for head, _ in columns)], rows, caption, words)
 
 
-def _mark(one: SliceRecord, words: dict[str, str]) -> Safe:
-    word = verdict(one)
-    kind, sign = _MARKS[_TONES.get(word, "open")]
-    return tag("span", f"{sign} {words.get(word, word)}", class_=f"mark {kind}")
-
-
-def _of_pair(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
-    plain = view.arm(records[0].baseline or "").mode == "none"
-    words = _VERDICT_WORDS if plain else {}
+def _of_pair(view: View, records: Sequence[SliceRecord]) -> list[PageColumn]:
     axis = IntervalAxis.over(one.speed_up for one in records if one.speed_up is not None)
-    lengths = any(one.acceptance_length for one in records)
-    compared = any(one.compared_outputs for one in records)
-    heads: list[Content] = [
-        "slice",
-        axis.head("speed-up", ("slower", "faster")),
-        "result",
-        "speed-up",
-        "interval",
-        "prompts",
+    plain = view.arm(records[0].baseline or "").mode == "none"
+
+    def drawn(one: SliceRecord) -> Cell:
+        tone = _TONES.get(verdict(one), "open")
+        return IntervalCell(axis, one.speed_up, view.look(one.arm), tone, doubtful=one.doubt is not None)
+
+    return [
+        (AxisHead(axis, "speed-up", ("slower", "faster")), drawn),
+        ("result", lambda one: _badge(one, plain=plain)),
+        ("speed-up", _ratio),
+        ("interval", lambda one: span(one.speed_up)),
+        *_page_columns(
+            with_content((PROMPTS, ACCEPTED, replace(IDENTICAL, head="identical answers")), records)
+        ),
     ]
-    heads += ["accepted"] if lengths else []
-    heads += ["identical answers"] if compared else []
-
-    def row(one: SliceRecord) -> list[Content]:
-        found, tone = one.speed_up, _TONES.get(verdict(one), "open")
-        doubtful = one.doubt is not None
-        drawn = (
-            axis.empty() if found is None else axis.cell(found, view.look(one.arm), tone, doubtful=doubtful)
-        )
-        value = formatting.DASH if found is None else formatting.ratio(found.value)
-        cells: list[Content] = [drawn, _mark(one, words)]
-        sure = found is not None and found.shown and not doubtful
-        cells += [tag("strong", value) if sure else value, span(found)]
-        cells += [f"{one.prompts:,}"]
-        cells += [number(one.acceptance_length)] if lengths else []
-        return cells + ([alike(one)] if compared else [])
-
-    return _table(heads, records, row, caption, (0, 1, 2))
 
 
-def _of_answers(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
+def _badge(one: SliceRecord, *, plain: bool = False) -> Badge:
+    word = verdict(one)
+    kind, sign = _BADGES[_TONES.get(word, "open")]
+    words = {"faster": "helps", "slower": "costs money"} if plain else {}
+    return Badge(kind, f"{sign} {words.get(word, word)}")
+
+
+def _ratio(one: SliceRecord) -> Cell:
+    if one.speed_up is None:
+        return formatting.DASH
+    return Ratio(formatting.ratio(one.speed_up.value), one.speed_up.shown and one.doubt is None)
+
+
+def _of_answers(view: View, records: Sequence[SliceRecord]) -> list[PageColumn]:
     axis = IntervalAxis.of_shares(one.identity for one in records if one.identity is not None)
-    lengths = any(one.acceptance_length for one in records)
-    heads: list[Content] = [
-        "slice",
-        axis.head("identical answers"),
-        "result",
-        "identical answers",
-        "interval",
-        "prompts",
+    return [
+        (
+            AxisHead(axis, "identical answers"),
+            lambda one: "" if one.identity is None else IntervalCell(axis, one.identity, view.look(one.arm)),
+        ),
+        ("result", _badge),
+        ("identical answers", alike),
+        ("interval", lambda one: shares(one.identity)),
+        *_page_columns(with_content((PROMPTS, ACCEPTED, ACCEPTED_SPAN), records)),
     ]
-    heads += ["accepted", "interval"] if lengths else []
-
-    def row(one: SliceRecord) -> list[Content]:
-        look = view.look(one.arm)
-        drawn: Content = "" if one.identity is None else axis.cell(one.identity, look)
-        cells: list[Content] = [drawn, _mark(one, {}), alike(one), shares(one.identity), f"{one.prompts:,}"]
-        return cells + ([number(one.acceptance_length), span(one.acceptance_length)] if lengths else [])
-
-    return _table(heads, records, row, f"{caption}: greedy answers", (0, 1, 2))
 
 
-def _of_arm(view: View, records: Sequence[SliceRecord], caption: str) -> Safe:
+def _of_arm(view: View, records: Sequence[SliceRecord]) -> list[PageColumn]:
     axis = IntervalAxis.over(one.acceptance_length for one in records if one.acceptance_length is not None)
-    heads: list[Content] = [
-        "slice",
-        axis.head("tokens per pass"),
-        "acceptance length",
-        "interval",
-        "prompts",
-    ]
-    heads += ["survival by position"]
 
-    def row(one: SliceRecord) -> list[Content]:
+    def drawn(one: SliceRecord) -> Cell:
         length = one.acceptance_length
-        drawn: Content = "" if length is None else axis.cell(length, view.look(one.arm))
-        return [drawn, number(length), span(length), f"{one.prompts:,}", survival(one)]
+        return "" if length is None else IntervalCell(axis, length, view.look(one.arm))
 
-    return _table(heads, records, row, caption, (0, 1))
+    return [
+        (AxisHead(axis, "tokens per pass"), drawn),
+        ("acceptance length", lambda one: number(one.acceptance_length)),
+        ("interval", lambda one: span(one.acceptance_length)),
+        (PROMPTS.head, PROMPTS.cell),
+        ("survival by position", survival),
+    ]

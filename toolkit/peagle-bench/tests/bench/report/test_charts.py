@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import example, given
@@ -13,12 +14,17 @@ from peagle_bench.report import formatting
 from peagle_bench.report.charts import (
     HALF,
     NARROW,
+    AxisHead,
     Bar,
     BarChart,
+    ChartFigure,
+    IntervalAxis,
+    IntervalCell,
     LineChart,
     Mark,
     Scale,
     Series,
+    Size,
     decade_ticks,
     nice_ticks,
     ratio_ticks,
@@ -26,10 +32,15 @@ from peagle_bench.report.charts import (
 )
 from peagle_bench.report.formatting import Look
 from peagle_bench.report.page import html_page
-from peagle_bench.report.speed_up import IntervalAxis
+from peagle_bench.report.rendering import Rendered
 from peagle_bench.results.records import Interval
-from peagle_sm.core.display import Safe, join, tag
 from tests.bench.report import making
+
+
+def svg(it: Rendered) -> str:
+    """What a page shows of it."""
+    return it.__html__()
+
 
 VALUES = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
 
@@ -73,8 +84,10 @@ def test_one_is_always_a_tick_of_a_ratio() -> None:
 def test_an_interval_that_holds_one_is_hollow() -> None:
     shown, open_ = Interval(1.3, 1.2, 1.4), Interval(1.01, 0.97, 1.05)
     axis = IntervalAxis.over([shown, open_])
-    assert 'class="solid"' in axis.cell(shown, Look("blue", "circle"))
-    assert 'class="hollow"' in axis.cell(open_, Look("blue", "circle"))
+    look = Look("blue", "circle")
+    assert 'class="solid"' in svg(IntervalCell(axis, shown, look))
+    assert 'class="hollow"' in svg(IntervalCell(axis, open_, look))
+    assert 'class="hollow"' in svg(IntervalCell(axis, shown, look, doubtful=True))
 
 
 def drawn(**more: object) -> str:
@@ -83,27 +96,38 @@ def drawn(**more: object) -> str:
         Series("long", look, tuple(Mark(float(x), 100.0 / x, 90.0 / x, 110.0 / x) for x in (1, 2, 4, 8))),
         Series("short", Look("orange", "square"), (Mark(1.0, 50.0), Mark(2.0, 20.0))),
     )
-    chart = LineChart("t", "d", series, "x", "y", (1.0, 2.0, 4.0, 8.0), **more)  # type: ignore[arg-type]
-    return chart(HALF, "id")
+    chart = LineChart("t", series, "x", "y", (1.0, 2.0, 4.0, 8.0), **more)  # type: ignore[arg-type]
+    return svg(chart.at(HALF))
 
 
 @pytest.mark.parametrize("more", [{}, {"x_log": True}, {"y_log": True}, {"y_zero": False}])
 def test_all_of_a_chart_lies_inside_its_frame(more: dict[str, bool]) -> None:
-    svg = drawn(**more)
-    places = [float(value) for value in re.findall(r' (?:x|cx|x1|x2)="([-\d.]+)"', svg)]
-    heights = [float(value) for value in re.findall(r' (?:y|cy|y1|y2)="([-\d.]+)"', svg)]
+    text = drawn(**more)
+    places = [float(value) for value in re.findall(r' (?:x|cx|x1|x2)="([-\d.]+)"', text)]
+    heights = [float(value) for value in re.findall(r' (?:y|cy|y1|y2)="([-\d.]+)"', text)]
     assert min(places) >= 0
     assert max(places) <= HALF.width
     assert min(heights) >= 0
     assert max(heights) <= HALF.height
-    assert svg.count('class="whisker"') == 4
+    assert text.count('class="whisker"') == 4
+
+
+def test_a_chart_is_described_by_its_values() -> None:
+    look = Look("blue", "circle")
+    short = Series("P-EAGLE", look, (Mark(1.0, 0.97), Mark(2.0, 0.8), Mark(3.0, 0.5)))
+    long = Series("loss", look, tuple(Mark(float(step), 3.0 / step) for step in range(1, 101)))
+    chart = LineChart("t", (short,), "x", "y", (1.0, 3.0), shares=True)
+    assert chart.description == "P-EAGLE: 97% at 1, 80% at 2, 50% at 3"
+    assert LineChart("t", (long,), "x", "y", (1.0, 100.0)).description == "loss: 3.00 at 1, 0.03 at 100"
+    assert BarChart("t", (Bar("a", look, 163.2),), "x").description == "a: 163"
+    assert 'aria-label="t. a: 163"' in svg(BarChart("t", (Bar("a", look, 163.2),), "x").at(HALF))
 
 
 def test_a_chart_of_one_value_and_of_equal_values() -> None:
     look = Look("blue", "circle")
     for marks in ((Mark(1.0, 5.0),), (Mark(1.0, 5.0), Mark(2.0, 5.0)), (Mark(1.0, 0.0),)):
-        chart = LineChart("t", "d", (Series("n", look, marks),), "x", "y", (1.0, 2.0))
-        assert "nan" not in chart(HALF, "id")
+        chart = LineChart("t", (Series("n", look, marks),), "x", "y", (1.0, 2.0))
+        assert "nan" not in svg(chart.at(HALF))
 
 
 @pytest.mark.parametrize(
@@ -122,53 +146,66 @@ def test_money(value: float | None, text: str) -> None:
     assert formatting.usd(value) == text
 
 
-def test_text_is_escaped_once() -> None:
-    assert tag("p", 'a < b & "c"', title='"<') == '<p title="&quot;&lt;">a &lt; b &amp; "c"</p>'
-    assert join(Safe("<b>"), "<b>", None, 1.5) == "<b>&lt;b&gt;1.5"
+def test_names_that_look_like_markup_stay_text_in_every_chart() -> None:
+    evil = "</svg><script>alert('1')</script>\""
+    look = Look("blue", "circle")
+    marks = (Mark(1.0, 5.0), Mark(2.0, 9.0))
+    guides = ((2.0, evil, look),)
+    for chart in (
+        LineChart(evil, (Series(evil, look, marks),), evil, evil, (1.0, 2.0), guides=guides, watermark=evil),
+        BarChart(evil, (Bar(evil, look, 1.0),), evil, watermark=evil),
+    ):
+        text = svg(ChartFigure(chart, Size(2000, 400)))
+        root = ElementTree.fromstring(text)
+        assert not [each for each in root.iter() if each.tag == "script"]
+        assert evil in "".join(root.itertext())
+    head = ElementTree.fromstring(
+        svg(AxisHead(IntervalAxis.over([Interval(1.3, 1.2, 1.4)]), evil, (evil, evil)))
+    )
+    assert {each.tag for each in head.iter()} == {"svg", "text"}
 
 
-def titles(svg: str) -> list[str]:
-    return re.findall(r'<text[^>]*class="axis"[^>]*>([^<]*)</text>', svg)
+def titles(drawing: str) -> list[str]:
+    return re.findall(r'<text[^>]*class="axis"[^>]*>([^<]*)</text>', drawing)
 
 
 def test_a_line_chart_has_the_titles_of_both_axes() -> None:
     chart = LineChart(
         "t",
-        "d",
         (Series("n", Look("blue", "circle"), (Mark(1.0, 5.0), Mark(2.0, 9.0))),),
         "requests in flight",
         "whole answer, p95, ms",
         (1.0, 2.0),
     )
-    assert sorted(titles(chart(HALF, "id"))) == ["requests in flight", "whole answer, p95, ms"]
+    assert sorted(titles(svg(chart.at(HALF)))) == ["requests in flight", "whole answer, p95, ms"]
 
 
 def test_a_bar_chart_has_an_axis_with_its_title_ticks_and_ranges() -> None:
     look = Look("blue", "circle")
     chart = BarChart(
-        "t", "d", (Bar("a", look, 90.0, 80.0, 103.0), Bar("b", look, 40.0)), "output tokens per second"
+        "t", (Bar("a", look, 90.0, 80.0, 103.0), Bar("b", look, 40.0)), "output tokens per second"
     )
     for size in (HALF, NARROW):
-        svg = chart(size, "id")
-        assert titles(svg) == ["output tokens per second"]
-        ticks = [float(text) for text in re.findall(r'class="tick"[^>]*>([\d.]+)<', svg)]
+        text = svg(chart.at(size))
+        assert titles(text) == ["output tokens per second"]
+        ticks = [float(tick) for tick in re.findall(r'class="tick"[^>]*>([\d.]+)<', text)]
         assert ticks[0] == 0
         assert ticks[-1] >= 103
-        assert svg.count('class="range"') == 1
-        places = [float(value) for value in re.findall(r' (?:x|x1|x2)="([-\d.]+)"', svg)]
+        assert text.count('class="range"') == 1
+        places = [float(value) for value in re.findall(r' (?:x|x1|x2)="([-\d.]+)"', text)]
         assert min(places) >= 0
         assert max(places) <= size.width
 
 
 @pytest.mark.parametrize("sides", [None, ("slower", "faster")])
 def test_the_axis_of_intervals_has_its_title_within_the_drawing(sides: tuple[str, str] | None) -> None:
-    head = IntervalAxis.over([Interval(1.3, 1.2, 1.4)]).head("speed-up", sides)
+    head = svg(AxisHead(IntervalAxis.over([Interval(1.3, 1.2, 1.4)]), "speed-up", sides))
     assert titles(head) == ["speed-up (log)"]
     _, top, _, height = (float(value) for value in re.search(r'viewBox="([^"]+)"', head)[1].split())  # type: ignore[index]
     for y in re.findall(r' y="([-\d.]+)"', head):
         assert top + 12 <= float(y) <= top + height
-    shares = IntervalAxis.of_shares([Interval(0.97, 0.95, 0.99)]).head("identical answers")
-    assert titles(shares) == ["identical answers"]
+    shares = AxisHead(IntervalAxis.of_shares([Interval(0.97, 0.95, 0.99)]), "identical answers")
+    assert titles(svg(shares)) == ["identical answers"]
 
 
 def test_every_chart_of_a_report_has_the_titles_of_its_axes() -> None:
@@ -176,6 +213,6 @@ def test_every_chart_of_a_report_has_the_titles_of_its_axes() -> None:
     charts = re.findall(r'<svg[^>]*class="chart".*?</svg>', page, flags=re.DOTALL)
     assert len(charts) > 10
     assert {len(titles(chart)) for chart in charts} == {2}
-    heads = re.findall(r'<th[^>]*><svg[^>]*class="cell.*?</svg>', page)
+    heads = re.findall(r'<th[^>]*><svg[^>]*class="cell.*?</svg>', page, flags=re.DOTALL)
     assert heads
     assert all(len(titles(head)) == 1 for head in heads)

@@ -13,7 +13,7 @@ NOT_TEXT = {"page", "card", "rule", "hair", "warn-page"}
 
 
 def schemes() -> dict[str, dict[str, str]]:
-    style = resources.files("peagle_bench.report").joinpath("page.css").read_text(encoding="utf-8")
+    style = resources.files("peagle_bench.report").joinpath("templates/page.css").read_text(encoding="utf-8")
     roots = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
     assert len(roots) == 3
     return {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_bench.report import charts
-from peagle_bench.report.charts import Line
+from peagle_bench.report.charts import HALF, LineChart, Mark, Series
 from peagle_bench.report.formatting import Look
 from peagle_bench.report.merging import parts_of
 from peagle_bench.report.page import html_page
@@ -72,17 +72,21 @@ def test_the_modes_names_do_not_break_where_they_are_read() -> None:
     assert 'aria-label="P-EAGLE' in page or "P\N{NON-BREAKING HYPHEN}EAGLE" in page
 
 
-ENDS = st.tuples(st.floats(60, 400), st.floats(20, 220))
+ENDS = st.tuples(st.floats(1, 8), st.floats(0, 220))
 
 
 @given(st.lists(ENDS, min_size=1, max_size=10))
 def test_names_of_lines_never_touch(ends: list[tuple[float, float]]) -> None:
-    lines = [Line(f"arm {n}", Look("blue", "circle"), ((40.0, 30.0), end)) for n, end in enumerate(ends)]
-    drawn = charts.draw_line_names(lines, 400, 14, 224)
-    heights = sorted(float(y) for y in re.findall(r'<text x="[^"]*" y="([^"]*)"', drawn))
-    assert len(heights) == len(lines)
+    look = Look("blue", "circle")
+    series = tuple(Series(f"arm {n}", look, (Mark(1.0, 30.0), Mark(*end))) for n, end in enumerate(ends))
+    lines = LineChart("t", series, "x", "y", (1.0, 8.0)).at(HALF)
+    heights = sorted(name.y for name in lines.names)
+    assert len(heights) == len(series)
     assert all(b - a >= 15.9 for a, b in pairwise(heights))
-    assert {float(x) for x in re.findall(r'<text x="([^"]*)"', drawn)} == {420.0}
+    assert lines.top <= heights[0]
+    assert heights[-1] <= lines.bottom
+    drawn = re.findall(r'<text x="([^"]*)" y="[^"]*" class="name"', lines.__html__())
+    assert [float(x) for x in drawn] == [pytest.approx(lines.x.end + 20, abs=0.01)] * len(series)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peagle_bench.report import tables
-from peagle_bench.report.files import embed, extract
+from peagle_bench.report.files import extract
 from peagle_bench.report.merging import demand_figures, demand_loads, missing, names_of, view_of
 from peagle_bench.report.page import html_page
 from peagle_bench.report.trust import trust
@@ -147,7 +147,7 @@ def test_each_run_has_its_own_load_average() -> None:
 
 def test_a_page_keeps_the_names_of_its_files() -> None:
     made = [named(making.stand_in(), 'lab/a "b" <c>.jsonl'), making.stand_in()]
-    assert [each.source for each in extract(embed(made))] == ['a "b" <c>.jsonl', None]
+    assert [each.source for each in extract(html_page(made))] == ['a "b" <c>.jsonl', None]
 
 
 def test_files_of_one_name_are_called_by_their_paths() -> None:
