@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from peagle_bench.benchmark.acceptance import metrics_page
 from peagle_bench.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint, look_at
 from peagle_bench.compare import run
 from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, by_category, compare
@@ -22,12 +21,10 @@ from peagle_bench.load import ClientUsage, Clock, LoadRun, Target, Timeouts, Win
 from peagle_bench.load.answer import Answer
 from peagle_bench.load.http_client import Sender, open_sender
 from peagle_bench.load.run import Connect
-from peagle_bench.packs.run import PackDependencies
 from peagle_bench.results import provenance
 from peagle_bench.results.records import ArmRecord, ComparisonRecord, Interval, Load, RequestRecord
 from peagle_bench.results.result_file import Results
 from peagle_bench.tune.windows import with_k
-from peagle_bench.verify.engines import EndpointEngine
 from peagle_bench.workloads import Workload, load_workload
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
 from sagemaker_local.paths import weights_dir
@@ -126,18 +123,6 @@ def dependencies(
         ),
         connect=connect,
         every_s=_EVERY_S,
-    )
-
-
-def pack_dependencies(
-    stack: LocalStack, described: Sequence[Described], seed: int, say: Say
-) -> PackDependencies:
-    """Return what a run of packs needs on a stack."""
-    session = stack.session
-    return PackDependencies(
-        dependencies(stack, described, seed, say),
-        lambda arm: EndpointEngine(session, arm.endpoint, arm.component),
-        lambda arm: metrics_page(session, arm),
     )
 
 
@@ -272,16 +257,25 @@ def speed_up(results: Results, faster: Mode, slower: Mode) -> Interval | None:
 
 
 def figures(results: Results) -> dict[Mode, dict[str, Any]]:
-    """K, OTPS and acceptance length of each mode; 1 without speculation, None where the engine gives none."""
+    """K, OTPS, acceptance length and mean share of distinct 4-grams of each mode.
+
+    The acceptance length is 1 without speculation, and None where the engine gives none.
+    """
     modes: dict[str, Mode] = {arm_of(results, mode).name: mode for mode in _HEADS}
     found: dict[Mode, dict[str, Any]] = {}
     for point in results.points:
         mode = modes[point.arm]
+        shares = [
+            row.distinct_4_grams
+            for row in measured_requests(results)
+            if row.arm == point.arm and row.distinct_4_grams is not None
+        ]
         length = point.acceptance.per_step if point.acceptance else 1.0 if mode == "none" else None
         found[mode] = {
             "num_speculative_tokens": arm_of(results, mode).num_speculative_tokens,
             "otps": point.otps,
             "acceptance_length": length,
+            "distinct_4_grams": sum(shares) / len(shares) if shares else None,
         }
     return found
 

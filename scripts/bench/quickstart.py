@@ -135,9 +135,9 @@ def document(
         "stand_in_weights": True,
         "prompts": _prompts(results),
         "identical_outputs": not differing(results),
-        **_main_figures(results),
+        **main_figures(results),
         "num_speculative_tokens": {mode: asdict(choice) for mode, choice in chosen.items()},
-        "least_repetitive_third": {"prompts": _prompts(third), **_main_figures(third)},
+        "least_repetitive_third": {"prompts": _prompts(third), **main_figures(third)},
         "leftovers": left,
         "streamed": streamed,
         "seconds": dict(seconds),
@@ -145,7 +145,8 @@ def document(
     }
 
 
-def _main_figures(results: Results) -> dict[str, Any]:
+def main_figures(results: Results) -> dict[str, Any]:
+    """The figures of each mode, and the speed-ups with their intervals."""
     pairs: tuple[tuple[Mode, Mode], ...] = (("eagle3", "none"), ("p-eagle", "none"), ("p-eagle", "eagle3"))
     found = {f"{a} over {b}": ratio for a, b in pairs if (ratio := speed_up(results, a, b))}
     return {

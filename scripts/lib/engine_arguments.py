@@ -98,7 +98,11 @@ def download(version: str) -> dict[str, str]:
         subprocess.CalledProcessError: the index has no wheel of that version.
     """
     with fetched(version) as wheel:
-        return {name: wheel.read(name) for name in wheel.names() if _defines_arguments(name) or is_read(name)}
+        return {
+            name: wheel.read(name).decode()
+            for name in wheel.namelist()
+            if _defines_arguments(name) or is_read(name)
+        }
 
 
 def _defines_arguments(name: str) -> bool:

@@ -6,10 +6,6 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from peagle_bench.results.provenance import weights_sha256
-from sagemaker_local.paths import weights_dir
-from scripts.bench.modes.page import page as modes_page
-from scripts.bench.modes.record import read_records
 from scripts.reference_pages.checks import checks_page
 from scripts.reference_pages.commands import cli_page, exit_codes_page
 from scripts.reference_pages.engines import engines_page
@@ -26,16 +22,11 @@ def _picture() -> str:
     return picture((DOCS / "how-to" / "measure.md").read_text(encoding="utf-8"))
 
 
-def _modes() -> str:
-    return modes_page(read_records(DOCS / "reference" / "modes"), weights_sha256(weights_dir()))
-
-
 PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/exit-codes.md": exit_codes_page,
     "reference/checks.md": checks_page,
     "reference/engines.md": engines_page,
-    "reference/modes.md": _modes,
     "reference/spec.md": spec_page,
     "reference/spec.schema.json": schema_text,
     "reference/python.md": python_page,

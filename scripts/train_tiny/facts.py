@@ -30,16 +30,13 @@ def gather(work: Path, seconds: int | None = None) -> dict[str, Any]:
 
 
 def acceptance(bench: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The eager finals of ``scripts/bench-modes``: a row for each set of prompts and mode."""
-    rows = []
-    for title, run in bench["engines"]["eager"]["finals"].items():
-        report = run["report"]
-        names = ("mode", "num_speculative_tokens", "acceptance_length", "distinct_4_grams")
-        rows += [
-            {"prompts": f"{title}, {report['prompts']}", **{name: arm[name] for name in names}}
-            for arm in report["arms"]
-        ]
-    return rows
+    """The figures of ``scripts/bench-modes``: a row for each set of prompts and mode."""
+    names = ("num_speculative_tokens", "acceptance_length", "distinct_4_grams")
+    return [
+        {"prompts": f"{title}, {run['prompts']}", "mode": mode, **{name: figures[name] for name in names}}
+        for title, run in bench["finals"].items()
+        for mode, figures in run["modes"].items()
+    ]
 
 
 def update(

@@ -1,36 +1,167 @@
 """`learn run`, real engine and real trainer, killed twice: it continues, and leaves nothing billable.
 
-`scripts/learn-safety kills` is the large one: sequences of ten kills over the whole run, promotion included.
+The recorded campaign, with 180 kills over the whole run, is docs/reference/learn-safety.md.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 
-from scripts.bench.progress import Reporter
-from scripts.bench.training.kills import DURATION_S, PROMPTS, STEPS, moments, sequence
+from sagemaker_local.paths import weights_dir
+from scripts.bench.local_stack import LocalStack
+from tests.e2e.test_learn_loop import BUCKET, NAME, World, world_in
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
+STEP = re.compile(r"step \d of \d: (\w+)")
+LONGEST_S = 420.0  #: of one process; machines are shared
+PROMPTS, CONCURRENCY = 28, 4
 
 
-def test_moments_are_over_the_whole_run_and_in_order() -> None:
-    drawn = [each for seed in range(100) for each in moments(seed, 10)]
-    assert {each.step for each in drawn} == set(DURATION_S)
-    whole = sum(DURATION_S.values())
-    for step, seconds in DURATION_S.items():
-        share = sum(each.step == step for each in drawn) / len(drawn)
-        assert share == pytest.approx(seconds / whole, abs=0.06)
-    order = ("start", *STEPS)
-    for seed in range(20):
-        places = [(order.index(each.step), each.after_s) for each in moments(seed, 10)]
-        assert places == sorted(places)
+class Run:
+    """`learn run --until train` as processes; they share only what an earlier one left."""
+
+    def __init__(self, world: World) -> None:
+        self._folder = world.folder
+        learn = world.spec.model_dump(mode="json", exclude_unset=True)
+        (self._folder / "learn.yaml").write_text(json.dumps(learn))
+        program = [sys.executable, "-m", "peagle_sm", "learn", "run", "learn.yaml", "--spec", "peagle.yaml"]
+        self._command = [*program, "--until", "train", "--yes", "--local-port", str(world.stack.port)]
+
+    def killed_in(self, step: str, after_s: float) -> str:
+        """Kill a run ``after_s`` seconds into a step; return the step that it was in."""
+        process, log = self._start()
+        since: float | None = None
+        limit = time.monotonic() + LONGEST_S
+        while process.poll() is None and time.monotonic() < limit:
+            if since is None and STEP.findall(log.read_text())[-1:] == [step]:
+                since = time.monotonic()
+            if since is not None and time.monotonic() - since >= after_s:
+                break
+            time.sleep(0.02)
+        assert process.poll() is None, log.read_text()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        return str(STEP.findall(log.read_text())[-1])
+
+    def to_its_end(self) -> None:
+        process, log = self._start()
+        assert process.wait(LONGEST_S) == 0, log.read_text()
+
+    def steps(self) -> dict[str, Any]:
+        (state,) = (self._folder / ".peagle-learn").rglob("state.json")
+        steps: dict[str, Any] = json.loads(state.read_text())["steps"]
+        return steps
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], Path]:
+        log = self._folder / f"run-{time.monotonic_ns()}.log"
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._folder
+            ), log
+
+
+class Account:
+    """What is billed and what ran, by boto3 alone: nothing here is this project's code."""
+
+    def __init__(self, port: int) -> None:
+        session: Any = boto3.Session("local", "local", region_name="us-east-1")
+        self._client: Callable[[str], Any] = lambda name: session.client(
+            name, endpoint_url=f"http://127.0.0.1:{port}"
+        )
+        self._began = datetime.now(UTC)
+
+    def endpoints(self) -> list[str]:
+        rows = self._client("sagemaker").list_endpoints()["Endpoints"]
+        return [row["EndpointName"] for row in rows if row["EndpointStatus"] != "Deleting"]
+
+    def jobs(self) -> list[dict[str, Any]]:
+        sagemaker = self._client("sagemaker")
+        rows = sagemaker.list_training_jobs()["TrainingJobSummaries"]
+        return [sagemaker.describe_training_job(TrainingJobName=row["TrainingJobName"]) for row in rows]
+
+    def without_end(self) -> list[str]:
+        """Name what would be billed for more than a day if nobody came back."""
+        scheduler = self._client("scheduler")
+        ends: dict[str, datetime] = {}
+        for row in scheduler.list_schedules()["Schedules"]:
+            schedule = scheduler.get_schedule(Name=row["Name"], GroupName=row["GroupName"])
+            target = schedule["Target"]
+            if target["Arn"].endswith(":sagemaker:deleteEndpoint") and schedule["State"] == "ENABLED":
+                ends[json.loads(target["Input"])["EndpointName"]] = schedule["StartDate"]
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+        endless = [name for name in self.endpoints() if name not in ends or ends[name] > tomorrow]
+        return endless + [
+            job["TrainingJobName"]
+            for job in self.jobs()
+            if job["TrainingJobStatus"] == "InProgress"
+            and not job.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+        ]
+
+    def incomplete_uploads(self) -> list[str]:
+        uploads = self._client("s3").list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
+        return [each["Key"] for each in uploads]
+
+    def invocations(self) -> int:
+        sagemaker = self._client("sagemaker")
+        (variant,) = sagemaker.describe_endpoint(EndpointName=NAME)["ProductionVariants"]
+        dimensions = {"EndpointName": NAME, "VariantName": variant["VariantName"]}
+        points = self._client("cloudwatch").get_metric_statistics(
+            Namespace="AWS/SageMaker",
+            MetricName="Invocations",
+            Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
+            StartTime=self._began - timedelta(minutes=1),
+            EndTime=datetime.now(UTC) + timedelta(minutes=1),
+            Period=60,
+            Statistics=["Sum"],
+        )["Datapoints"]
+        return round(sum(float(point["Sum"]) for point in points))
 
 
 def test_a_run_that_is_killed_twice_continues_and_leaves_nothing(tmp_path: Path) -> None:
-    found = sequence(1, 2, tmp_path, Reporter(), until="train")
-    assert found.faults == []
-    assert len(found.kills) == 2
-    assert found.invocations is not None
-    assert found.invocations >= PROMPTS
+    train = {"max_steps": 3, "sequence_length": 128, "learning_rate": 1e-6, "checkpoint_every_steps": 1}
+    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
+        head, s3 = weights_dir() / "p-eagle", stack.session.client("s3")
+        learn = {"head": f"s3://{BUCKET}/whole/", "train": {**train, "max_hours": 1}}
+        world = world_in(
+            tmp_path,
+            stack,
+            {"serving": {"max_model_len": 512}, "lifecycle": {"max_lifetime_hours": 4}},
+            learn,
+            texts=PROMPTS,
+            concurrency=CONCURRENCY,
+        )
+        for name in ("config.json", "model.safetensors"):
+            s3.put_object(Bucket=BUCKET, Key=f"whole/{name}", Body=(head / name).read_bytes())
+        account, run = Account(stack.port), Run(world)
+        assert run.killed_in("data", 1.0) == "data"
+        assert account.without_end() == []
+        assert run.killed_in("train", 8.0) == "train"
+        assert account.without_end() == []
+        data = run.steps()["data"]
+        # Each prompt once, and again what was in flight at the kill.
+        assert PROMPTS <= account.invocations() <= PROMPTS + CONCURRENCY
+        run.to_its_end()
+        steps = run.steps()
+        assert list(steps) == ["data", "train"]
+        assert steps["data"] == data, "a finished step was done again"
+        run.to_its_end()
+        assert run.steps() == steps, "a finished run did something"
+        assert account.without_end() == []
+        assert account.endpoints() == [NAME]
+        assert account.incomplete_uploads() == []
+        statuses = [job["TrainingJobStatus"] for job in account.jobs()]
+        assert statuses.count("Completed") == 1
+        assert "InProgress" not in statuses

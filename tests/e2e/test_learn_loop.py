@@ -30,7 +30,7 @@ from peagle_sm.service.progress import Event
 from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.process.client import advance_clock
 from scripts.bench.local_stack import LocalStack
-from scripts.bench.training.damaged_heads import Damage, make, noisy, read, write
+from tests.learn.damaged_heads import Damage, make, noisy, read, write
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME, BUCKET = "learned", "learn-loop"
@@ -63,7 +63,12 @@ class World:
 
 
 def world_in(
-    folder: Path, stack: LocalStack, served: dict[str, Any], learn: dict[str, Any], texts: int = 60
+    folder: Path,
+    stack: LocalStack,
+    served: dict[str, Any],
+    learn: dict[str, Any],
+    texts: int = 60,
+    **data: Any,
 ) -> World:
     """Deploy an endpoint whose head is damaged by noise, and write prompts for its own target."""
     shipped = stand_in_weights()
@@ -96,6 +101,7 @@ def world_in(
             "general": str(folder / "general.jsonl"),
             "held_out": 0.4,
             "max_tokens": 64,
+            **data,
         },
         prove={"max_tokens": 64},
         **learn,

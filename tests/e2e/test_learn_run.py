@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from peagle_learn.core.proof import parse_proof
 from peagle_learn.core.spec import parse_learn_spec
 from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.paths import weights_dir
+from scripts.bench import learn_demo
 from scripts.bench.local_stack import LocalStack
-from scripts.bench.training import gain, shift
 from tests.cli.running import run
 from tests.learn.test_arms import create_as_a_stack
 
@@ -22,11 +23,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 def test_a_run_makes_data_and_a_head_and_continues_where_it_was(in_empty_folder: Path) -> None:
     tmp_path = in_empty_folder  # learn.yaml names the prompts beside it
-    assert shift.main([str(tmp_path), "--prompts", "24", "--steps", "3"]) == 0
+    assert learn_demo.main([str(tmp_path), "--prompts", "24", "--steps", "3"]) == 0
     spec = parse_learn_spec((tmp_path / "learn.yaml").read_text(), "learn.yaml")
     served = load_spec(tmp_path / "peagle.yaml")
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
-        began = stack.session.now().isoformat()
         stack.deploy({served.name: served})
         port = str(stack.port)
         command = ("learn", "run", tmp_path / "learn.yaml", "--spec", tmp_path / "peagle.yaml")
@@ -46,21 +46,23 @@ def test_a_run_makes_data_and_a_head_and_continues_where_it_was(in_empty_folder:
         ended = run(*command, *options)
         assert ended.exit_code == 20, ended.output  # 2 held-out prompts prove nothing
         print(ended.output, file=sys.stderr)
-        assert gain.main([str(tmp_path), "--began", began, "--page", str(tmp_path / "gain.md")]) == 0
-        told = json.loads((tmp_path / "gain.json").read_text())
-        assert told["proof"]["bound"]["data"] == steps["data"]["result"]["data"]
-        assert told["training"]["steps"] == 3
-        trained = {each["name"]: each["prompts"] for each in told["data"]["sets"]}["general, trained"]
-        assert trained >= 2
+        (proof,) = tmp_path.rglob("proofs/*.json")
+        found = parse_proof(proof.read_text(), proof.name)
+        assert not found.decision.offered
+        assert found.bound.data == steps["data"]["result"]["data"]
+        (training,) = tmp_path.rglob("training.json")
+        assert json.loads(training.read_text())["steps"] == 3
+        (manifest,) = tmp_path.rglob("data/manifest.json")
+        prompts = {each["name"]: each["prompts"] for each in json.loads(manifest.read_text())["sets"]}
+        assert prompts["general, trained"] >= 2
         assert spec.data.general_trained > 0
-        assert "was **not** offered" in (tmp_path / "gain.md").read_text()
         # The run installed the guard, which stays.
         assert [each for each in stack.delete_all() if "guard" not in each] == []
 
 
 def test_the_arms_of_a_proof_run_as_components_beside_the_one_that_serves(in_empty_folder: Path) -> None:
     tmp_path = in_empty_folder
-    assert shift.main([str(tmp_path), "--prompts", "200"]) == 0
+    assert learn_demo.main([str(tmp_path), "--prompts", "200"]) == 0
     spec = tmp_path / "peagle.yaml"
     spec.write_text(spec.read_text().replace("lifecycle:", "lifecycle:\n  idle: scale-to-zero"))
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:

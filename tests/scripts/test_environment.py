@@ -59,7 +59,6 @@ def test_a_second_script_waits_for_the_first(tmp_path: Path, root: Path) -> None
         ("engine-arguments", "VERSION"),
         ("engine-matrix", "VERSION"),
         ("train-tiny", "--quick"),
-        ("learn-safety", "damage"),
         ("shots", "FOLDER"),
     ],
 )

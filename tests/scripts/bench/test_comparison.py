@@ -114,6 +114,7 @@ def test_the_figures_of_the_third_are_of_its_requests_alone() -> None:
         "num_speculative_tokens": None,
         "otps": pytest.approx(200),
         "acceptance_length": 1.0,
+        "distinct_4_grams": 1.0,
     }
     assert third["p-eagle"]["acceptance_length"] == pytest.approx(2.75)
 

@@ -68,12 +68,12 @@ def test_facts_are_gathered_from_what_the_steps_left_and_kept_when_a_bench_is_ad
     none: dict[str, Any] = {"work": None, "seconds": None, "bench": None, "quick": None}
     first = facts.update(weights, **none | {"work": work, "seconds": 90})
     assert (first["heads"], first["whole"]["minutes"], "device" in first) == ({"of": "heads"}, 1.5, False)
-    arm = {"mode": "none", "num_speculative_tokens": None, "acceptance_length": 1.0, "distinct_4_grams": 0.2}
-    report = {"prompts": 7, "arms": [{**arm, "otps": 300.0}]}
+    arm = {"num_speculative_tokens": None, "acceptance_length": 1.0, "distinct_4_grams": 0.2}
+    run = {"prompts": 7, "modes": {"none": {**arm, "otps": 300.0}}}
     bench = tmp_path / "bench.json"
-    bench.write_text(json.dumps({"engines": {"eager": {"finals": {"HumanEval": {"report": report}}}}}))
+    bench.write_text(json.dumps({"finals": {"HumanEval": run}}))
     again = facts.update(weights, **none | {"bench": bench})
-    assert again == {**first, "acceptance": [{"prompts": "HumanEval, 7", **arm}]}
+    assert again == {**first, "acceptance": [{"prompts": "HumanEval, 7", "mode": "none", **arm}]}
     assert json.loads((weights / facts.NAME).read_text()) == again
 
 

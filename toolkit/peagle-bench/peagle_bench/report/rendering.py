@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, **values: object) -> str:
-    """Render a file of the folder ``templates``.
-
-    Raises:
-        NotFound: Jinja2, a package of the extra `measure`, is not installed.
-    """
+    """Render a file of the folder ``templates``."""
     return _environment().get_template(template).render(values)
 
 

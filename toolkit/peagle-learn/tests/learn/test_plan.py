@@ -26,7 +26,7 @@ from peagle_sm.core.errors import SpecError
 
 BOOK = load_recipes()
 SHARING = ("expert_parallel_size", "target_shards")
-#: GiB above the process's base of 0.55, by tokens and partitions: peaks of scripts/bench/training/step.py on
+#: GiB above the process's base of 0.55, by tokens and partitions: docs/reference/training-memory.json, on
 #: 2026-11-26, less 0.55. Rows of 8,192 tokens were last measured with logits of all rows.
 MEASURED = {(2048, 1): 1.105, (2048, 4): 0.505, (2048, 8): 0.388}
 

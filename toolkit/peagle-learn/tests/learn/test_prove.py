@@ -44,8 +44,8 @@ from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRef
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.service import delete, deploy, leftovers, pause
-from scripts.bench.training.damaged_heads import Damage, make
 from tests.bench.compare.simulating import request
+from tests.learn.damaged_heads import Damage, make
 from tests.learn.test_data import bucket, files_below, made, session, spec_of, texts  # noqa: F401
 from tests.local.serving import Server
 

@@ -76,7 +76,7 @@ def test_the_rate_and_the_gaps_are_those_that_the_server_saw(server: Running, ta
     began, ended = min(r.sent_s for r in run.records), max(r.done_s for r in run.records)
     whole = server.truth(began, ended)
     assert len(gaps) == whole["chunks"] - len(run.records)
-    # How exact the times are depends on the machine's load; `scripts/bench-clients` measures it.
+    # How exact the times are depends on the machine's load: docs/reference/clients-bench.md.
     for record in run.records:
         assert record.first_s is not None
         assert record.last_s is not None

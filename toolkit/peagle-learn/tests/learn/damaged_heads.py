@@ -1,24 +1,19 @@
 """Damaged draft heads, made by seed from a whole one: what a training that went wrong may leave behind.
 
-Each of the six kinds has several variants, and each variant a strength that the seed draws. Two are really
-trained, by the trainer's own program: for another target, and on two documents until it knows them by heart.
+Each of the six kinds has variants, and the seed draws the strength of each. The recorded campaign
+(docs/reference/learn-safety.md) had two more, which were really trained.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from sagemaker_local.engine.trainer_env import train_command, train_environ
 
 Tensors = dict[str, tuple[str, list[int], bytes]]
 VARIANTS: Mapping[str, tuple[str, ...]] = {
@@ -26,19 +21,26 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
     "shuffled": ("all values", "half of them", "a fifth"),
     "wrong layers": ("gone", "swapped", "another number", "other outputs", "beyond the target", "renamed"),
     "untrained": ("all", "one layer", "fc"),
-    "another target": ("hidden size", "trained", "vocabulary", "trained", "fc", "trained"),
-    "over-trained": ("ran away", "by heart"),
+    "another target": ("hidden size", "vocabulary", "wide fc"),
+    "over-trained": ("ran away",),
 }
 KINDS = tuple(VARIANTS)
-#: Variants that the files alone show; of the others only the measured acceptance does.
-STATIC = {"cut", "gone", "another number", "beyond the target", "renamed", "hidden size", "vocabulary"}
-#: Variants that need the trainer.
-TRAINED = {"trained", "by heart"}
+#: Variants that the files alone show; the others show in the measured acceptance only.
+STATIC = {
+    "cut",
+    "gone",
+    "another number",
+    "beyond the target",
+    "renamed",
+    "hidden size",
+    "vocabulary",
+    "wide fc",
+}
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One damaged head of a campaign."""
+    """How one head is damaged."""
 
     seed: int
     kind: str
@@ -54,7 +56,7 @@ class Damage:
     @property
     def is_static(self) -> bool:
         """Whether the head's files show it."""
-        return self.variant in STATIC or (self.kind, self.variant) == ("another target", "fc")
+        return self.variant in STATIC
 
 
 def read(path: Path) -> Tensors:
@@ -182,7 +184,7 @@ def _another_target(
 
 
 def make(folder: Path, what: Damage, whole: Path) -> Path:
-    """Write a damaged head of a variant that needs no training."""
+    """Write a damaged head."""
     folder.mkdir(parents=True, exist_ok=True)
     config = json.loads((whole / "config.json").read_text())
     told, values, cut = damage(what, config, read(whole / "model.safetensors"))
@@ -193,54 +195,3 @@ def make(folder: Path, what: Damage, whole: Path) -> Path:
         content = path.read_bytes()
         path.write_bytes(content[:-cut])
     return folder
-
-
-def train(
-    folder: Path, what: Damage, python: Path, target: Path, whole: Path, rows: Sequence[str]
-) -> tuple[Path, dict[str, Any]]:
-    """Train a damaged head with the trainer's program; return its folder, and how it was trained.
-
-    ``rows`` are training rows of the real target. Another target is a copy with noise in each matrix; the
-    whole head is trained for it, on its hidden states and its outputs.
-    """
-    chance, root = random.Random(f"{what.variant}/{what.seed}"), folder / "ml"
-    data, told = root / "input" / "data", dict[str, Any]()
-    hyper: dict[str, Any] = {
-        "num_depths": 8,
-        "sequence_length": 128,
-        "micro_batch_size": 2,
-        "grad_accumulation_steps": 1,
-        "epochs": 1000,
-        "log_every_steps": 10,
-        "checkpoint_every_steps": 1000,
-        "seed": what.seed,
-    }
-    shutil.copytree(whole, data / "head")
-    shutil.copytree(target, data / "target")
-    if what.variant == "trained":
-        told["noise"] = chance.choice([0.1, 0.2, 0.4])
-        weights = data / "target" / "model.safetensors"
-        write(weights, noisy(read(weights), told["noise"], what.seed))
-        told |= {"steps": chance.choice([20, 40]), "learning_rate": 1e-3, "rows": len(rows)}
-    else:
-        first = chance.randrange(len(rows) - 2)
-        rows = rows[first : first + 2]
-        told |= {"steps": chance.choice([20, 40]), "learning_rate": chance.choice([3e-3, 1e-2]), "rows": 2}
-    hyper |= {"max_steps": told["steps"], "learning_rate": told["learning_rate"]}
-    (data / "training").mkdir()
-    (data / "training" / "part.tokens.jsonl").write_text("".join(f"{row}\n" for row in rows))
-    config = root / "input" / "config"
-    config.mkdir()
-    (config / "hyperparameters.json").write_text(json.dumps({k: str(v) for k, v in hyper.items()}))
-    # More threads than cores that are free take many times longer a step.
-    given = {"PATH": os.environ["PATH"], "HOME": str(root), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        train_command(python), env=train_environ(given, root), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(
-            f"the trainer ended with {done.returncode}: {done.stdout[-500:]} {done.stderr[-500:]}"
-        )
-    (root / "model" / "training.json").unlink()  # a head of other data than the newest set is refused before
-    lines = [line for line in done.stdout.splitlines() if " step=" in line and "loss=" in line]
-    return root / "model", {**told, "first": lines[0], "last": lines[-1]}

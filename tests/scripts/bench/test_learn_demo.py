@@ -1,23 +1,17 @@
-"""The tutorial's prompts, and the page of what a training gained."""
+"""The tutorial's prompts and specs."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from peagle_learn.core.conversations import LearnPrompt, split
 from peagle_learn.core.spec import parse_learn_spec
 from peagle_sm.core.spec.endpoint_spec import parse_spec
-from scripts.bench.training import gain, shift
-
-
-def test_the_page_says_what_its_figures_say() -> None:
-    told = json.loads(gain.PAGE.with_suffix(".json").read_text(encoding="utf-8"))
-    assert gain.page(told) == gain.PAGE.read_text(encoding="utf-8")
+from scripts.bench import learn_demo
 
 
 def test_the_traffic_has_one_prompt_of_a_file_and_enough_are_held_out() -> None:
-    prompts = list(shift.shifted())
+    prompts = list(learn_demo.shifted())
     files = [each.id.partition(":")[0] for each in prompts]
     assert len(files) == len(set(files)) > 1500
     found = split([LearnPrompt(each.id, {"prompt": each.text}) for each in prompts], 0.1, 0)
@@ -25,7 +19,7 @@ def test_the_traffic_has_one_prompt_of_a_file_and_enough_are_held_out() -> None:
 
 
 def test_the_tutorials_specs_are_valid_and_name_each_other() -> None:
-    endpoint = parse_spec(shift.ENDPOINT, "peagle.yaml")
-    learn = parse_learn_spec(shift.LEARN.format(tokens=shift.TOKENS, steps=400), "learn.yaml")
+    endpoint = parse_spec(learn_demo.ENDPOINT, "peagle.yaml")
+    learn = parse_learn_spec(learn_demo.LEARN.format(tokens=learn_demo.TOKENS, steps=400), "learn.yaml")
     assert (learn.endpoint, learn.target.model) == (endpoint.name, endpoint.model)
     assert {Path(each).name for each in learn.data.prompts} == {"traffic.jsonl"}

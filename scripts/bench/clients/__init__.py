@@ -1,1 +1,0 @@
-"""Our load client beside others, against a server that knows what it sent: scripts/bench-clients."""

@@ -1,1 +1,0 @@
-"""Clean and faulty runs of the workload packs on the local engine (`scripts/bench-packs`)."""

@@ -1,1 +1,0 @@
-"""What the slices of a request cost the load client."""
