@@ -21,7 +21,6 @@ from constructs import Construct
 
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.environment import (
-    ADAPTIVE_K,
     DRAFTS_NEEDED,
     GATE_NAMESPACE,
     GATE_SLICES,
@@ -42,7 +41,7 @@ class Watched:
     """Facts of an endpoint for its alarms, filters and dashboard.
 
     ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
-    several with a table of K or a controller, and then 0 may be one. ``adaptive``: the engine chooses K.
+    several with a table of K, and then 0 may be one.
     ``gated``: the container reports its drafting itself, and by ``slices`` if there are any.
     ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
     if unknown. ``publish_s`` is the time between two utilisation datapoints.
@@ -54,7 +53,6 @@ class Watched:
     tokens: int | None
     ks: frozenset[int]
     parallel: bool
-    adaptive: bool
     gated: bool
     slices: tuple[Chosen, ...]
     gpus: int
@@ -95,7 +93,6 @@ def watched(plan: Plan) -> Watched:
     container = plan.parameters("create_model")["PrimaryContainer"]
     drafting = speculative_config(plan.draft)
     tokens = drafting.num_speculative_tokens if drafting else None
-    adaptive = container["Environment"].get(ADAPTIVE_K) == "1"
     count = plan.spec.placement.instance_count
     lifecycle = plan.spec.lifecycle
     return Watched(
@@ -103,9 +100,8 @@ def watched(plan: Plan) -> Watched:
         variant=sent["ProductionVariants"][0]["VariantName"],
         component=plan.names.component,
         tokens=tokens,
-        ks=_ks(drafting, adaptive),
+        ks=_ks(drafting),
         parallel=drafting is not None and drafting.parallel_drafting,
-        adaptive=adaptive,
         gated=GATE_NAMESPACE in container["Environment"],
         slices=read_chosen(plan.spec.metrics.slices if GATE_SLICES in container["Environment"] else ()),
         gpus=max(_gpus(name) for name in plan.draft.instance_types),
@@ -119,12 +115,10 @@ def watched(plan: Plan) -> Watched:
     )
 
 
-def _ks(drafting: SpeculativeConfig | None, adaptive: bool) -> frozenset[int]:
+def _ks(drafting: SpeculativeConfig | None) -> frozenset[int]:
     """Return every K that the engine may use."""
     if drafting is None:
         return frozenset()
-    if adaptive:
-        return frozenset(range(drafting.num_speculative_tokens + 1))
     rows = drafting.num_speculative_tokens_per_batch_size
     return frozenset(row[2] for row in rows) if rows else frozenset({drafting.num_speculative_tokens})
 
@@ -158,8 +152,6 @@ DRAFTED = "DraftedTokens"
 INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
 # Not from vLLM's lines: the gate in container/ evaluates whole windows and writes an embedded metric.
 DRAFTING_FAULT = "DraftingFault"
-# The controller's figures, from the gate too: mean K of the steps, changes of K, and 1 while it is off.
-MEAN_K, K_SWITCHES, K_CONTROLLER_OFF = "MeanK", "KSwitches", "KControllerOff"
 # Of the chosen slices, from the gate as well: how many fell, and by how much; counts of the listed ones.
 DRIFTING_SLICES, LARGEST_FALL, UNCOUNTED = "DriftingSlices", "LargestFallPercent", "UncountedRequests"
 SLICE_ACCEPTED, SLICE_DRAFTS, SLICE = "SliceAcceptedTokens", "SliceDrafts", "Slice"

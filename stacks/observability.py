@@ -25,10 +25,7 @@ from stacks.metrics import (
     DRIFTING_SLICES,
     INSTANCES,
     INVOCATIONS,
-    K_CONTROLLER_OFF,
-    K_SWITCHES,
     LARGEST_FALL,
-    MEAN_K,
     SLICE,
     SLICE_ACCEPTED,
     SLICE_DRAFTS,
@@ -48,7 +45,7 @@ def dashboard_body(endpoint: Watched, alarm_keys: Sequence[str], advice: str) ->
         [_text(advice), _alarms(endpoint, alarm_keys)],
         [_spend(endpoint), _traffic(endpoint), _errors(endpoint)],
         [_latency(endpoint), _overhead(endpoint)],
-        [*_drafting(endpoint), *_controller(endpoint), _hardware(endpoint)],
+        [*_drafting(endpoint), _hardware(endpoint)],
         _slices(endpoint),
     ]
     return {"widgets": list(_placed([row for row in rows if row]))}
@@ -172,27 +169,6 @@ def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
             yAxis={
                 "left": {"min": 1, "max": endpoint.tokens + 1, "showUnits": False},
                 "right": {"min": 0, "max": 100, "showUnits": False},
-            },
-        )
-    ]
-
-
-def _controller(endpoint: Watched) -> list[dict[str, Any]]:
-    """K as the controller chose it; only images with the gate report it."""
-    if not (endpoint.adaptive and endpoint.gated):
-        return []
-    space = endpoint.acceptance_namespace
-    return [
-        _graph(
-            "K chosen by the controller: mean of the steps, and changes a minute",
-            [
-                _metric(space, MEAN_K, {}, stat="Average", label="mean K"),
-                _metric(space, K_SWITCHES, {}, stat="Sum", label="changes", yAxis="right"),
-                _metric(space, K_CONTROLLER_OFF, {}, stat="Maximum", label="off (1)", yAxis="right"),
-            ],
-            yAxis={
-                "left": {"min": 0, "max": endpoint.tokens, "showUnits": False},
-                "right": {"min": 0, "showUnits": False},
             },
         )
     ]

@@ -33,15 +33,8 @@ SHARE_OF_PROFILE = 0.75
 _SPEC = "vllm:spec_decode_"
 _GENERATED = "vllm:generation_tokens_total"
 _FINISHED = "vllm:request_success_total"
-# Metrics of the controller in plugins/peagle_runtime_k; only engines with an adaptive K have them.
-_SWITCHES = "peagle:k_switches_total"
-_STEPS = "peagle:k_steps_total"
-_STATE = "peagle:k_controller_state"
 _LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{([^}]*)\})?\s+(\S+)")
 _POSITION = re.compile(r'(?:^|,)\s*position="(\d+)"')
-_K = re.compile(r'(?:^|,)\s*num_speculative_tokens="(\d+)"')
-_REASON = re.compile(r'(?:^|,)\s*state="([^"]*)"')
-FOLLOWING = "following"
 
 
 @dataclass(frozen=True)
@@ -53,40 +46,24 @@ class Counts:
         finished: requests that ended; the first token of each comes without a draft.
         drafts: number of drafts.
         accepted: accepted draft tokens, by position; position 1 is the first.
-        switches: changes of K by the controller.
-        steps: steps by K; empty without a controller.
-        controller: state of the controller now; "" without one.
     """
 
     generated: int = 0
     drafts: int = 0
     accepted: tuple[int, ...] = ()
     finished: int = 0
-    switches: int = 0
-    steps: tuple[tuple[int, int], ...] = ()
-    controller: str = ""
 
     def since(self, before: Counts) -> Counts:
         """Return the counts after ``before``; for a restarted engine the counts since its start."""
         if self.drafts < before.drafts or self.generated < before.generated:
             return self
-        steps_before = dict(before.steps)
         earlier = before.accepted + (0,) * (len(self.accepted) - len(before.accepted))
         return Counts(
             self.generated - before.generated,
             self.drafts - before.drafts,
             tuple(now - then for now, then in zip(self.accepted, earlier, strict=False)),
             max(0, self.finished - before.finished),
-            max(0, self.switches - before.switches),
-            tuple((k, count - steps_before.get(k, 0)) for k, count in self.steps),
-            self.controller,
         )
-
-    @property
-    def mean_k(self) -> float | None:
-        """Mean K of the steps; None without a controller, or without steps."""
-        total = sum(count for _, count in self.steps)
-        return sum(k * count for k, count in self.steps) / total if total else None
 
     @property
     def undrafted(self) -> int:
@@ -108,20 +85,11 @@ def read_counts(metrics: str) -> Counts:
     """Read the text of ``/metrics``, summed over the engines."""
     sums: dict[str, float] = {}
     positions: dict[int, float] = {}
-    steps: dict[int, float] = {}
-    controller = ""
     for line in metrics.splitlines():
         found = _LINE.match(line)
-        if not found or not found[1].startswith((_SPEC, _GENERATED, _FINISHED, _SWITCHES, _STEPS, _STATE)):
+        if not found or not found[1].startswith((_SPEC, _GENERATED, _FINISHED)):
             continue
         name, labels, value = found[1], found[2] or "", float(found[3])
-        if name == _STEPS and (by_k := _K.search(labels)):
-            steps[int(by_k[1])] = steps.get(int(by_k[1]), 0) + value
-            continue
-        if name == _STATE:
-            state = _REASON.search(labels)
-            controller = state[1] if state and value == 1 else controller
-            continue
         position = _POSITION.search(labels)
         if name == f"{_SPEC}num_accepted_tokens_per_pos_total" and position:
             at = int(position[1])
@@ -133,9 +101,6 @@ def read_counts(metrics: str) -> Counts:
         drafts=round(sums.get(f"{_SPEC}num_drafts_total", 0)),
         accepted=tuple(round(positions.get(at, 0)) for at in range(max(positions, default=-1) + 1)),
         finished=round(sums.get(_FINISHED, 0)),
-        switches=round(sums.get(_SWITCHES, 0)),
-        steps=tuple((k, round(count)) for k, count in sorted(steps.items())),
-        controller=controller,
     )
 
 
@@ -236,9 +201,6 @@ ACCEPTANCE_LENGTH = "AcceptanceLength"
 DRAFTS = "Drafts"
 GENERATED = "GeneratedTokens"
 FAULT = "DraftingFault"
-MEAN_K = "MeanK"
-SWITCHES = "KSwitches"
-CONTROLLER_OFF = "KControllerOff"
 
 
 def emf_line(
@@ -255,12 +217,6 @@ def emf_line(
         for position, rate in enumerate(counts.survival, 1):
             values[f"Survival{position}"] = round(rate, 4)
     found: dict[str, Any] = {}
-    if counts.controller:
-        values[SWITCHES] = counts.switches
-        values[CONTROLLER_OFF] = int(counts.controller != FOLLOWING)
-        found["controller"] = counts.controller
-        if counts.mean_k is not None:
-            values[MEAN_K] = round(counts.mean_k, 4)
     judges = enough(window, parallel=parallel, always=always)
     if judges:
         reason = fault(window, parallel=parallel, always=always)
@@ -281,4 +237,4 @@ def emf_line(
 
 
 def _unit(name: str) -> str:
-    return "Count" if name in (DRAFTS, GENERATED, FAULT, SWITCHES, CONTROLLER_OFF) else "None"
+    return "Count" if name in (DRAFTS, GENERATED, FAULT) else "None"

@@ -100,7 +100,7 @@ class Gate:
         self._sleep = sleep
         block_outlines(sys.modules)
         self._settings = read_settings(os.environ)
-        self._speculation = speculation(sys.argv, os.environ)
+        self._speculation = speculation(sys.argv)
         chosen = read_chosen(filter(None, self._settings.slices.split(";")))
         self._counter: SliceCounter | None = None
         if chosen and self._speculation is not None:

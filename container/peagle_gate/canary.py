@@ -60,10 +60,8 @@ def read_head_profile(speculation: Speculation) -> Profile | None:
     return read_profile(document)
 
 
-async def look(ask: Ask, prompts: tuple[str, ...], tokens: int, at_once: int, k: int | None = None) -> Counts:
+async def look(ask: Ask, prompts: tuple[str, ...], tokens: int, at_once: int) -> Counts:
     """Send the prompts greedily, ``at_once`` in parallel, and return the engine's counts.
-
-    ``k`` is the K that each request names; None leaves the engine's own.
 
     Raises:
         CanaryError: the engine did not answer.
@@ -73,7 +71,7 @@ async def look(ask: Ask, prompts: tuple[str, ...], tokens: int, at_once: int, k:
 
     async def one(prompt: str) -> None:
         async with turns:
-            await _answer(ask, prompt, tokens, k)
+            await _answer(ask, prompt, tokens)
 
     await asyncio.gather(*(one(prompt) for prompt in prompts))
     return (await scrape(ask)).since(before)
@@ -95,10 +93,8 @@ class CanaryError(Exception):
     """Error: the engine did not answer a request that any engine answers."""
 
 
-async def _answer(ask: Ask, prompt: str, tokens: int, k: int | None) -> None:
+async def _answer(ask: Ask, prompt: str, tokens: int) -> None:
     wanted: dict[str, Any] = {"max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    if k is not None:
-        wanted["vllm_xargs"] = {"num_speculative_tokens": k}
     chat = {"messages": [{"role": "user", "content": prompt}], **wanted}
     status, text = await ask("POST", "/invocations", chat)
     if status == 400:  # a model without a chat template
@@ -111,7 +107,7 @@ async def verdict(ask: Ask, settings: Settings, speculation: Speculation) -> tup
     """Return what is wrong with the drafting (None if nothing) and a sentence on the counts.
 
     With a table of K by batch size it sends only as many requests at once as the first row is for, so that
-    K is known. With an adaptive K the requests name it.
+    K is known.
 
     Raises:
         CanaryError: the engine did not answer.
@@ -122,8 +118,7 @@ async def verdict(ask: Ask, settings: Settings, speculation: Speculation) -> tup
         speculation.table[0] if speculation.table else (1, settings.canary_at_once, speculation.tokens)
     )
     at_once = min(settings.canary_at_once, most)
-    named = k if speculation.adaptive else None
-    counts = await look(ask, prompts[: settings.canary_prompts], settings.canary_tokens, at_once, named)
+    counts = await look(ask, prompts[: settings.canary_prompts], settings.canary_tokens, at_once)
     whose = "against the head's own profile" if profile else "the head has no profile of its own"
     rates = ", ".join(f"{rate:.3f}" for rate in counts.survival)
     seen = (

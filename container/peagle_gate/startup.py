@@ -18,7 +18,6 @@ from peagle_gate.slice_values import read_chosen
 PREFIX = "PEAGLE_GATE"
 SPECULATIVE_FLAG = "--speculative-config"
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
-ADAPTIVE_VARIABLE = "PEAGLE_SM_ADAPTIVE_K"
 
 
 class SettingError(ValueError):
@@ -113,24 +112,22 @@ class Speculation:
         parallel: whether they are drafted in one pass.
         head: the head's path.
         table: rows (first, last, K) of K by the number of running requests; empty if K is always ``tokens``.
-        adaptive: whether the engine chooses K itself, at most that of the table.
     """
 
     tokens: int
     parallel: bool
     head: str
     table: tuple[tuple[int, int, int], ...] = ()
-    adaptive: bool = False
 
     @property
     def least(self) -> int:
-        """Smallest K at any number of requests; below ``tokens`` only with a table or an adaptive K."""
-        return 0 if self.adaptive else min((k for _, _, k in self.table), default=self.tokens)
+        """Smallest K at any number of requests; below ``tokens`` only with a table."""
+        return min((k for _, _, k in self.table), default=self.tokens)
 
     @property
     def shows_second_tokens(self) -> bool:
         """Whether each draft has a second token, so that its acceptance shows parallel drafting."""
-        return self.parallel and not self.adaptive and all(k != 1 for _, _, k in self.table)
+        return self.parallel and all(k != 1 for _, _, k in self.table)
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -166,12 +163,8 @@ def _value(environ: Mapping[str, str], name: str, default: Any) -> Any:
     return int(text)
 
 
-def speculation(args: Sequence[str], environ: Mapping[str, str] | None = None) -> Speculation | None:
-    """Read speculation from the server's arguments; None without, or if vLLM will refuse them.
-
-    ``environ`` says whether K is adaptive.
-    """
-    adaptive = (environ or {}).get(ADAPTIVE_VARIABLE, "").strip().lower() in ("1", "true")
+def speculation(args: Sequence[str]) -> Speculation | None:
+    """Read speculation from the server's arguments; None without, or if vLLM will refuse them."""
     text = last_value(args, SPECULATIVE_FLAG)
     if text is None:
         return _by_single_flags(args)
@@ -188,7 +181,6 @@ def speculation(args: Sequence[str], environ: Mapping[str, str] | None = None) -
         config.get("parallel_drafting") is True,
         str(config.get("model") or ""),
         _rows(table, tokens) if isinstance(table, list) else (),
-        adaptive,
     )
 
 

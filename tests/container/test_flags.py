@@ -247,14 +247,3 @@ def test_other_modes_may_use_the_v2_model_runner() -> None:
     assert list(refusals(["--speculative-config", CONFIG], {"VLLM_USE_V2_MODEL_RUNNER": "0"})) == []
     assert list(refusals(["--speculative-config", sequential], {"VLLM_USE_V2_MODEL_RUNNER": "1"})) == []
     assert list(refusals([], {"VLLM_USE_V2_MODEL_RUNNER": "1"})) == []
-
-
-def test_an_adaptive_k_may_be_0_and_hides_the_second_tokens() -> None:
-    """Both rules of the gate that need a K would report a fault where the controller chose 0 or 1."""
-    fixed = speculation(SPECULATING, {})
-    found = speculation(SPECULATING, {"PEAGLE_SM_ADAPTIVE_K": "1"})
-    assert fixed is not None
-    assert found is not None
-    assert (fixed.adaptive, found.adaptive) == (False, True)
-    assert found.least == 0
-    assert not found.shows_second_tokens

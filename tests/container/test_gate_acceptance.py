@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from hypothesis import strategies as st
 from peagle_gate import acceptance
 from peagle_gate.acceptance import Counts, Profile, enough, fault, read_counts, read_profile
 from peagle_gate.acceptance import emf_line as emf_line
-from peagle_gate.canary import verdict
-from peagle_gate.startup import Settings, Speculation
 from peagle_sm.core.plan import environment
 
 METRICS = """\
@@ -201,58 +198,3 @@ def test_what_is_wrong_stands_in_the_line() -> None:
     told = json.loads(text)
     assert told["DraftingFault"] == 1
     assert told["reason"].startswith("parallel drafting ineffective")
-
-
-CONTROLLER = """\
-vllm:generation_tokens_total{engine="0",model_name="m"} 500.0
-peagle:num_speculative_tokens{engine="0",model_name="m"} 3.0
-peagle:k_switches_total{engine="0",model_name="m"} 4.0
-peagle:k_switches_created{engine="0",model_name="m"} 1.7e+09
-peagle:k_steps_total{engine="0",model_name="m",num_speculative_tokens="7"} 30.0
-peagle:k_steps_total{engine="0",model_name="m",num_speculative_tokens="3"} 90.0
-peagle:k_controller_state{engine="0",model_name="m",state="no step was measured yet"} 0.0
-peagle:k_controller_state{engine="0",model_name="m",state="following"} 1.0
-"""
-
-
-def test_the_controllers_figures_are_embedded_metrics() -> None:
-    before = Counts(generated=100, switches=1, steps=((7, 20),), controller="no step was measured yet")
-    window = read_counts(CONTROLLER).since(before)
-    assert (window.switches, window.steps, window.controller) == (3, ((3, 90), (7, 10)), "following")
-    text, _ = emf_line(window, window, parallel=True, namespace="x", unix_ms=1, always=False)
-    told = json.loads(text)
-    assert (told["KSwitches"], told["MeanK"], told["KControllerOff"]) == (3, 3.4, 0)
-    assert told["controller"] == "following"
-    units = {entry["Name"]: entry["Unit"] for entry in told["_aws"]["CloudWatchMetrics"][0]["Metrics"]}
-    assert (units["KSwitches"], units["MeanK"]) == ("Count", "None")
-
-
-def test_a_controller_that_is_off_says_why() -> None:
-    seen = Counts(generated=10, controller="every step computes a prompt")
-    text, _ = emf_line(seen, seen, parallel=True, namespace="x", unix_ms=1, always=False)
-    told = json.loads(text)
-    assert (told["KControllerOff"], told["controller"]) == (1, "every step computes a prompt")
-    assert "MeanK" not in told
-
-
-def test_without_a_controller_there_are_no_such_figures() -> None:
-    text, _ = emf_line(counts(3, 1, 0), counts(3, 1, 0), parallel=True, namespace="x", unix_ms=1)
-    assert not {"KSwitches", "MeanK", "KControllerOff", "controller"} & json.loads(text).keys()
-
-
-async def test_the_canary_names_its_k_where_the_engine_would_choose_one() -> None:
-    """At a K of the controller's own the head would miss its profile, and the endpoint would never start."""
-    bodies: list[dict[str, Any]] = []
-
-    async def ask(method: str, path: str, body: object) -> tuple[int, bytes]:
-        if isinstance(body, dict):
-            bodies.append(body)
-        return 200, b""
-
-    settings = Settings(canary_prompts=2)
-    for table, k in (((), 7), (((1, 4, 5), (5, 9, 0)), 5)):
-        await verdict(ask, settings, Speculation(7, True, "", table, adaptive=True))
-        assert {body["vllm_xargs"]["num_speculative_tokens"] for body in bodies} == {k}
-        bodies.clear()
-    await verdict(ask, settings, Speculation(7, True, ""))
-    assert not any("vllm_xargs" in body for body in bodies)

@@ -29,7 +29,7 @@ HEALTHY = {
     "noisy": NOISY,
     "the real engine's requests": Setting(DIMENSIONS, recorded=True),
     "a table of K by load": replace(USUAL, ks=(7, 5, 3)),
-    "a controller of K within requests": replace(USUAL, ks=(7, 5, 3), k_within=True),
+    "K that changes within requests": replace(USUAL, ks=(7, 5, 3), k_within=True),
     "new slices and jumps of the mix": replace(NOISY, newcomer=0.01, mix_jumps=0.02),
     "a few prompts far from the rest": replace(USUAL, request_sd=0.3, heavy=True),
     "days and nights": replace(NOISY, day=0.9, day_intervals=120),

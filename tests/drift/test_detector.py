@@ -98,7 +98,7 @@ def test_a_fall_is_found_while_the_mix_hides_it() -> None:
 
 
 def test_another_k_is_no_fall_and_a_fall_at_another_k_is() -> None:
-    """A table or the controller lowers K under load: fewer tokens can be accepted."""
+    """A table lowers K under load: fewer tokens can be accepted."""
     low_k = minute({HAN: (1.1, 8), LATIN: (1.8, 10), JSON_HAN: (1.3, 5), JSON_LATIN: (2.1, 5)}, k=3)
     both = [HEALTHY, low_k] * 50
     assert after([HEALTHY] * 100 + [low_k] * 60).changes() == ()

@@ -240,7 +240,7 @@ class World:
         out, ks = [], []
         for counts in made:
             k_of = np.full(len(counts), k_now)
-            if setting.k_within:  # a controller moves K while the request runs
+            if setting.k_within:  # with a table, K moves while the request runs
                 k_of = rng.choice(setting.ks, size=len(counts))
             counts = np.minimum(counts, k_of)
             if self.fell_at is not None and self._falls(values):

@@ -200,22 +200,6 @@ def test_the_ks_of_an_endpoint_are_those_of_its_table() -> None:
     assert watched(plan_of("tiny-none")).ks == frozenset()
 
 
-def test_a_controller_may_choose_any_k_and_is_shown() -> None:
-    """Alarms that need a K are left out, and the dashboard shows what the gate reports."""
-    plan = plan_of("five")
-    speculation = plan.spec.speculation.model_copy(update={"adaptive_num_speculative_tokens": True})
-    image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine:0.32.0"
-    serving = plan.spec.serving.model_copy(update={"cudagraph_mode": "PIECEWISE"})
-    spec = plan.spec.model_copy(update={"speculation": speculation, "image": image, "serving": serving})
-    endpoint = watched(make_plan(spec, plan.context))
-    assert (endpoint.adaptive, endpoint.gated, endpoint.ks) == (True, True, frozenset(range(6)))
-    assert not can_be_ineffective(endpoint)
-    assert "no-drafts" not in {one.key for one in watches(endpoint)}
-    shown = json.dumps(dashboard_body(endpoint, [], ""))
-    assert all(f'"{name}"' in shown for name in ("MeanK", "KSwitches", "KControllerOff"))
-    assert "MeanK" not in json.dumps(dashboard_body(watched(plan), [], ""))
-
-
 def test_nothing_is_filtered_without_speculation() -> None:
     assert filters(watched(plan_of("tiny-none"))) == ()
     assert {entry.metric for entry in filters(watched(plan_of("tiny-eagle3")))} == {ACCEPTED, DRAFTED}

@@ -1,8 +1,7 @@
 """Repairs of vLLM's CPU platform that speculative decoding needs, as a vLLM plugin.
 
-``hooks`` makes sampling right and lets the engine core be a fork; ``layers`` and ``kernels`` take from each
-step what a GPU does not have (Python between kernels, the search for a kernel's arguments). None of them
-changes a greedy answer, and all modes (no speculation, EAGLE-3, P-EAGLE) go through the same ones.
+``hooks`` makes sampling right; ``kernels`` makes a token's logits independent of how many are computed beside
+it, and connects the CPU kernels of vLLM 0.30.
 """
 
 

@@ -13,8 +13,7 @@ but its CPU platform always overwrites it by ``spawn``: the OpenMP threads of a 
 that only a new program reads. The local engine binds none (``VLLM_CPU_OMP_THREADS_BIND=nobind``, one thread),
 and a spawned engine core imports once more what its parent has imported, which takes 5 s of CPU.
 
-**The worker's process alone** changes layers, kernels and drafting: they need imports that the API server can
-do without.
+**The worker's process alone** gets `kernels`: they need imports that the API server can do without.
 """
 
 import os
@@ -79,37 +78,14 @@ def _keep_fork() -> None:
 
 
 def _hook_worker() -> None:
-    """Install the worker's changes where a worker begins, before it has a model."""
+    """Install the kernels where a worker begins, before it has a model."""
     original = WorkerWrapperBase.init_worker
 
     def init_worker(self: Any, *args: Any, **kwargs: Any) -> None:
-        from . import drafting, kernels
+        from . import kernels
 
         kernels.install()
-        drafting.install()
-        straighten_after_loading()
         original(self, *args, **kwargs)
 
     init_worker.by_peagle = True  # type: ignore[attr-defined]
     WorkerWrapperBase.init_worker = init_worker
-
-
-def straighten_after_loading() -> None:
-    """Let the model runner straighten the layers of the target and of the draft head once they are loaded."""
-    from vllm.v1.worker.cpu_model_runner import CPUModelRunner
-
-    from .layers import straighten
-
-    original = CPUModelRunner.load_model
-    if getattr(original, "by_peagle", False):
-        return
-
-    def load_model(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        straighten(self.model, self.vllm_config)
-        head = getattr(getattr(self, "drafter", None), "model", None)
-        if head is not None:
-            straighten(head, self.vllm_config)
-
-    load_model.by_peagle = True  # type: ignore[attr-defined]
-    CPUModelRunner.load_model = load_model

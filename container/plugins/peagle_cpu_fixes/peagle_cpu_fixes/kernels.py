@@ -1,9 +1,4 @@
-"""The small kernels around the layers, called without what a CPU does not need.
-
-Each function computes what the one does whose place it takes; docs/explanation/engine.md has their worth.
-"""
-
-from typing import Any
+"""Two repairs of a worker: the product with packed weights, and the kernels of vLLM 0.30."""
 
 import torch
 import vllm._custom_ops as custom_ops
@@ -12,7 +7,6 @@ import vllm.v1.spec_decode.llm_base_proposer as proposer
 from vllm.logger import init_logger
 from vllm.platforms.cpu import CpuPlatform
 from vllm.utils import cpu_triton_utils
-from vllm.v1.utils import CpuGpuBuffer
 
 logger = init_logger("vllm.peagle_cpu_fixes")
 
@@ -21,16 +15,9 @@ logger = init_logger("vllm.peagle_cpu_fixes")
 #: beside it, so that 21 of 96 greedy answers changed with speculation. Without AMX there is one kernel.
 FEWEST_ROWS = 5 if torch.cpu._is_amx_tile_supported() else 1
 
-_onednn_linear = custom_ops.onednn_mm
-_greedy = proposer.SpecDecodeBaseProposer._greedy_sample
-_copy_to_gpu = CpuGpuBuffer.copy_to_gpu
-
 
 def packed_linear(x: torch.Tensor, weight: torch.Tensor, n: int, bias: torch.Tensor | None) -> torch.Tensor:
-    """Multiply bfloat16 (``weight_packed_linear_cpu``), without reshaping what is a matrix already.
-
-    Each row comes out the same however many there are.
-    """
+    """Multiply bfloat16 (``weight_packed_linear_cpu``): a row comes out the same however many there are."""
     if x.dim() != 2:
         return packed_linear(x.reshape(-1, x.size(-1)), weight, n, bias).view(*x.shape[:-1], n)
     rows = x.size(0)
@@ -43,15 +30,6 @@ def packed_linear(x: torch.Tensor, weight: torch.Tensor, n: int, bias: torch.Ten
     return out[:rows]
 
 
-def onednn_linear(handler: Any, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Multiply float32 (``onednn_mm``), without reshaping what is a matrix already."""
-    if x.dim() != 2:
-        return _onednn_linear(handler, x, bias)
-    out = x.new_empty((x.size(0), handler.n))
-    torch.ops._C.onednn_mm(out, x, bias, handler.handler_tensor)
-    return out
-
-
 def next_slots(
     positions_1d: torch.Tensor,
     block_table_tensor: torch.Tensor,
@@ -62,11 +40,7 @@ def next_slots(
     out_slot_mapping: torch.Tensor,
     input_batch_size: int | None = None,
 ) -> None:
-    """Move to the next drafted token, ``eagle_step_update_slot_mapping_and_metadata``.
-
-    vLLM finds the arguments of a Triton kernel by their names and checks them against those of its
-    replacement, which takes ten times longer than the replacement. EAGLE-3 pays it in each pass but one.
-    """
+    """Move to the next drafted token: ``eagle_step_update_slot_mapping_and_metadata`` without dispatcher."""
     torch.ops._C.eagle_step_slot_mapping_metadata_kernel_impl(
         positions_1d,
         block_table_tensor,
@@ -79,35 +53,19 @@ def next_slots(
     )
 
 
-def greedy(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
-    """Choose drafts by the kernel that vLLM's sampler uses on a CPU; of equals the first, like argmax.
-
-    vLLM has the kernel from 0.32.
-    """
-    if self.use_local_argmax_reduction or self.use_heterogeneous_vocab:
-        return _greedy(self, hidden_states)
-    return torch.ops._C.greedy_argmax(self.model.compute_logits(hidden_states).float())
-
-
-def copy_to_gpu(self: Any, n: int | None = None) -> torch.Tensor:
-    """Copy a buffer to the device, which on a CPU was a copy onto itself, ten times a step."""
-    if self.gpu is not self.cpu:
-        return _copy_to_gpu(self, n)
-    return self.gpu if n is None else self.gpu[:n]
-
-
 def connect() -> None:
     """Give vLLM 0.30 its own CPU kernels where it calls them.
 
     Its CPU model runner replaces Triton kernels under names that nothing reads any more: the callers keep
     the originals in dispatchers. So the first step with drafts ended the engine ("Cannot inspect kernel
-    parameters for function"). From 0.31 the platform registers its kernels with the dispatchers. EAGLE-3's
-    move to the next token has the same fault; ``next_slots`` does without its dispatcher.
+    parameters for function"), as did EAGLE-3's move to the next token. From 0.31 the platform registers its
+    kernels with the dispatchers.
     """
     if hasattr(CpuPlatform, "register_triton_kernel_overrides"):
         return
     for name in ("rejection_greedy_sample", "rejection_random_sample", "sample_recovered_tokens"):
         getattr(rejection_sampler, f"_{name}").kernel = getattr(cpu_triton_utils, f"{name}_kernel")
+    proposer.eagle_step_update_slot_mapping_and_metadata = next_slots
     logger.info("peagle_cpu_fixes: verification of drafts uses vLLM's CPU kernels, which 0.30 does not call")
 
 
@@ -115,10 +73,3 @@ def install() -> None:
     """Put each in the place of vLLM's own."""
     connect()
     custom_ops.weight_packed_linear_cpu = packed_linear
-    custom_ops.onednn_mm = onednn_linear
-    proposer.eagle_step_update_slot_mapping_and_metadata = next_slots
-    if hasattr(torch.ops._C, "greedy_argmax"):
-        proposer.SpecDecodeBaseProposer._greedy_sample = greedy
-    else:
-        logger.info("peagle_cpu_fixes: this vLLM has no kernel greedy_argmax; drafts are chosen by torch")
-    CpuGpuBuffer.copy_to_gpu = copy_to_gpu

@@ -8,9 +8,6 @@ engine was started with, 0 for none::
 which passes through ``/invocations`` and SageMaker's data plane like any other field. Requests that name none
 keep the engine's own K. The output does not change: the target verifies every token, whatever K is.
 
-With ``PEAGLE_SM_ADAPTIVE_K=1`` besides, requests that name none get the K of `controller`, which follows the
-measured goodput.
-
 K=0 is not what an engine without speculation does: the head still reads the prompt and every token, so that a
 later request may speculate. For the first model runner of vLLM 0.30 to 0.32.
 """
@@ -24,8 +21,6 @@ def register() -> None:
     """Install the hooks if the environment asks for them; called in each process, possibly more than once."""
     if os.environ.get(SWITCH, "").strip().lower() not in ("1", "true"):
         return
-    from . import following, hooks
+    from . import hooks
 
     hooks.install()
-    if following.is_on():
-        following.install()

@@ -20,8 +20,6 @@ from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.request import Request
 from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
 
-from . import following
-
 FIELD = "num_speculative_tokens"
 
 
@@ -104,8 +102,6 @@ def _wrap_start() -> None:
             if self.dynamic_sd_lookup is None:
                 # With a table vLLM pads no request up to the largest K, which would undo a smaller one.
                 self.dynamic_sd_lookup = [self.num_spec_tokens] * (self.max_num_running_reqs + 1)
-            if following.is_on():
-                following.begin(self)
 
     start.by_peagle = True  # type: ignore[attr-defined]
     Scheduler.__init__ = start
@@ -117,8 +113,7 @@ def _wrap_step() -> None:
     def decide(self: Any, output: SchedulerOutput) -> None:
         # Here and not later: what follows makes room for as many drafts as this says.
         if self.num_spec_tokens and output.num_scheduled_tokens:
-            running = len(output.num_scheduled_tokens)
-            self.peagle_default_k = following.choose(self, running, output.num_spec_tokens_to_schedule)
+            self.peagle_default_k = output.num_spec_tokens_to_schedule
             output.num_spec_tokens_to_schedule = max(
                 wanted(self, self.requests[name]) for name in output.num_scheduled_tokens
             )

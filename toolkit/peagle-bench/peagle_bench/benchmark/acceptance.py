@@ -22,7 +22,7 @@ from operator import add
 from typing import Protocol
 
 from peagle_bench.benchmark.endpoint_arm import read_url
-from peagle_bench.results.records import Acceptance, AcceptanceSource, ArmRecord, KUse
+from peagle_bench.results.records import Acceptance, AcceptanceSource, ArmRecord
 from peagle_sm.aws.control.cloudwatch import since
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError
@@ -130,37 +130,6 @@ def read_counters(text: str) -> Counters | None:
         return None
     by_position = tuple(round(positions.get(at, 0.0)) for at in range(max(positions, default=-1) + 1))
     return Counters(round(sums["drafts"]), round(sums.get("accepted_tokens", 0.0)), by_position)
-
-
-_K_SAMPLE = re.compile(r"^peagle:k_(steps_total|switches_total|controller_state)\{(.*)\}\s+([0-9.eE+-]+)$")
-_K_LABEL = re.compile(r'num_speculative_tokens="(\d+)"')
-_STATE_LABEL = re.compile(r'state="([^"]*)"')
-
-
-def read_k_use(text: str) -> KUse | None:
-    """Read the controller's figures since the engine's start; None without a controller."""
-    steps: dict[int, int] = {}
-    switches, state = 0, ""
-    for line in text.splitlines():
-        if (found := _K_SAMPLE.match(line)) is None:
-            continue
-        name, labels, value = found[1], found[2], float(found[3])
-        if name == "switches_total":
-            switches += round(value)
-        elif name == "steps_total" and (k := _K_LABEL.search(labels)):
-            steps[int(k[1])] = steps.get(int(k[1]), 0) + round(value)
-        elif name == "controller_state" and value == 1 and (label := _STATE_LABEL.search(labels)):
-            state = label[1]
-    return KUse(tuple(sorted(steps.items())), switches, state) if state else None
-
-
-def k_use_since(before: KUse | None, after: KUse | None) -> KUse | None:
-    """Return the controller's figures between two readings; those since the start if the engine restarted."""
-    if after is None or before is None or after.switches < before.switches:
-        return after
-    earlier = dict(before.steps)
-    steps = tuple((k, count - earlier.get(k, 0)) for k, count in after.steps if count > earlier.get(k, 0))
-    return KUse(steps, after.switches - before.switches, after.state)
 
 
 def read_log_line(message: str, num_speculative_tokens: int) -> Counters | None:

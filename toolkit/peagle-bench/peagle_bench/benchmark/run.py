@@ -35,7 +35,6 @@ from peagle_bench.results.records import (
     Acceptance,
     ArmRecord,
     Header,
-    KUse,
     Load,
     Mode,
     PointRecord,
@@ -52,7 +51,7 @@ from peagle_bench.results.result_file import (
 )
 from peagle_bench.workloads import Workload
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
+from peagle_sm.core.errors import Interrupted, ServiceFault
 from peagle_sm.service.progress import Event, Progress
 
 
@@ -63,19 +62,7 @@ def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], a
         if point.errors:
             notes.append(_failed(point, requests))
         notes += _drafting(point, arm)
-        if point.k_use is not None:
-            notes.append(f"{point.load.label}: {k_use_text(point.k_use)}")
     return notes
-
-
-def k_use_text(use: KUse) -> str:
-    """Describe the controller's K: ``K by the controller: 7 in 80% of the steps, 3 in 20%; 2 changes``."""
-    total = sum(count for _, count in use.steps)
-    shares = ", ".join(
-        f"{k} in {count / total:.0%}" for k, count in sorted(use.steps, key=lambda one: -one[1])
-    )
-    words = f"K by the controller: {shares or 'no step'} of the steps; {use.switches} changes"
-    return words if use.state == "following" else f"{words}; off at the end: {use.state}"
 
 
 def errors_in_words(point: PointRecord) -> str:
@@ -134,7 +121,6 @@ class BenchDependencies:
     look: Callable[[], str | None]
     provenance: Callable[[], dict[str, Any]]
     source: EngineSource | None = None
-    metrics: Callable[[], str] | None = None  #: reads the endpoint's metrics route; None where it cannot
     measure: Measure = measure_point
     clock: Callable[[], float] = time.perf_counter
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -158,7 +144,6 @@ class BenchDependencies:
             look=lambda: look_at(session, arm),
             provenance=lambda: origin(seed),
             source=acceptance.engine_source(session, arm, sleep),
-            metrics=acceptance.metrics_page(session, arm),
             every_s=every_s,
         )
 
@@ -286,7 +271,6 @@ class _Run:
             own = acceptance.from_requests(records)
             return own if own is not None or source is None or self.arm.mode == "none" else source.end()
 
-        before = self._k_use()
         _, point = self.dependencies.measure(
             self.target,
             load,
@@ -298,14 +282,7 @@ class _Run:
             acceptance=accepted,
             usd_per_hour=self.arm.usd_per_hour,
         )
-        return replace(point, k_use=acceptance.k_use_since(before, self._k_use()))
-
-    def _k_use(self) -> KUse | None:
-        read = self.dependencies.metrics
-        try:
-            return None if read is None else acceptance.read_k_use(read())
-        except PeagleError:  # without the page the controller's K is unknown; the measurement goes on
-            return None
+        return point
 
     def _stopped(self, load: Load, watch: LoadWatch, message: str) -> ServiceFault:
         why = self.dependencies.look()

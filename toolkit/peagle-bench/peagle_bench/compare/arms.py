@@ -121,7 +121,7 @@ def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, 
     fields = own.model_dump(exclude_unset=True)
     without = {"mode", "num_speculative_tokens", "draft_head"}
     if fixed_k:
-        without |= {"num_speculative_tokens_per_batch_size", "adaptive_num_speculative_tokens"}
+        without.add("num_speculative_tokens_per_batch_size")
     return {name: value for name, value in fields.items() if name not in without}
 
 

@@ -23,7 +23,7 @@ from peagle_bench.report.section import (
     pivot,
     values,
 )
-from peagle_bench.report.tables import controllers, decision, rates
+from peagle_bench.report.tables import decision, rates
 from peagle_bench.report.view import View, load_value
 from peagle_bench.results.records import (
     Acceptance,
@@ -202,7 +202,6 @@ def acceptance(view: View) -> Section | None:
         "by_load": pivot(view, lengths, "Acceptance length per step, by load")
         if len(view.loads()) > 1
         else None,
-        "controllers": page_table(controllers(view), "K chosen by the controller"),
     }
     return Section("acceptance", "Acceptance", _acceptance_lead(view, first), content)
 

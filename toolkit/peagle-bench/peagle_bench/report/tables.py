@@ -25,7 +25,6 @@ from peagle_bench.results.records import (
     FitRecord,
     Interval,
     KPoint,
-    KUse,
     Percentiles,
     TableCheck,
     TableRecord,
@@ -70,37 +69,6 @@ def by_slice(view: View) -> Table | None:
     heads = ("slice", *(column.head for column in columns))
     right = tuple(column.head for column in columns if not column.words)
     return Table("By slice of the traffic", heads, rows, right, folded=True)
-
-
-def controllers(view: View) -> Table | None:
-    """Make the table of the K that the engines' controllers chose; None where no engine has one."""
-    found = [point for point in view.measured_by_load() if point.k_use is not None]
-    heads = ("load", "arm", "controller at the end", "steps by K", "mean K", "changes of K")
-    lines = tuple(
-        (
-            point.load.label,
-            view.label(point.arm),
-            use.state,
-            _steps_by_k(use),
-            formatting.number(use.mean),
-            f"{use.switches}",
-        )
-        for point in found
-        if (use := point.k_use) is not None
-    )
-    return (
-        _with_runs(view, Table("K chosen by the controller", heads, lines, heads[4:]), found, 2)
-        if lines
-        else None
-    )
-
-
-def _steps_by_k(use: KUse) -> str:
-    total = sum(count for _, count in use.steps)
-    shares = [
-        f"{k}: {formatting.share(count / total)}" for k, count in sorted(use.steps, key=lambda one: -one[1])
-    ]
-    return ", ".join(shares) or formatting.DASH
 
 
 def _with_runs(view: View, table: Table, records: Sequence[Shown], names: int) -> Table:
@@ -367,7 +335,6 @@ def tables_of(view: View, *, power: bool = False) -> list[Table]:
         ratios(view),
         points(view),
         by_slice(view),
-        controllers(view),
         by_load(view),
         validations(view.tables, view),
         alternatives(view.tables, view),

@@ -138,25 +138,6 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
-class KUse:
-    """K as the engine's controller chose it during a load, from ``peagle:*`` on its metrics route.
-
-    ``steps`` are [K, steps of the engine] pairs; ``state`` is "following", or why K did not follow at the
-    end.
-    """
-
-    steps: tuple[tuple[int, int], ...]
-    switches: int
-    state: str
-
-    @property
-    def mean(self) -> float | None:
-        """Mean K of the steps; None without steps."""
-        total = sum(count for _, count in self.steps)
-        return sum(k * count for k, count in self.steps) / total if total else None
-
-
-@dataclass(frozen=True)
 class ClientHealth:
     """Whether the client kept up, and why not; `load.points` decides what may be shown."""
 
@@ -207,7 +188,6 @@ class PointRecord:
     goodput: Goodput | None = None
     usd: float | None = None
     machine_load: float | None = None  #: 1-minute load average of the client's machine
-    k_use: KUse | None = None  #: None without a controller of K
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,10 @@ from peagle_bench.benchmark.acceptance import (
     Counters,
     from_counters,
     from_requests,
-    k_use_since,
     read_counters,
-    read_k_use,
     read_log_line,
 )
-from peagle_bench.results.records import KUse, Load, RequestRecord
+from peagle_bench.results.records import Load, RequestRecord
 
 
 def answered(histogram: tuple[int, ...]) -> RequestRecord:
@@ -104,28 +102,3 @@ def test_log_lines_give_the_same_counts() -> None:
     assert found.per_step == pytest.approx(3.94, abs=0.01)
     assert found.survival == pytest.approx((0.85, 0.712, 0.603, 0.421, 0.354), abs=0.003)
     assert read_log_line("INFO Avg prompt throughput: 12 tokens/s", 5) is None
-
-
-CONTROLLER = """\
-peagle:num_speculative_tokens{engine="0",model_name="m"} 3.0
-peagle:k_switches_total{engine="0",model_name="m"} 4.0
-peagle:k_switches_created{engine="0",model_name="m"} 1.7e+09
-peagle:k_steps_total{engine="0",model_name="m",num_speculative_tokens="7"} 30.0
-peagle:k_steps_total{engine="0",model_name="m",num_speculative_tokens="3"} 90.0
-peagle:k_controller_state{engine="0",model_name="m",state="no step was measured yet"} 0.0
-peagle:k_controller_state{engine="0",model_name="m",state="following"} 1.0
-"""
-
-
-def test_the_controllers_k_is_read_from_the_metrics_route() -> None:
-    found = read_k_use(CONTROLLER)
-    assert found == KUse(((3, 90), (7, 30)), 4, "following")
-    assert found.mean == 4
-    assert read_k_use("vllm:generation_tokens_total 5\n") is None
-
-
-def test_the_controllers_k_of_a_load_is_the_difference() -> None:
-    after = read_k_use(CONTROLLER)
-    assert k_use_since(KUse(((3, 80), (7, 30)), 1, "following"), after) == KUse(((3, 10),), 3, "following")
-    assert k_use_since(None, after) == after
-    assert k_use_since(KUse((), 9, "following"), after) == after, "the engine was restarted"

@@ -288,9 +288,6 @@ def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
     rows = speculation.num_speculative_tokens_per_batch_size
     drafting = {
         "K by requests": None if rows is None else table_text(rows),
-        "K by goodput": "on: K follows the load, up to the figure above"
-        if speculation.adaptive_num_speculative_tokens
-        else None,
         "draft GPUs": speculation.draft_tensor_parallel_size,
         "draft sampling": speculation.draft_sample_method,
     }

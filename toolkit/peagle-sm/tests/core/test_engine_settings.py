@@ -47,21 +47,6 @@ def test_the_plugin_is_on_only_for_a_table_with_p_eagle() -> None:
     assert "PEAGLE_SM_RUNTIME_K" not in variables(GPT, f"speculation: {{{TABLE}}}", AWS)
 
 
-def test_the_controller_is_a_setting_of_the_plugin_in_an_own_image() -> None:
-    adaptive = "num_speculative_tokens: 7, adaptive_num_speculative_tokens: true"
-    for head in ("", f"{EAGLE3}, "):
-        found = variables(TINY, f"speculation: {{{head}{adaptive}}}")
-        assert (found["PEAGLE_SM_RUNTIME_K"], found["PEAGLE_SM_ADAPTIVE_K"]) == ("1", "1")
-    assert "PEAGLE_SM_ADAPTIVE_K" not in variables(TINY, f"speculation: {{{TABLE}}}")
-    assert "PEAGLE_SM_ADAPTIVE_K" not in variables(GPT, f"speculation: {{{adaptive}}}", AWS)
-
-
-def test_an_arm_with_a_k_of_its_own_has_no_controller() -> None:
-    base = spec_of(TINY, "speculation: {num_speculative_tokens: 7, adaptive_num_speculative_tokens: true}")
-    assert not arm_of(base, "p-eagle", k=5).speculation.adaptive_num_speculative_tokens
-    assert arm_of(base, "p-eagle").speculation.adaptive_num_speculative_tokens
-
-
 def test_settings_become_arguments() -> None:
     found = variables(
         TINY,

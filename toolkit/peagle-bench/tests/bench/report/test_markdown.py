@@ -2,9 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from peagle_bench.report.page import html_page
 from peagle_bench.report.tables import markdown
-from peagle_bench.results.records import KUse
 from tests.bench.report import making
 
 
@@ -41,25 +39,3 @@ def test_long_tables_are_folded() -> None:
     assert "<details><summary>Speed-up (23 rows)</summary>\n\n| arm |" in text
     assert "**Best K**" in text
     assert "**9 of 10 checks passed; not decided: seeds (gpt-oss-20b-p-eagle)**" in text
-
-
-def test_the_controllers_k_is_a_table_of_the_page_and_of_the_text() -> None:
-    made = making.compared()
-    use = KUse(((3, 250), (7, 750)), 4, "following")
-    points = tuple(
-        replace(point, k_use=use)
-        if point.arm == "gpt-oss-20b-p-eagle" and point.load.concurrency == 8
-        else point
-        for point in made.points
-    )
-    text = markdown([replace(made, points=points)])
-    assert (
-        "**K chosen by the controller**\n\n"
-        "| load | arm | controller at the end | steps by K | mean K | changes of K |\n"
-        "| --- | --- | --- | --- | ---: | ---: |\n"
-        "| c=8 | P-EAGLE | following | 7: 75%, 3: 25% | 6.00 | 4 |\n"
-    ) in text
-    page = html_page([replace(made, points=points)])
-    assert "K chosen by the controller" in page
-    assert "K chosen by the controller" not in html_page([made])
-    assert "K chosen by the controller" not in markdown([made])

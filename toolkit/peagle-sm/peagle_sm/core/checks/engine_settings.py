@@ -265,11 +265,10 @@ def k_table(draft: Draft) -> Findings:
             "Build container/, push it to ECR, set image (`peagle-sm help stacks`); or remove the table, or "
             "use mode eagle3.",
         )
-    if not draft.spec.speculation.adaptive_num_speculative_tokens:
-        yield from _plugin(draft, f"{_TABLE}: this project's plugin for tables")
+    yield from _untested_plugin(draft)
 
 
-def _plugin(draft: Draft, what: str) -> Findings:
+def _untested_plugin(draft: Draft) -> Findings:
     """Find a vLLM version with which the plugin that changes K was never run."""
     if draft.image is None or draft.image.version is None or not draft.has_own_image:
         return
@@ -279,7 +278,8 @@ def _plugin(draft: Draft, what: str) -> Findings:
         return
     yield Finding(
         "warning",
-        f"{what} was run with vLLM {', '.join(plugin.tested)}; the image has {draft.image.version_text}",
+        f"{_TABLE}: this project's plugin for tables was run with vLLM {', '.join(plugin.tested)}; the image "
+        f"has {draft.image.version_text}",
         "Use one of these versions, or check the deployed endpoint with `peagle-sm verify`.",
     )
 
@@ -317,60 +317,6 @@ def cudagraphs_on_cpu(draft: Draft) -> Findings:
     mode = draft.spec.serving.cudagraph_mode
     if draft.context.local and mode not in (None, "NONE"):
         yield f"serving.cudagraph_mode: {mode} has no effect on a CPU"
-
-
-_CONTROLLER = "speculation.adaptive_num_speculative_tokens"
-
-
-@check(
-    "k-controller",
-    why="The controller is a part of this project's plugin for vLLM, and measures the steps of one engine. "
-    "In other images nothing would change K, and no message would say so.",
-    source="this project: container/plugins/peagle_runtime_k",
-    remedy=f"Correct the setting, or remove {_CONTROLLER}.",
-    fix=Fix("remove the controller", edits=lambda _: {_CONTROLLER: False}),
-)
-def k_controller(draft: Draft) -> Findings:
-    """A controller of K that the engine does not have, or that cannot see what a K costs."""
-    serving = draft.spec.serving
-    if not draft.spec.speculation.adaptive_num_speculative_tokens or not draft.speculating:
-        return
-    if draft.image is not None and not draft.has_own_image:
-        yield Finding(
-            "error",
-            f"{_CONTROLLER}: found true with image {draft.image.uri.rpartition('/')[2]}; allowed: only with "
-            "an image of your own, since AWS's images do not have the plugin",
-            "Build container/, push it to ECR and set image (`peagle-sm help stacks`); or remove the field.",
-        )
-    if serving.data_parallel_size > 1:
-        yield Finding(
-            "error",
-            f"{_CONTROLLER}: found true with serving.data_parallel_size {serving.data_parallel_size}; "
-            "allowed: only with 1, since the replicas would disagree on K",
-            "Set serving.data_parallel_size: 1, or remove the field.",
-        )
-    stages = serving.extra_args.get("pipeline_parallel_size", 1)
-    if stages != 1:
-        yield Finding(
-            "error",
-            f"{_CONTROLLER}: found true with serving.extra_args.pipeline_parallel_size {stages}; allowed: "
-            "only with 1, since the steps of several batches overlap and none shows the cost of its K",
-            "Set serving.tensor_parallel_size instead, or remove the field.",
-        )
-    table = draft.spec.speculation.num_speculative_tokens_per_batch_size
-    if (
-        table is None
-        and not draft.context.local
-        and _on_gpus(draft)
-        and serving.cudagraph_mode not in ("NONE", "PIECEWISE")
-    ):
-        yield Finding(
-            "error",
-            f"{_CONTROLLER}: found true with serving.cudagraph_mode {serving.cudagraph_mode or 'left out'}; "
-            "allowed: PIECEWISE or NONE, since a full CUDA graph holds one K",
-            "Set serving.cudagraph_mode: PIECEWISE.",
-        )
-    yield from _plugin(draft, f"{_CONTROLLER}: this project's plugin")
 
 
 def _on_gpus(draft: Draft) -> bool:

@@ -98,8 +98,6 @@ GATE_SLICES = "PEAGLE_GATE_SLICES"
 # Read by the plugin in container/plugins/peagle_runtime_k, which AWS's images do not have: it lets K change
 # in a running engine. Without it a table of K is broken for P-EAGLE (vllm#45695).
 RUNTIME_K = "PEAGLE_SM_RUNTIME_K"
-# Read by the same plugin: K follows the measured goodput.
-ADAPTIVE_K = "PEAGLE_SM_ADAPTIVE_K"
 COMPILATION_CONFIG = "SM_VLLM_COMPILATION_CONFIG"
 
 # Which field of the spec decides a variable; writing it into serving.env as well would make two truths.
@@ -114,7 +112,6 @@ OWNED = {
     "SM_VLLM_KV_CACHE_DTYPE": "serving.kv_cache_dtype",
     "SM_VLLM_STREAM_INTERVAL": "serving.stream_interval",
     "SM_VLLM_MODEL": "model_uri",
-    ADAPTIVE_K: "speculation.adaptive_num_speculative_tokens",
     GATE_SLICES: "metrics.slices",
 }
 
@@ -250,12 +247,9 @@ def environment(draft: Draft) -> dict[str, str]:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
             if draft.spec.metrics.slices:
                 values[GATE_SLICES] = ";".join(draft.spec.metrics.slices)
-        adaptive = draft.spec.speculation.adaptive_num_speculative_tokens
-        changes_k = adaptive or (config.parallel_drafting and config.num_speculative_tokens_per_batch_size)
+        changes_k = config.parallel_drafting and config.num_speculative_tokens_per_batch_size
         if draft.has_own_image and changes_k:
             values[RUNTIME_K] = "1"
-        if draft.has_own_image and adaptive:
-            values[ADAPTIVE_K] = "1"
     if draft.needed_vocabulary is not None:
         values[VOCABULARY_FOLDER] = MODEL_MOUNT
     if draft.image is not None and draft.catalog.images.loses_quotes(draft.image):

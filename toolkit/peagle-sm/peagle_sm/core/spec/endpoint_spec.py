@@ -136,10 +136,6 @@ class SpeculationSpec(SpecPart):
         description="K by the number of running requests: rows [first, last, K] in ascending order from 1 "
         "on. K may be 0; the last row's K goes on. Left out, always num_speculative_tokens.",
     )
-    adaptive_num_speculative_tokens: bool = Field(
-        default=False,
-        description="The engine chooses K by its goodput, at most the K above. Needs this project's plugin.",
-    )
 
     @model_validator(mode="after")
     def _k_fits_the_mode(self) -> Self:

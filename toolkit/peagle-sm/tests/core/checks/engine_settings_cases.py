@@ -12,7 +12,6 @@ _EAGLE3 = "mode: eagle3, draft_head: mine"
 _TABLE = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 3]]"
 _ZERO_ROW = "num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 0]]"
 _SEVEN = "num_speculative_tokens: 7"
-_ADAPTIVE = "adaptive_num_speculative_tokens: true"
 
 _MIN_P = "serving: {extra_args: {override_generation_config: {temperature: 0.7, min_p: 0.05}}}"
 _STAGES = "serving: {extra_args: {pipeline_parallel_size: 2}}"
@@ -481,49 +480,6 @@ CASES = [
         "k-table-graphs",
         CONTAINER,
         f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
-    ),
-    Case(
-        "k-controller",
-        GPT,
-        f"speculation: {{{_SEVEN}, {_ADAPTIVE}}}",
-        severity="error",
-        said="allowed: only with an image of your own, since AWS's images do not have the plugin",
-    ),
-    Case(
-        "k-controller",
-        CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}\nserving: {{data_parallel_size: 2}}",
-        severity="error",
-        said="found true with serving.data_parallel_size 2; allowed: only with 1, since the replicas would",
-    ),
-    Case(
-        "k-controller",
-        CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}\n"
-        "serving: {extra_args: {pipeline_parallel_size: 2}}",
-        severity="error",
-        said="found true with serving.extra_args.pipeline_parallel_size 2; allowed: only with 1",
-    ),
-    Case(
-        "k-controller",
-        CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ADAPTIVE}}}",
-        severity="error",
-        said="found true with serving.cudagraph_mode left out; allowed: PIECEWISE or NONE",
-    ),
-    Case(
-        "k-controller",
-        CONTAINER,
-        f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}",
-        severity="warning",
-        said="plugin was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
-    ),
-    Case("k-controller", TINY, f"speculation: {{{_SEVEN}, {_ADAPTIVE}}}", LOCAL),
-    Case("k-controller", CONTAINER, f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}, {_ADAPTIVE}}}"),
-    Case(
-        "k-controller",
-        CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ADAPTIVE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
     ),
     Case(
         "draft-tensor-parallel",
