@@ -1,4 +1,4 @@
-"""What the image is built from: hadolint, and rules that scripts/security-check does not have."""
+"""What the image is built from: hadolint, and what this project asks of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import yaml
 from check_base import fault
 from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.paths import container_dir
-from scripts.lib.security.image import instructions
 
 CONTAINER = container_dir()
 DOCKERFILE = (CONTAINER / "Dockerfile").read_text(encoding="utf-8")
@@ -22,7 +21,9 @@ DIGEST = "sha256:" + "0a" * 32
 
 
 def of(name: str, text: str = DOCKERFILE) -> list[str]:
-    return [each.text for each in instructions(text) if each.name == name]
+    """The texts of the instructions with a name, continuation lines joined."""
+    lines = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    return [" ".join(line.split()[1:]) for line in lines if line.split()[:1] == [name]]
 
 
 def hadolint(text: str) -> list[str]:

@@ -118,24 +118,28 @@ class TestThreeEngines:
             assert len(point.acceptance.survival) == benched.arms[0].num_speculative_tokens
 
     def test_chat(self, peagle: Run) -> None:
-        """History goes along, acceptance comes back, and what outgrows the context is told and left out."""
+        """Each request has the history; a conversation that outgrows the context is an error."""
         long = "add one and two, " * 1100  # two of these are over the 8,192 tokens of the context
         talk = peagle(
-            "chat", FAST, "--max-tokens", "16", "--temperature", "0", stdin=f"hello\n{long}\n{long}\n"
+            "chat",
+            FAST,
+            "--max-tokens",
+            "16",
+            "--temperature",
+            "0",
+            stdin=f"hello\n{long}\n{long}\n",
+            exits=(2,),
         )
         first, second, third = (json.loads(line) for line in talk.stdout.splitlines())
         assert first["assistant"]
         assert first["summary"]["acceptance_length"] > 1
         assert first["summary"]["output_tokens"] <= 16
-        assert (first["spent_usd"], first["stand_in_weights"]) == (0, True)
+        assert first["stand_in_weights"] is True
         assert (
             second["summary"]["prompt_tokens"]
             > first["summary"]["prompt_tokens"] + len(first["assistant"]) // 8
         )
-        assert [turn["turns_left_out"] for turn in (first, second, third)] == [0, 0, 2]
-        assert "no longer sent" in talk.stderr
-        refused = peagle("chat", FAST, "--keep-all", stdin=f"{long * 2}\n", exits=(2,))
-        assert not json.loads(refused.stdout)["complete"]
+        assert not third["complete"]
 
     @pytest.mark.campaign
     def test_bench_of_a_bare_vllm(self, stack: LocalStack, peagle: Run, folder: Path) -> None:

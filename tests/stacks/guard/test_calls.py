@@ -13,7 +13,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from scripts.lib.security import iam as rules
+from tests.stacks.guard.policies import granted
 from tests.stacks.iam.calls import GUARD
 
 RUNTIME = Path(__file__).parents[3] / "stacks" / "guard" / "runtime" / "peagle_guard"
@@ -149,15 +149,11 @@ def _called(tree: ast.AST) -> set[str]:
     return actions
 
 
-def _granted(template: dict[str, Any], role: str) -> set[str]:
-    return {one for name, found in rules.statements(template) if name == role for one in rules.actions(found)}
-
-
 @pytest.mark.parametrize(("module", "role"), ROLES.items())
 def test_a_function_may_make_every_call_in_its_code(template: dict[str, Any], module: str, role: str) -> None:
     wanted = {action for function in _reached(module) for action in _called(function)}
     assert wanted, "no call found: this test no longer sees what it is about"
-    assert sorted(wanted - _granted(template, role)) == []
+    assert sorted(wanted - granted(template, role)) == []
 
 
 # Rights that no call of the code shows: they follow from others, or Lambda and SageMaker use them.
@@ -179,7 +175,7 @@ def test_a_function_may_do_nothing_that_its_code_does_not(
     template: dict[str, Any], module: str, role: str
 ) -> None:
     wanted = {action for function in _reached(module) for action in _called(function)}
-    assert sorted(_granted(template, role) - wanted - IMPLIED) == []
+    assert sorted(granted(template, role) - wanted - IMPLIED) == []
 
 
 @pytest.mark.parametrize(("module", "role"), ROLES.items())

@@ -1,8 +1,8 @@
-"""Least privilege, and that the rules which say so would find what breaks it."""
+"""Least privilege, beyond what cdk-nag and checkov look at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,62 +10,96 @@ import pytest
 
 from peagle_sm.core import guard
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
-from scripts.lib.security import iam as rules
+from tests.stacks.guard import policies
 
 Template = dict[str, Any]
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        rules.wildcards_that_destroy_or_pass,
-        rules.wildcard_actions,
-        rules.loose_pass_role,
-        rules.untagged_deletion,
-        rules.untagged_creation,
-    ],
-)
-def test_the_rules_hold(template: Template, rule: Callable[[Template], list[str]]) -> None:
-    assert rule(template) == []
+TAG = "peagle-sm:managed-by"
+
+
+def _untagged(template: Template) -> list[str]:
+    """Deletions in SageMaker of what may lack peagle-sm's tag, and creations without it."""
+    return [
+        f"{role}: {action}"
+        for role, statement in policies.statements(template)
+        for action in policies.actions(statement)
+        if (
+            action.startswith("sagemaker:Delete")
+            and policies.equal_to(statement, f"aws:ResourceTag/{TAG}") != ["peagle-sm"]
+        )
+        or (
+            action.startswith(("sagemaker:Create", "sagemaker:AddTags"))
+            and ["peagle-sm"]
+            not in [
+                policies.equal_to(statement, f"aws:{kind}/{TAG}") for kind in ("RequestTag", "ResourceTag")
+            ]
+        )
+    ]
+
+
+def _loose_pass_role(template: Template) -> list[str]:
+    """Roles that may pass another than one named role to one service."""
+    return [
+        role
+        for role, statement in policies.statements(template)
+        if "iam:PassRole" in policies.actions(statement)
+        and (
+            len(policies.resources(statement)) != 1
+            or not re.search(r":role/peagle-[^*]*$", policies.resources(statement)[0])
+            or len(policies.equal_to(statement, "iam:PassedToService")) != 1
+        )
+    ]
 
 
 def _first(template: Template, action: str) -> dict[str, Any]:
-    return next(found for _, found in rules.statements(template) if action in rules.actions(found))
+    return next(found for _, found in policies.statements(template) if action in policies.actions(found))
 
 
-def test_a_planted_wildcard_pass_role_is_found(template: Template) -> None:
-    _first(template, "iam:PassRole")["Resource"] = "*"
-    assert rules.wildcards_that_destroy_or_pass(template) == ["LifetimeProviderRole: iam:PassRole"]
-    assert rules.loose_pass_role(template) == ["LifetimeProviderRole"]
+def test_what_deletes_or_creates_asks_for_the_tag(template: Template) -> None:
+    assert _untagged(template) == []
 
 
 @pytest.mark.parametrize(
-    "conditions",
-    [{}, {"StringEquals": {"iam:PassedToService": ["sagemaker.amazonaws.com", "ec2.amazonaws.com"]}}],
+    "action", ["sagemaker:DeleteEndpoint", "sagemaker:DeleteModel", "sagemaker:CreateModel"]
 )
-def test_a_role_that_may_be_passed_to_anybody_is_found(
-    template: Template, conditions: dict[str, Any]
-) -> None:
-    _first(template, "iam:PassRole")["Condition"] = conditions
-    assert rules.loose_pass_role(template) == ["LifetimeProviderRole"]
-
-
-@pytest.mark.parametrize("action", ["sagemaker:DeleteEndpoint", "sagemaker:DeleteModel"])
-def test_a_deletion_without_the_tag_is_found(template: Template, action: str) -> None:
+def test_a_deletion_or_creation_without_the_tag_is_found(template: Template, action: str) -> None:
     del _first(template, action)["Condition"]
-    assert any(action in found for found in rules.untagged_deletion(template))
+    assert any(action in each for each in _untagged(template))
 
 
-def test_a_deletion_of_everything_is_found(template: Template) -> None:
-    _first(template, "sagemaker:DeleteEndpoint")["Resource"] = ["*"]
-    assert "SchedulerRole: sagemaker:DeleteEndpoint" in rules.wildcards_that_destroy_or_pass(template)
+def test_one_role_is_passed_to_one_service(template: Template) -> None:
+    assert _loose_pass_role(template) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"Resource": "*"},
+        {"Condition": {}},
+        {
+            "Condition": {
+                "StringEquals": {"iam:PassedToService": ["sagemaker.amazonaws.com", "ec2.amazonaws.com"]}
+            }
+        },
+    ],
+)
+def test_a_role_that_may_be_passed_to_anybody_is_found(template: Template, changes: dict[str, Any]) -> None:
+    _first(template, "iam:PassRole").update(changes)
+    assert _loose_pass_role(template) == ["LifetimeProviderRole"]
 
 
 def test_only_the_switch_changes_stacks_and_only_endpoint_stacks(template: Template) -> None:
-    assert rules.stack_updaters(template) == {"SwitchRole"}
+    changing = tuple(f"cloudformation:{verb}" for verb in ("Update", "Create", "Delete", "Exec", "*"))
+    assert {
+        role
+        for role, statement in policies.statements(template)
+        for action in policies.actions(statement)
+        if action.startswith(changing)
+    } == {"SwitchRole"}
     update = _first(template, "cloudformation:UpdateStack")
-    assert rules.actions(update) == ["cloudformation:UpdateStack"]
-    (resource,) = rules.resources(update)
+    assert policies.actions(update) == ["cloudformation:UpdateStack"]
+    (resource,) = policies.resources(update)
     assert resource.endswith(":stack/Peagle-*/*")
     assert guard.GUARD_STACK not in resource
     assert update["Condition"] == {
@@ -74,14 +108,12 @@ def test_only_the_switch_changes_stacks_and_only_endpoint_stacks(template: Templ
 
 
 def test_the_switch_passes_no_role_and_the_sweeper_deletes_nothing(template: Template) -> None:
-    by_role: dict[str, set[str]] = {}
-    for role, statement in rules.statements(template):
-        by_role.setdefault(role, set()).update(rules.actions(statement))
-    assert "iam:PassRole" not in by_role["SwitchRole"] | by_role["SweeperRole"]
+    sweeper = policies.granted(template, "SweeperRole")
+    assert "iam:PassRole" not in policies.granted(template, "SwitchRole") | sweeper
     changing = {"Delete", "Create", "Update", "Stop"}
     assert not {
         action
-        for action in by_role["SweeperRole"]
+        for action in sweeper
         if action.startswith(("sagemaker:", "cloudformation:", "scheduler:"))
         and any(verb in action for verb in changing)
     }
@@ -92,12 +124,7 @@ def test_the_dead_mans_switch_needs_nothing_of_ours_to_delete(template: Template
     assert role["RoleName"] == {"Fn::Sub": "peagle-scheduler-${AWS::Region}"}
     trusted = role["AssumeRolePolicyDocument"]["Statement"]
     assert [one["Principal"] for one in trusted] == [{"Service": "scheduler.amazonaws.com"}]
-    granted = {
-        one
-        for name, found in rules.statements(template)
-        if name == "SchedulerRole"
-        for one in rules.actions(found)
-    }
+    granted = policies.granted(template, "SchedulerRole")
     assert {"sagemaker:DeleteEndpoint", "sagemaker:DeleteInferenceComponent", "sqs:SendMessage"} <= granted
 
 
@@ -116,12 +143,7 @@ def test_no_role_carries_a_policy_that_others_change(template: Template) -> None
 
 
 def test_the_execution_role_reads_models_and_writes_none(template: Template) -> None:
-    granted = {
-        one
-        for name, found in rules.statements(template)
-        if name == "ExecutionRole"
-        for one in rules.actions(found)
-    }
+    granted = policies.granted(template, "ExecutionRole")
     s3 = {one for one in granted if one.startswith("s3:")}
     assert s3 == {"s3:GetObject", "s3:ListBucket"}
     assert not {one for one in granted if one.startswith(("sagemaker:", "iam:", "ssm:", "secretsmanager:"))}
@@ -131,8 +153,8 @@ def test_no_function_can_touch_the_guards_own_sweep(template: Template) -> None:
     own = f"schedule/default/{guard.SWEEP_SCHEDULE}"
     patterns = {
         resource.partition(":${AWS::AccountId}:")[2]
-        for _, statement in rules.statements(template)
-        for resource in rules.resources(statement)
+        for _, statement in policies.statements(template)
+        for resource in policies.resources(statement)
         if ":schedule/" in resource
     }
     assert patterns

@@ -132,47 +132,23 @@ _FIRST_WEEK = {
 _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Planning": (
         ("init", "commands.planning.init:init", "Write a commented peagle.yaml for a model."),
-        (
-            "models",
-            "commands.planning.catalog:models",
-            "List the models in the catalogue.",
-        ),
+        ("models", "commands.planning.catalog:models", "List the models in the catalogue."),
         (
             "engines",
             "commands.planning.catalog:engines",
             "List the known vLLM versions and their model runners.",
         ),
-        (
-            "heads",
-            "commands.planning.heads:heads",
-            "List draft heads, check them, or copy them to S3.",
-        ),
+        ("heads", "commands.planning.heads:heads", "List draft heads, check them, or copy them to S3."),
         ("schema", "commands.planning.init:schema", "Print the JSON schema of peagle.yaml."),
-        (
-            "plan",
-            "commands.planning.plan:plan",
-            "Show what a spec would create, and what it would cost.",
-        ),
+        ("plan", "commands.planning.plan:plan", "Show what a spec would create, and what it would cost."),
         (
             "lock",
             "commands.planning.plan:lock",
             "Pin what JumpStart resolves a spec to; check or upgrade the lock.",
         ),
-        (
-            "cdk",
-            "commands.planning.init:cdk",
-            "Write the CDK app, to deploy the stacks yourself.",
-        ),
-        (
-            "doctor",
-            "commands.planning.doctor:doctor",
-            "Check the account, the spec and this machine.",
-        ),
-        (
-            "checks",
-            "commands.planning.doctor:checks",
-            "List the checks that run before a deploy.",
-        ),
+        ("cdk", "commands.planning.init:cdk", "Write the CDK app, to deploy the stacks yourself."),
+        ("doctor", "commands.planning.doctor:doctor", "Check the account, the spec and this machine."),
+        ("checks", "commands.planning.doctor:checks", "List the checks that run before a deploy."),
     ),
     "Endpoints": (
         (
@@ -186,18 +162,10 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "commands.endpoints.status:status",
             "Show one endpoint: status, mode, config, cost and lifetime.",
         ),
-        (
-            "wait",
-            "commands.endpoints.status:wait",
-            "Wait until an endpoint is in service, or deleted.",
-        ),
+        ("wait", "commands.endpoints.status:wait", "Wait until an endpoint is in service, or deleted."),
         ("logs", "commands.endpoints.status:logs", "Print the engine logs of an endpoint."),
-        (
-            "invoke",
-            "commands.endpoints.invoke:invoke",
-            "Send one request and stream the answer.",
-        ),
-        ("chat", "commands.chat.command:chat", "Chat with an endpoint."),
+        ("invoke", "commands.endpoints.invoke:invoke", "Send one request and stream the answer."),
+        ("chat", "commands.endpoints.chat:chat", "Chat with an endpoint."),
         (
             "openai",
             "commands.endpoints.openai_api:openai",
@@ -223,11 +191,7 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "commands.endpoints.pause:resume",
             "Turn a paused endpoint on again and wait until it is in service.",
         ),
-        (
-            "update",
-            "commands.endpoints.deploy:update",
-            "Update an endpoint to its spec as it is now.",
-        ),
+        ("update", "commands.endpoints.deploy:update", "Update an endpoint to its spec as it is now."),
         (
             "delete",
             "commands.endpoints.pause:delete",
@@ -241,26 +205,14 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "peagle-bench",
             "Compare the speed of endpoints, or of one spec's modes; test for significance.",
         ),
-        (
-            "reproduce",
-            "peagle-bench",
-            "Measure a published table again, and show both side by side.",
-        ),
+        ("reproduce", "peagle-bench", "Measure a published table again, and show both side by side."),
         (
             "tune",
             "peagle-bench",
             "Find the best num_speculative_tokens (K) for each concurrency, and the best mode.",
         ),
-        (
-            "verify",
-            "peagle-bench",
-            "Check that speculation does not change the target model's answers.",
-        ),
-        (
-            "packs",
-            "peagle-bench",
-            "List the workload packs: what each shows, and what it needs.",
-        ),
+        ("verify", "peagle-bench", "Check that speculation does not change the target model's answers."),
+        ("packs", "peagle-bench", "List the workload packs: what each shows, and what it needs."),
         (
             "acceptance",
             "peagle-bench",
@@ -277,13 +229,7 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "Summarise results files: in the terminal, as an HTML page, or as Markdown.",
         ),
     ),
-    "Learning": (
-        (
-            "learn",
-            "peagle-learn",
-            "Train a draft head on your traffic, prove it, and promote it.",
-        ),
-    ),
+    "Learning": (("learn", "peagle-learn", "Train a draft head on your traffic, prove it, and promote it."),),
     "Account and region": (
         (
             "guard",
@@ -293,11 +239,7 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "This machine": (
         ("local", "commands.local:local", "Run a local SageMaker on this machine."),
-        (
-            "help",
-            "commands.help:help_",
-            "Show the help of a command, or a page of the documentation.",
-        ),
+        ("help", "commands.help:help_", "Show the help of a command, or a page of the documentation."),
         ("completion", "app:completion", "Print the completion script for a shell."),
     ),
 }

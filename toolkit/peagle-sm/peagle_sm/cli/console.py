@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from operator import methodcaller
 from types import FrameType
 from typing import Any, TypeVar
@@ -143,13 +142,14 @@ def asking(
 
 
 @contextmanager
-def _on_termination(kind: type[BaseException]) -> Iterator[None]:
+def termination_is_ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP in a block (in the main thread only)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        raise kind(128 + number)
+        raise KeyboardInterrupt(128 + number)
 
     before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -157,12 +157,6 @@ def _on_termination(kind: type[BaseException]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-termination_is_ctrl_c = partial(_on_termination, KeyboardInterrupt)
-"""Raise KeyboardInterrupt on SIGTERM and SIGHUP in a block (in the main thread only)."""
-termination_unwinds = partial(_on_termination, SystemExit)
-"""Raise SystemExit on SIGTERM and SIGHUP in a block, so that the terminal is restored."""
 
 
 @contextmanager

@@ -280,7 +280,7 @@ def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Co
     try:
         for chunk in stream:
             if show:
-                _print_chunk(state, chunk)
+                print_chunk(state, chunk)
     finally:
         stream.close()
         if show:
@@ -295,7 +295,8 @@ def _print_calls(answer: Completion | Choice) -> None:
         click.echo(f"{call.name}({call.arguments})")
 
 
-def _print_chunk(state: State, chunk: Chunk) -> None:
+def print_chunk(state: State, chunk: Chunk) -> None:
+    """Print the text of a chunk; its reasoning goes to stderr, dim."""
     if chunk.reasoning and state.format == "table":  # shows that the model works before it answers
         click.secho(chunk.reasoning, dim=True, nl=False, err=True)
     click.echo(chunk.text, nl=False)

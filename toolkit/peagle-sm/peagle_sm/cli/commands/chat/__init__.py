@@ -1,1 +1,0 @@
-"""`peagle-sm chat`: a conversation in the terminal or from a pipe."""
