@@ -83,12 +83,12 @@ class Installed:
         return json.loads(self.run(*arguments, "--format", "json").stdout)
 
     def python(self, program: str) -> str:
-        command = [self.venv / "bin" / "python", "-c", program]
+        command = [str(self.venv / "bin" / "python"), "-c", program]
         done = subprocess.run(
             command, cwd=self.work, env=self.environ, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return str(done.stdout)
 
     def distributions(self) -> set[str]:
         names = "from importlib.metadata import distributions as d; print(*{x.name.lower() for x in d()})"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from peagle_bench.tune.arms import HostPlan
     from peagle_bench.tune.estimate import Estimate
     from peagle_bench.tune.job import Done, Job
-    from peagle_bench.tune.predict import BaselineRatio
+    from peagle_bench.tune.outcome import BaselineRatio
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.plan.payloads import Request
     from peagle_sm.core.planning import Plan
@@ -61,13 +61,12 @@ if TYPE_CHECKING:
     "--max-deployments",
     type=click.IntRange(2, 16),
     help="Maximum number of K to deploy for each mode, besides the baseline. Stops earlier if no other K is "
-    "expected to be faster.  [default: 4; 6 with --max-k above 12]",
+    "expected to be faster.  [default: 5]",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(2, 50),  # a single round cannot measure the machine's noise
-    help="Maximum number of rounds over the K that may still be the best (runtime only).  "
-    "[default: 4; 2 with --loads]",
+    help="Maximum number of rounds over the K that may still be the best (runtime only).  [default: 3]",
 )
 @workload_option
 @workload_file_option
@@ -76,14 +75,6 @@ if TYPE_CHECKING:
     "--max-tokens", type=click.IntRange(min=8), default=128, help="Maximum output tokens per answer."
 )
 @click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
-@click.option(
-    "--sweep",
-    "sweep_rounds",
-    type=click.IntRange(0, 100),
-    default=0,
-    metavar="ROUNDS",
-    help="Afterwards measure every K in this many rounds, to confirm the choice (runtime only).",
-)
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/tune-NAME-TIME.jsonl]")
 @click.option("--resume", type=FILE, help="Run the unfinished windows of this results file; same command.")
 @click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.")
@@ -96,13 +87,13 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     """Find the best num_speculative_tokens (K) for each concurrency, and the best mode.
 
     SPEC is a YAML file (default: peagle.yaml). The command shows the price and asks for confirmation. It
-    deploys the model without and with speculation and measures a few K. From these it fits acceptance and
-    step time and predicts the other K; it then measures the most promising one. At the end it deletes
-    everything that it deployed.
+    deploys the model without and with speculation and measures a few K. The largest one shows the
+    acceptance at every smaller K, and the step time between two K is interpolated. The most promising K are
+    measured next. At the end it deletes everything that it deployed.
 
-    Only a measured K is chosen. If the difference between two K is not significant, the smaller one is
-    chosen. One K for all concurrencies is written into SPEC, with the evidence in a comment above it. With
-    --loads it is a table of K by batch size, if the table's own endpoint is not slower at any load.
+    Only a measured K is chosen: the smallest one that is expected to lose at most 0.5%. One K for all
+    concurrencies is written into SPEC, with the evidence in a comment above it. With --loads it is a table
+    of K by batch size, if the table's own endpoint is not slower at any load.
     """
     dry_run, yes = options["dry_run"], options["yes"]
     from peagle_bench.tune import job as tuning
@@ -146,7 +137,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
     modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
     if options["loads"] and options["concurrency"]:
         raise SpecError("--loads: found together with --concurrency.", next_step="Give one of the two.")
-    same = ("max_k", "by", "max_deployments", "rounds", "requests", "sweep_rounds", "unguarded")
+    same = ("max_k", "by", "max_deployments", "rounds", "requests", "unguarded")
     return Job(
         spec=spec,
         spec_path=None if str(spec_path) == "-" else spec_path,
@@ -209,7 +200,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
 
 
 def render_done(done: Done) -> str:
-    """Render the curve of each mode and load, the best mode, the sweep, the cost."""
+    """Render the curve of each mode and load, the best mode, the cost."""
     from peagle_bench.report.outcomes import curve
     from peagle_bench.tune.outcome import best_mode, common_against_none
 
@@ -227,12 +218,6 @@ def render_done(done: Done) -> str:
     for concurrency in tuned.results[0].choices:
         mode, k, rate = best_mode(tuned.results, concurrency)
         lines.append(f"best estimate at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
-    for one in tuned.agreements:
-        words = "agrees" if one.agrees else "DISAGREES" if one.decided else "NOT DECIDED"
-        lines.append(
-            f"sweep of {one.mode} at c={one.concurrency}: {words}: K={one.tuned} has {one.ratio.value:.3f} "
-            f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] times the tokens/s of the sweep's K={one.swept}"
-        )
     parts.append("\n".join(lines))
     parts += [render_table_of_k(table) for table in tuned.tables]
     notes = _slower(done)
@@ -294,8 +279,7 @@ def spent(done: Done) -> str:
 def done_data(done: Done) -> dict[str, Any]:
     """Return the results for --format json."""
     from peagle_bench.report.tables import table_data
-    from peagle_bench.tune.outcome import best_mode, common_against_none
-    from peagle_bench.tune.predict import against_none
+    from peagle_bench.tune.outcome import against_none, best_mode, common_against_none
 
     tuned = done.tuned
     return {
@@ -309,9 +293,7 @@ def done_data(done: Done) -> dict[str, Any]:
                         "k": choice.k,
                         "reason": choice.reason,
                         "expected_loss": round(choice.expected_loss, 5),
-                        "against_none": _against_data(
-                            against_none(result.predictions[concurrency], choice.k)
-                        ),
+                        "against_none": _against_data(against_none(result.rates[concurrency], choice.k)),
                         "common_against_none": _against_data(common_against_none(result).get(concurrency)),
                     }
                     for concurrency, choice in result.choices.items()
@@ -323,19 +305,6 @@ def done_data(done: Done) -> dict[str, Any]:
             {"concurrency": c, "mode": mode, "k": k, "otps": round(rate, 1)}
             for c in tuned.results[0].choices
             for mode, k, rate in [best_mode(tuned.results, c)]
-        ],
-        "sweep": [
-            {
-                "mode": one.mode,
-                "concurrency": one.concurrency,
-                "tuned": one.tuned,
-                "swept": one.swept,
-                "ratio": one.ratio.value,
-                "low": one.ratio.low,
-                "high": one.ratio.high,
-                "agrees": one.agrees,
-            }
-            for one in tuned.agreements
         ],
         "tables": [table_data(table) for table in tuned.tables],
         "usd": tuned.usd,

@@ -186,7 +186,6 @@ def tune(
     workload: Workload | str = "humaneval",
     requests: int = 24,
     max_tokens: int = 128,
-    sweep_rounds: int = 0,
     write: bool = True,
     yes: bool = False,
     unguarded: bool = False,
@@ -203,7 +202,7 @@ def tune(
     It deploys the model with and without speculation, measures a few K, predicts the others, measures the
     most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
     ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
-    ``max_deployments`` None: 4, or 6 with ``max_k`` above 12. ``rounds`` None: 4, or 2 with ``loads``.
+    ``max_deployments`` None: 5. ``rounds`` None: 3.
 
     ``loads``, in place of ``concurrency``: K is tuned at each load, and a table of K by load is validated and
     written, or one K (docs/how-to/k-by-load.md).
@@ -233,7 +232,6 @@ def tune(
             rounds=rounds,
             requests=requests,
             heads={str(mode): head for mode, head in (heads or {}).items()},
-            sweep_rounds=sweep_rounds,
             unguarded=unguarded,
         ),
         workload=chosen(workload, None, seed, max_tokens, first_turn_only=True, session=lambda: opened),

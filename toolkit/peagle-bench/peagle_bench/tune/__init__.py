@@ -1,7 +1,8 @@
 """Tuner: the best num_speculative_tokens (K) for each concurrency, from one or few deployments.
 
-`readings` holds the reading of a window, `fit` and `predict` give the rate at every K, `decide` chooses the
-next K, `outcome` the final one; `arms` holds the endpoints. `windows` measures one endpoint under load, `run`
+`readings` holds the reading of a window, `curve` gives the rate at every K, `choice` the K and which one to
+measure next, `strategy` the order of the windows, `outcome` the result of a mode, `loads` a table of K by
+load, which `validate` checks; `arms` holds the endpoints. `windows` measures one endpoint under load, `run`
 deploys, measures and deletes, `job` goes from the options to the result.
 """
 

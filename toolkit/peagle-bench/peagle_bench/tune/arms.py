@@ -153,28 +153,6 @@ def host_name(spec_name: str) -> str:
     return f"{PREFIX}-{spec_name}"
 
 
-def spread(max_k: int, count: int) -> tuple[int, ...]:
-    """Choose ``count`` K up to ``max_k``, denser at small K: 1, 2, 3, 4, 5, 7, 11.
-
-    Raises:
-        SpecError: fewer than two K, too few for a curve.
-    """
-    if count < 2:
-        raise SpecError(
-            f"--components: found {count} K for each mode; allowed: 2 or more, besides the baseline.",
-            next_step="Increase --components, or tune one mode at a time.",
-        )
-    if count >= max_k:
-        return tuple(range(1, max_k + 1))
-    least = 3 if count == 2 and max_k > 5 else 2 if count < 5 and max_k > 5 else 1
-    ratio = (max_k / least) ** (1 / (count - 1))
-    found: list[int] = []
-    for index in range(count):
-        wanted = round(least * ratio**index)
-        found.append(max(wanted, found[-1] + 1) if found else wanted)
-    return tuple(min(k, max_k - (count - 1 - index)) for index, k in enumerate(found))
-
-
 def host_plan(spec_name: str, plans: Mapping[str, Plan]) -> HostPlan:
     """Plan one endpoint for all arms; ``plans`` are the arms' plans as separate endpoints.
 

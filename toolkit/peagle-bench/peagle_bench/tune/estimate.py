@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from peagle_bench.tune import loads as by_load
-from peagle_bench.tune.decide import RUNTIME_ROUNDS, most_deployments
+from peagle_bench.tune.choice import FIRST_KS, LATER_KS, MOST_DEPLOYED, ROUNDS
 from peagle_bench.tune.validate import BLOCKS, PROMPTS, validated_loads
 from peagle_bench.tune.windows import WindowSize
 from peagle_sm.core.spec.endpoint_spec import Mode
@@ -39,7 +38,6 @@ class Settings:
     rounds: int
     size: WindowSize
     heads: Mapping[str, str] = field(default_factory=dict)
-    sweep_rounds: int = 0  #: rounds of the exhaustive sweep that checks the choice; 0 for none
     unguarded: bool = False
     by_load: bool = False  #: also make and validate a table of K by batch size
 
@@ -57,7 +55,6 @@ class Settings:
         rounds: int | None,
         requests: int,
         heads: Mapping[str, str],
-        sweep_rounds: int,
         unguarded: bool,
         components: int = 0,
     ) -> Settings:
@@ -68,11 +65,10 @@ class Settings:
             concurrencies=tuple(dict.fromkeys(sorted(loads) if loads else concurrency)),
             max_k=max_k,
             runtime=runtime and not components,
-            most_deployments=max_deployments or most_deployments(max_k),
-            rounds=rounds or (by_load.ROUNDS if loads else RUNTIME_ROUNDS),
+            most_deployments=max_deployments or MOST_DEPLOYED,
+            rounds=rounds or ROUNDS,
             size=WindowSize(requests),
             heads=heads,
-            sweep_rounds=sweep_rounds,
             unguarded=unguarded,
             by_load=bool(loads),
         )
@@ -83,17 +79,14 @@ class Settings:
         With ``components`` > 0 that many arms, including the baseline, are measured in every round.
         """
         modes, max_k, rounds = len(self.modes), self.max_k, self.rounds
-        if self.by_load:
-            first = min(by_load.FIRST_KS, max_k) + 2  # K=0 and the baseline
-            later = min(by_load.LATER_KS, max_k) + 2
-            # At most one more round: K that are the best at another load.
-            return Windows(modes * (first + later), modes * (first + (rounds - 1) * later + max_k + 2))
         if components:
             return Windows(components * rounds, components * rounds)
         if self.runtime:
-            first, sweep = max_k + 1, self.sweep_rounds * max_k  # every K, and the baseline
-            later = max_k // 2 + 1  # about half of the K are undecided
-            return Windows(modes * (first + (rounds - 1) * later + sweep), modes * (rounds * first + sweep))
+            others = 2 if self.by_load else 1  # the baseline, and K=0 of the engine
+            first, later = min(FIRST_KS, max_k) + others, min(LATER_KS, max_k) + others
+            usual = modes * (first + (rounds - 1) * later)
+            # At most one more round: K that are the best at another load.
+            return Windows(usual, usual + modes * (max_k + others))
         ks = min(self.most_deployments, max_k)
         baselines = ks if local else 1  # locally one with each K
         return Windows(modes * (ks + baselines), modes * (ks + baselines))

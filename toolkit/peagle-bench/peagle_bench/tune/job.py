@@ -19,8 +19,8 @@ from peagle_bench.load.work import MAX_CONCURRENCY
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import Alternative, FitRecord, Header, Interval, TableRecord
 from peagle_bench.results.result_file import ResultWriter, demand_command, demand_same_config, read
-from peagle_bench.tune.arms import HostPlan, arm_spec, host_plan, label, spread, table_spec
-from peagle_bench.tune.decide import first_probes
+from peagle_bench.tune.arms import HostPlan, arm_spec, host_plan, label, table_spec
+from peagle_bench.tune.choice import first_deployments, spread
 from peagle_bench.tune.estimate import Estimate, Settings, estimate
 from peagle_bench.tune.outcome import ModeResult, common_against_none
 from peagle_bench.tune.run import Tuned, Tuning
@@ -160,7 +160,7 @@ def check(job: Job) -> None:
     """Check the options of a tuning.
 
     Raises:
-        SpecError: the spec has no speculation and no mode was given, a sweep was requested though K cannot
+        SpecError: the spec has no speculation and no mode was given, K by load was requested though K cannot
             change in the engine, or the file to resume does not exist, is of another run, or is finished.
     """
     settings = job.settings
@@ -169,13 +169,6 @@ def check(job: Job) -> None:
             "speculation.mode: found none, which has no K to tune.",
             next_step="Give the modes to tune, for example --modes p-eagle,eagle3.",
         )
-    if settings.sweep_rounds and not settings.runtime:
-        raise SpecError(
-            "--sweep: found together with --by deployments; allowed: only with --by runtime.",
-            next_step="Leave --sweep out, or use --by runtime.",
-        )
-    if settings.sweep_rounds == 1:
-        raise SpecError("--sweep: found 1; allowed: 0, or 2 or more.", next_step="Give at least 2 rounds.")
     if settings.by_load:
         _demand_loads(job)
     if job.resume:
@@ -184,10 +177,10 @@ def check(job: Job) -> None:
 
 def _demand_loads(job: Job) -> None:
     settings, replicas = job.settings, job.spec.serving.data_parallel_size
-    if not settings.runtime or job.components or settings.sweep_rounds:
+    if not settings.runtime or job.components:
         raise SpecError(
-            "--loads: found together with --by deployments, --components or --sweep; allowed: without them, "
-            "since K by load is measured inside one engine.",
+            "--loads: found together with --by deployments or --components; allowed: without them, since K "
+            "by load is measured inside one engine.",
             next_step="Leave the other option out.",
         )
     if len(settings.concurrencies) < 2:
@@ -228,7 +221,7 @@ def specs_of(job: Job) -> dict[str, EndpointSpec]:
     if job.components:
         ks = spread(settings.max_k, (job.components - 1) // len(settings.modes))
     else:
-        ks = (settings.max_k if settings.runtime else first_probes(settings.max_k)[0],)
+        ks = (settings.max_k if settings.runtime else first_deployments(settings.max_k)[0],)
     for mode in settings.modes:
         for k in ks:
             head = settings.heads.get(mode)
@@ -385,7 +378,6 @@ def _config(job: Job) -> dict[str, Any]:
         "by": "components" if job.components else "runtime" if settings.runtime else "deployments",
         "most_deployments": settings.most_deployments,
         "rounds": settings.rounds,
-        "sweep_rounds": settings.sweep_rounds,
         "requests": settings.size.requests,
         "max_tokens": job.max_tokens,
         "workload": job.workload.describe(),

@@ -1,4 +1,4 @@
-"""K by load in one engine: which K to measure at each load, the table of K, and its alternatives. Pure.
+"""K by load in one engine: the table of K, and its alternatives. Pure.
 
 K=0 in an engine with a draft head is not an engine without one: the head still reads every token. So both are
 measured: K=0 inside the engine, which a table can contain, and the baseline on an endpoint of its own.
@@ -8,8 +8,7 @@ this many tokens for the next step (vLLM 0.32, ``v1/core/sched/scheduler.py`` an
 ``v1/spec_decode/dynamic/utils.py``). A batch between two rows gets the K before the gap, one beyond the last
 row the last K, and no K exceeds ``num_speculative_tokens``. The tables made here have no gaps.
 
-* At a measured load every K counts that the tuner's rule would allow: not significantly slower than the best
-  one, and with a small expected loss.
+* At a measured load every K counts that the tuner's rule would allow: expected to lose little.
 * Hysteresis against noise: neighbouring loads share a K as long as one is allowed at all of them, so the
   table has the fewest rows possible. To share, a K may lose a little more than the tuner's rule allows:
   `SHARED_LOSS`.
@@ -25,32 +24,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-
 from peagle_bench.results.records import (
     Alternative,
-    Interval,
     Load,
     Mode,
     TableCheck,
     TableRecord,
 )
-from peagle_bench.tune.arms import spread
-from peagle_bench.tune.decide import Tell, contenders, good_enough, leaders
-from peagle_bench.tune.fit import Array, Noise, fit, level, noise_of
+from peagle_bench.tune.choice import good_enough
+from peagle_bench.tune.curve import Rates, Ratio, fit, level, noise_of
 from peagle_bench.tune.outcome import ModeResult, conclude
-from peagle_bench.tune.predict import Prediction, predict
 from peagle_bench.tune.readings import Reading
 from peagle_bench.tune.validate import is_accepted, reason_of
-from peagle_bench.tune.windows import WindowReader
 from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
 from peagle_sm.core.spec.endpoint_spec import Row, k_at
 
 #: End of the last row. An engine with a smaller ``max_num_seqs`` cuts the row there, and one with a larger
 #: value continues with the last K.
 LARGEST_BATCH = 1024
-#: Expected share of the rate that a K may lose, beyond the best one's own, to be shared by neighbours.
-#: On simulated endpoints 1% gave fewer rows than 0.5% and no more regret (scripts/simulate-loads).
+#: Expected share of the rate that a K may lose to be shared by neighbours.
+#: On simulated endpoints 1% gave fewer rows than 0.5% and no more regret (2026-11-24).
 SHARED_LOSS = 0.01
 
 
@@ -85,7 +78,7 @@ class LoadTable:
         return ", ".join([*parts, f"K={self.rows[-1][2]} beyond"])
 
 
-def make_table(predictions: Mapping[int, Prediction]) -> LoadTable:
+def make_table(rates: Mapping[int, Rates]) -> LoadTable:
     """Make the table from the rates predicted at each measured load, by load.
 
     Only a K that was measured at a load is chosen for it. K=0 is the engine with drafts turned off.
@@ -93,14 +86,14 @@ def make_table(predictions: Mapping[int, Prediction]) -> LoadTable:
     Raises:
         ValueError: no load.
     """
-    if not predictions:
+    if not rates:
         raise ValueError("make_table: needs at least one load")
-    loads = sorted(predictions)
-    runs = share_k({load: good_enough(predictions[load], loss=SHARED_LOSS) for load in loads})
+    loads = sorted(rates)
+    runs = share_k({load: good_enough(rates[load], loss=SHARED_LOSS) for load in loads})
     rows: list[Row] = []
     first = 1
     for (own, k), (following, other) in pairwise(runs):
-        last = boundary(predictions[own[-1]], predictions[following[0]], k, other)
+        last = boundary(rates[own[-1]], rates[following[0]], k, other)
         rows.append((first, last, k))
         first = last + 1
     rows.append((first, max(LARGEST_BATCH, first), runs[-1][1]))
@@ -128,7 +121,7 @@ def share_k(allowed: Mapping[int, Sequence[int]]) -> list[tuple[tuple[int, ...],
     return [(loads, min(common)) for loads, common in found]
 
 
-def boundary(lower: Prediction, upper: Prediction, k: int, other: int) -> int:
+def boundary(lower: Rates, upper: Rates, k: int, other: int) -> int:
     """Return the last batch size for ``k``; from the next one on ``other`` is used.
 
     It is from ``lower.concurrency`` to one below ``upper.concurrency``: the point where both are expected to
@@ -139,96 +132,23 @@ def boundary(lower: Prediction, upper: Prediction, k: int, other: int) -> int:
     if not {k, other} <= set(lower.measured) & set(upper.measured):
         share = 0.5
     else:
-        ahead = math.log(float(lower.of(k).mean()) / float(lower.of(other).mean()))
-        behind = math.log(float(upper.of(other).mean()) / float(upper.of(k).mean()))
+        ahead = math.log(lower.of(k) / lower.of(other))
+        behind = math.log(upper.of(other) / upper.of(k))
         share = 0.0 if ahead <= 0 else 1.0 if behind <= 0 else ahead / (ahead + behind)
     equal = math.exp((1 - share) * math.log(low) + share * math.log(high))
     return min(max(math.floor(equal + 1e-9), low), high - 1)
 
 
-FIRST_KS = 6  #: number of K above 0 in the first round at a load
-LATER_KS = 5  #: maximum number of K above 0 in each later round
-ROUNDS = 2  #: rounds at each load; more do not lower the simulated regret (docs/how-to/k-by-load.md)
-
-
-def next_ks(
-    readings: Sequence[Reading], max_k: int, concurrency: int, noise: Noise | None = None
-) -> list[int]:
-    """Choose the K above 0 of the next round at one load; empty if the best one is decided.
-
-    First a few from small to large; then those that may be the best, measured or not; at least once the
-    leaders again, since only repeats show the noise.
-    """
-    here = [reading for reading in readings if reading.k and reading.concurrency == concurrency]
-    blocks = {reading.block for reading in here}
-    if not blocks:
-        return list(spread(max_k, min(FIRST_KS, max_k)))
-    prediction = predict(fit(readings, max_k, noise), readings, noise)[concurrency]
-    rivals = set(contenders({concurrency: prediction}, share=0.8))
-    ranked = [k for k in leaders(prediction, max_k) if k in rivals]
-    again = leaders(prediction, 2) if len(blocks) == 1 else []
-    return sorted({*ranked[:LATER_KS], *again})
-
-
-def at_each_load(
-    side: WindowReader,
-    baseline: WindowReader,
-    loads: Sequence[int],
-    max_k: int,
-    tell: Tell,
-    *,
-    rounds: int = ROUNDS,
-) -> tuple[list[Reading], list[Reading]]:
-    """Measure K=0 and a few larger K at each load, and the baseline in every round.
-
-    At the end every K that is the best at some load is measured at all of them, so that neighbouring loads
-    can share it. Returns the readings of the engine and those of the baseline.
-    """
-    engine: list[Reading] = []
-    plain: list[Reading] = []
-    blocks = dict.fromkeys(loads, 0)
-
-    def measure(ks: Sequence[int], load: int) -> None:
-        block = blocks[load]
-        order = [0, *ks]
-        engine.extend(side.read(k, load, block) for k in (order if block % 2 == 0 else order[::-1]))
-        plain.append(baseline.read(0, load, block))
-        blocks[load] += 1
-
-    for load in loads:
-        for number in range(rounds):
-            clean = level(engine)
-            ks = next_ks(clean, max_k, load, noise_of(clean))
-            if not ks:
-                break
-            tell(f"c={load}, round {number + 1} of at most {rounds}: K 0, {', '.join(map(str, ks))}")
-            measure(ks, load)
-    best = {prediction.best for prediction in predicted(engine, max_k).values()} - {0}
-    for load in loads:
-        known = {reading.k for reading in engine if reading.concurrency == load}
-        if missing := sorted(best - known):
-            tell(f"c={load}: K {', '.join(map(str, missing))}, the best at another load")
-            measure(missing, load)
-    return engine, plain
-
-
-def predicted(engine: Sequence[Reading], max_k: int, noise: Noise | None = None) -> dict[int, Prediction]:
-    """Predict the rate at each load; K=0 is the engine with drafts turned off."""
-    clean = level(engine)
-    seen = noise_of(clean, noise)
-    return predict(fit(clean, max_k, seen), clean, seen)
-
-
 @dataclass(frozen=True)
 class LoadResult:
-    """Result of one mode: the table, the one K for all loads, and the predictions they come from.
+    """Result of one mode: the table, the one K for all loads, and the rates they come from.
 
     ``fixed`` compares with the baseline (its K=0), ``engine`` has K=0 of the engine with the head.
     """
 
     table: LoadTable
     fixed: ModeResult
-    engine: Mapping[int, Prediction]
+    engine: Mapping[int, Rates]
 
     @property
     def mode(self) -> Mode:
@@ -240,29 +160,24 @@ class LoadResult:
         """The same, as a spec names it."""
         return "eagle3" if self.mode == "eagle3" else "p-eagle"
 
-    def over_none(self, load: int, k: int) -> Array:
-        """Draw the ratio of the rate at ``k`` to the rate without speculation at one load.
+    def over_none(self, load: int, k: int) -> Ratio:
+        """Return the rate at ``k`` over the rate without speculation at one load.
 
         K=0 is compared by way of the best K above 0, which was measured beside both.
         """
-        beside_none = self.fixed.predictions[load]
+        beside_none = self.fixed.rates[load]
         if k:
-            return beside_none.of(k) / beside_none.of(0)
-        link = max((one for one in beside_none.measured if one), key=lambda one: beside_none.of(one).mean())
-        own = self.engine[load]
-        # Both predictions come from one sequence of random numbers; reversed, they are independent.
-        found: Array = own.of(0) / own.of(link) * (beside_none.of(link) / beside_none.of(0))[::-1]
-        return found
+            return beside_none.ratio(k, 0)
+        link = beside_none.speculating().best
+        return self.engine[load].ratio(0, link).times(beside_none.ratio(link, 0))
 
 
-def conclude_loads(
-    mode: Mode, engine: Sequence[Reading], plain: Sequence[Reading], max_k: int, noise: Noise | None = None
-) -> LoadResult:
-    """Make the table of one mode, and find the one K for all loads, from the readings of `at_each_load`."""
-    drafting = [reading for reading in engine if reading.k]
-    fixed = conclude(mode, [*drafting, *plain], max_k, deployments=1, noise=noise)
-    predictions = predicted(engine, max_k, noise)
-    return LoadResult(make_table(predictions), fixed, predictions)
+def conclude_loads(mode: Mode, engine: Sequence[Reading], plain: Sequence[Reading]) -> LoadResult:
+    """Make the table of one mode, and find the one K for all loads, from the readings of `in_one_engine`."""
+    fixed = conclude(mode, [*(reading for reading in engine if reading.k), *plain], deployments=1)
+    clean = level(engine)
+    rates = fit(clean, noise_of(clean))
+    return LoadResult(make_table(rates), fixed, rates)
 
 
 def alternatives(own: LoadResult, ks: Mapping[int, int], others: Sequence[LoadResult]) -> list[Alternative]:
@@ -271,16 +186,16 @@ def alternatives(own: LoadResult, ks: Mapping[int, int], others: Sequence[LoadRe
     ``ks`` are the K in use by load; the other modes use those of their tables. Two modes are compared by way
     of the baseline, which was measured in the rounds of both, so drift of the machine between them cancels.
     """
-    found = []
+    compared = []
     for load, k in sorted(ks.items()):
-        rate = own.over_none(load, k)
+        none_over_own = own.over_none(load, k).inverse()
         at = Load("closed", concurrency=load)
-        found.append(Alternative(at, "none", 0, _interval(1 / rate)))
+        compared.append(Alternative(at, "none", 0, none_over_own.interval()))
         for other in others:
             other_k = other.table.by_load[load]
-            ratios = other.over_none(load, other_k)[::-1] / rate  # reversed: independent of the other draws
-            found.append(Alternative(at, other.mode, other_k, _interval(ratios)))
-    return found
+            ratio = other.over_none(load, other_k).times(none_over_own)
+            compared.append(Alternative(at, other.mode, other_k, ratio.interval()))
+    return compared
 
 
 def record_of(own: LoadResult, checks: Sequence[TableCheck], others: Sequence[LoadResult]) -> TableRecord:
@@ -303,8 +218,3 @@ def record_of(own: LoadResult, checks: Sequence[TableCheck], others: Sequence[Lo
         tuple(checks),
         tuple(alternatives(own, ks, others)),
     )
-
-
-def _interval(ratios: Array) -> Interval:
-    low, high = np.percentile(ratios, [2.5, 97.5])
-    return Interval(float(np.median(ratios)), float(low), float(high))

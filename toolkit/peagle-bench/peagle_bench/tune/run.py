@@ -16,12 +16,10 @@ from peagle_bench.load import Timeouts, WorkItem, make_target
 from peagle_bench.results.records import Mode as RecordMode
 from peagle_bench.results.records import Record, TableCheck, TableRecord, ValidationRecord
 from peagle_bench.tune.arms import Host, HostPlan, arm_spec, label, parse_label, table_spec
-from peagle_bench.tune.decide import Tell, by_deployments, every_k, in_one_engine, side_by_side
 from peagle_bench.tune.estimate import Settings
-from peagle_bench.tune.fit import level
-from peagle_bench.tune.loads import LoadResult, at_each_load, conclude_loads, record_of
-from peagle_bench.tune.outcome import Agreement, ModeResult, check_record, compare, conclude, fit_records
-from peagle_bench.tune.readings import Reading
+from peagle_bench.tune.loads import LoadResult, conclude_loads, record_of
+from peagle_bench.tune.outcome import ModeResult, conclude, fit_records
+from peagle_bench.tune.strategy import Tell, by_deployments, in_one_engine, side_by_side
 from peagle_bench.tune.validate import Validation, validated_loads
 from peagle_bench.tune.windows import (
     EndpointReader,
@@ -60,9 +58,6 @@ class Bill:
         return None if self.unknown else round(self.usd, 4)
 
 
-SWEEP_BLOCKS = 1000  #: first round number of a sweep, to distinguish it from the tuning's rounds
-
-
 @dataclass(frozen=True)
 class Tuned:
     """Result of a tuning; ``usd`` is None if a price is unknown.
@@ -71,7 +66,6 @@ class Tuned:
     """
 
     results: tuple[ModeResult, ...]
-    agreements: tuple[Agreement, ...]
     usd: float | None
     minutes: float
     untrusted: tuple[str, ...]
@@ -98,7 +92,6 @@ class Tuning:
     _window_progress: WindowProgress = field(default_factory=lambda: WindowProgress(None, 0))
     _bill: Bill = field(default_factory=Bill)
     _untrusted: list[str] = field(default_factory=list)
-    _sweeps: dict[str, list[Reading]] = field(default_factory=dict)
 
     def run(self) -> Tuned:
         """Deploy, measure, choose, and delete, also after an error.
@@ -134,11 +127,8 @@ class Tuning:
                 self.sink(record)
         for table in tables:
             self.sink(table)
-        agreements = self._agreements(results)
         minutes = (self.monotonic() - began) / 60
-        return Tuned(
-            tuple(results), agreements, self._bill.total, minutes, tuple(self._untrusted), tuple(tables)
-        )
+        return Tuned(tuple(results), self._bill.total, minutes, tuple(self._untrusted), tuple(tables))
 
     def _runtime_specs(self) -> dict[str, EndpointSpec]:
         settings = self.settings
@@ -188,10 +178,16 @@ class Tuning:
     def _load_result(self, mode: Mode, engine: WindowReader, plain: WindowReader) -> LoadResult:
         settings = self.settings
         self.tell(f"{mode}: K 0 to {settings.max_k} in one engine, at each load")
-        readings = at_each_load(
-            engine, plain, settings.concurrencies, settings.max_k, self.tell, rounds=settings.rounds
+        readings = in_one_engine(
+            engine,
+            plain,
+            settings.concurrencies,
+            settings.max_k,
+            self.tell,
+            rounds=settings.rounds,
+            drafts_off=True,
         )
-        return conclude_loads(mode, *readings, settings.max_k)
+        return conclude_loads(mode, *readings)
 
     def _validate(self, result: LoadResult) -> tuple[TableCheck, ...]:
         """Deploy the table and the best fixed K as they would be written, and alternate between them."""
@@ -238,31 +234,20 @@ class Tuning:
     def _in_engines(self, stack: ExitStack) -> list[ModeResult]:
         settings = self.settings
         sides = stack.enter_context(self._up(self._runtime_specs(), runtime=True))
-        found = []
+        results = []
         for mode in settings.modes:
-            side = sides[mode]
-            side.demand_runtime_k(settings.max_k)
+            sides[mode].demand_runtime_k(settings.max_k)
             self.tell(f"{mode}: K 1 to {settings.max_k} in one engine")
-            resumed = self._resumed(mode, side)
-            readings = in_one_engine(
-                resumed,
+            engine, plain = in_one_engine(
+                self._resumed(mode, sides[mode]),
                 self._resumed("none", sides["none"]),
                 settings.concurrencies,
                 settings.max_k,
                 self.tell,
                 rounds=settings.rounds,
             )
-            found.append(conclude(mode, readings, settings.max_k, deployments=1))
-            if settings.sweep_rounds:
-                self._sweeps[mode] = every_k(
-                    resumed,
-                    settings.concurrencies,
-                    settings.max_k,
-                    settings.sweep_rounds,
-                    self.tell,
-                    SWEEP_BLOCKS,
-                )
-        return found
+            results.append(conclude(mode, [*engine, *plain], deployments=1))
+        return results
 
     def _by_deployments(self, stack: ExitStack) -> list[ModeResult]:
         settings = self.settings
@@ -279,15 +264,7 @@ class Tuning:
                 most=settings.most_deployments,
                 beside=self.session.is_local,
             )
-            found.append(
-                conclude(
-                    mode,
-                    readings,
-                    settings.max_k,
-                    deployments=deployed,
-                    levelled=self.session.is_local,
-                )
-            )
+            found.append(conclude(mode, readings, deployments=deployed, levelled=self.session.is_local))
         return found
 
     def _side_by_side(self, stack: ExitStack, plan: HostPlan) -> list[ModeResult]:
@@ -303,7 +280,6 @@ class Tuning:
             conclude(
                 mode,
                 [*readings[mode], *readings["none"]],
-                settings.max_k,
                 deployments=sum(1 for one, _ in sides if one == mode),
             )
             for mode in settings.modes
@@ -369,15 +345,6 @@ class Tuning:
 
     def _resumed(self, mode: str, side: WindowReader | None) -> Resumed:
         return Resumed(_record_mode(mode), self.measured, side, self._window_progress, self._untrusted)
-
-    def _agreements(self, results: Sequence[ModeResult]) -> tuple[Agreement, ...]:
-        found = []
-        for result in results:
-            for concurrency, choice in result.choices.items() if result.mode in self._sweeps else ():
-                agreement = compare(level(self._sweeps[result.mode]), result.mode, choice.k, concurrency)
-                self.sink(check_record(agreement, label(result.mode, choice.k)))
-                found.append(agreement)
-        return tuple(found)
 
 
 def _record_mode(mode: str) -> RecordMode:

@@ -75,7 +75,7 @@ def test_arms_stand_side_by_side_as_components_and_go(peagle: Run, spec: Callabl
 def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Callable[..., str]) -> None:
     path = spec("demo")
     told = json.loads(peagle("tune", path, "--dry-run", "--by", "deployments").stdout)
-    assert list(told) == ["none", "p-eagle K=2"]
+    assert list(told) == ["none", "p-eagle K=11"]
     host = json.loads(peagle("tune", path, "--dry-run", "--components", "3").stdout)
     (requests,) = host.values()
     operations = [one["operation"] for one in requests]
@@ -88,8 +88,6 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
     [
         (("--rounds", "1"), "2<=x<=50"),
         (("--modes", "none"), "--modes: found 'none'"),
-        (("--by", "deployments", "--sweep", "3"), "--sweep: found together with --by deployments"),
-        (("--sweep", "1"), "--sweep: found 1"),
         (("--components", "3", "--modes", "p-eagle,eagle3"), "1 K for each mode"),
         (("--head", "medusa=x"), "--head: found"),
         (("--loads", "4"), "--loads: found 1 load"),
@@ -97,7 +95,6 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
         (("--loads", "1,4", "--concurrency", "1"), "--loads: found together with --concurrency"),
         (("--loads", "1,4", "--by", "deployments"), "--loads: found together with --by deployments"),
         (("--loads", "1,4", "--components", "4"), "--loads: found together with --by deployments"),
-        (("--loads", "1,4", "--sweep", "3"), "--loads: found together with --by deployments"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_deployed(
@@ -138,15 +135,15 @@ OTHERS = {
 
 
 def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec: Callable[..., str]) -> None:
-    """Cut after K=1's window and in the middle of K=2's: K=1 is neither deployed nor measured again."""
+    """Cut after K=2's window and in the middle of K=1's: K=2 is neither deployed nor measured again."""
     path, out = spec("demo", **CHAT), Path("r.jsonl")
     command = ("tune", path, *SMALL, "--by", "deployments", "--yes", "--no-write")
     assert peagle(*command, "--out", str(out)).exit_code == 0
     whole = out.read_text().splitlines(keepends=True)
-    first = next(i for i, line in enumerate(whole) if '"kind":"window"' in line and '"k":1,' in line)
+    first = next(i for i, line in enumerate(whole) if '"kind":"window"' in line and '"k":2,' in line)
     out.write_text("".join(whole[: first + 4]))  # two requests of the next window
     before = read(out)
-    assert [(one.mode, one.k) for one in before.windows] == [("none", 0), ("p-eagle", 1)]
+    assert [(one.mode, one.k) for one in before.windows] == [("none", 0), ("p-eagle", 2)]
 
     for options, said in OTHERS.items():
         other = peagle(*command, "--resume", str(out), *options)
@@ -158,17 +155,17 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
     result = peagle(*command, "--resume", str(out))
     assert result.exit_code == 0, result.stderr
     assert "2 windows of r.jsonl are not measured again" in result.stderr
-    assert "p-eagle K=1: already measured" in result.stderr
-    assert "p-eagle K=1 c=1:" not in result.stderr
-    assert "window 3 of about 4: p-eagle K=2 c=1:" in result.stderr
+    assert "p-eagle K=2: already measured" in result.stderr
+    assert "p-eagle K=2 c=1:" not in result.stderr
+    assert "window 3 of about 4: p-eagle K=1 c=1:" in result.stderr
     after = read(out)
     assert after.windows[:2] == before.windows
     assert [(one.mode, one.k) for one in after.windows] == [(one.mode, one.k) for one in windows_of(whole)]
     measured = [one for one in after.requests if one.phase == "measured"]
     assert {(one.arm, one.block) for one in measured} == {
         ("none", 0),
-        ("p-eagle K=1", 0),
-        ("p-eagle K=2", 1),
+        ("p-eagle K=2", 0),
+        ("p-eagle K=1", 1),
         ("none", 1),
     }
     assert len(measured) == 4 * 4

@@ -1,7 +1,12 @@
-"""Readings with true figures, for tests."""
+"""Readings and rates with true figures, for tests."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from peagle_bench.tune.curve import Rates
 from peagle_bench.tune.readings import Reading
 
 
@@ -28,4 +33,26 @@ def reading(
         otps=0.0,
         steps=1000,
         block=block,
+    )
+
+
+def rates_at(
+    concurrency: int,
+    rates: Mapping[int, float],
+    *,
+    error: float = 0.001,
+    measured: Sequence[int] | None = None,
+) -> Rates:
+    """Rates by K at one concurrency, in ascending order of K; ``error`` is that of the step time."""
+    zeros = np.zeros(len(rates))
+    return Rates(
+        concurrency,
+        tuple(rates),
+        tuple(rates) if measured is None else tuple(measured),
+        np.asarray(list(rates.values()), dtype=float),
+        np.asarray(list(rates.values()), dtype=float),
+        zeros + 1,
+        zeros + 1,
+        zeros,
+        zeros + error,
     )

@@ -4,12 +4,13 @@ import pytest
 
 from peagle_bench.tune.job import evidence
 from peagle_bench.tune.outcome import (
+    BaselineRatio,
     ModeResult,
+    against_none,
     common_against_none,
     conclude,
     fit_records,
 )
-from peagle_bench.tune.predict import BaselineRatio, against_none, without_baseline
 from peagle_bench.tune.readings import Reading
 from tests.bench.tune.reading_of import reading
 
@@ -29,7 +30,7 @@ def result() -> ModeResult:
     """Speculation pays at c=1 and does not at c=8."""
     readings = read(concurrency=1, plain_ms=4.0, step_ms=4.0, more_ms=0.02)
     readings += read(concurrency=8, plain_ms=4.0, step_ms=20.0, more_ms=4.0)
-    return conclude("p-eagle", readings, 5, deployments=1)
+    return conclude("p-eagle", readings, deployments=1)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_each_load_has_a_verdict_of_its_own(result: ModeResult) -> None:
 
 
 def test_without_a_baseline_there_is_no_verdict(result: ModeResult) -> None:
-    assert against_none(without_baseline(result.predictions[1]), 3) is None
+    assert against_none(result.rates[1].speculating(), 3) is None
 
 
 def test_the_results_file_says_it_of_the_load_s_k_and_of_the_one_for_all(result: ModeResult) -> None:

@@ -64,7 +64,7 @@ def price(**more: Any) -> Estimate:
         "local": False,
         "components": 0,
     }
-    fields: dict[str, Any] = {"concurrencies": (1, 8), "runtime": False, "sweep_rounds": 0}
+    fields: dict[str, Any] = {"concurrencies": (1, 8), "runtime": False}
     fields |= {name: value for name, value in more.items() if name not in own}
     settings = Settings(
         modes=("p-eagle",), max_k=11, most_deployments=3, rounds=4, size=WindowSize(24), **fields
@@ -85,12 +85,6 @@ def test_arms_on_one_endpoint_are_one_deployment_and_each_has_its_windows() -> N
     found = price(components=8)
     assert (found.deployments, found.windows, found.most_usd) == (1, 8 * 4 * 2, 80.0)
     assert found.words().startswith("1 deployment, at most 64 windows")
-
-
-def test_a_sweep_has_every_k_in_each_round() -> None:
-    plain = price(runtime=True)
-    swept = price(runtime=True, sweep_rounds=2)
-    assert swept.windows - plain.windows == 2 * 11 * 2
 
 
 def test_an_unknown_price_is_no_zero() -> None:

@@ -8,7 +8,8 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
-from peagle_bench.tune.arms import HostPlan, arm_spec, host_plan, label, spread
+from peagle_bench.tune.arms import HostPlan, arm_spec, host_plan, label
+from peagle_bench.tune.choice import spread
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan

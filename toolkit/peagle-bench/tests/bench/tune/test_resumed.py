@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from peagle_bench.results.records import Mode, WindowRecord
 from peagle_bench.results.result_file import from_line, to_line
-from peagle_bench.tune.decide import by_deployments, every_k, in_one_engine, side_by_side
 from peagle_bench.tune.readings import Reading, reading_in, window_record
+from peagle_bench.tune.strategy import by_deployments, in_one_engine, side_by_side
 from peagle_bench.tune.windows import Measured, Resumed, WindowProgress, WindowReader
 from peagle_sm.core.errors import SpecError
 from tests.bench.tune.reading_of import reading
@@ -54,7 +54,7 @@ def silent(message: str) -> None:
 def tune_in_one_engine(file: list[WindowRecord], measured: Measured) -> list[Reading]:
     side, plain = sides_of(file, measured)
     twice = [in_one_engine(side, plain, LOADS, 8, silent) for _ in range(2)]  # two modes share the baseline
-    return [*twice[0], *twice[1], *every_k(side, LOADS, 8, 2, silent, 1000)]
+    return [one for both in twice for readings in both for one in readings]
 
 
 def tune_side_by_side(file: list[WindowRecord], measured: Measured) -> list[Reading]:

@@ -22,9 +22,10 @@ from peagle_bench.results.records import (
 from peagle_bench.results.result_file import from_line, to_line
 from peagle_bench.tune.estimate import Settings
 from peagle_bench.tune.job import Job, check
-from peagle_bench.tune.loads import at_each_load, conclude_loads
+from peagle_bench.tune.loads import conclude_loads
 from peagle_bench.tune.readings import Reading, window_record
 from peagle_bench.tune.run import Tuned, Tuning
+from peagle_bench.tune.strategy import in_one_engine
 from peagle_bench.tune.validate import Validation, validated_loads
 from peagle_bench.tune.windows import Measured, WindowSize
 from peagle_bench.workloads import Workload
@@ -67,8 +68,8 @@ class Engine:
 def measured_before() -> tuple[list[WindowRecord], TableRecord]:
     """The windows of a run, as a file gives them back, and the table and the K that they lead to."""
     engine, plain = Engine("p-eagle"), Engine("none")
-    readings = at_each_load(engine, plain, LOADS, MAX_K, lambda line: None)
-    result = conclude_loads("p-eagle", *readings, MAX_K)
+    readings = in_one_engine(engine, plain, LOADS, MAX_K, lambda line: None, drafts_off=True)
+    result = conclude_loads("p-eagle", *readings)
     windows = [from_line(to_line(one)) for one in (*engine.file, *plain.file)]
     kept = [one for one in windows if isinstance(one, WindowRecord)]
     return kept, TableRecord("p-eagle", result.table.rows, result.fixed.common.k, True, "")
@@ -92,7 +93,7 @@ def resumed(
         max_k=MAX_K,
         runtime=True,
         most_deployments=4,
-        rounds=2,
+        rounds=3,
         size=WindowSize(4),
         unguarded=True,
         by_load=True,

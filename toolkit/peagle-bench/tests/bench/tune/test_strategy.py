@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peagle_bench.tune.decide import by_deployments, every_k, in_one_engine, side_by_side
 from peagle_bench.tune.estimate import Settings
 from peagle_bench.tune.outcome import conclude
 from peagle_bench.tune.readings import Reading
+from peagle_bench.tune.strategy import by_deployments, in_one_engine, side_by_side
 from peagle_bench.tune.windows import WindowReader, WindowSize
 from peagle_sm.core.spec.endpoint_spec import Mode
 from tests.bench.tune.reading_of import reading
@@ -33,17 +33,29 @@ def silent(message: str) -> None:
     pass
 
 
-def test_one_engine_measures_every_k_and_then_the_best_ones_in_the_other_direction() -> None:
+def test_one_engine_measures_a_few_k_and_then_the_best_ones_in_the_other_direction() -> None:
     side, baseline = Known(), Known()
-    readings = in_one_engine(side, baseline, [1], 8, silent, rounds=4)
+    engine, plain = in_one_engine(side, baseline, [1], 32, silent, rounds=4)
     first = [k for k, _, block in side.asked if block == 0]
     second = [k for k, _, block in side.asked if block == 1]
-    assert first == list(range(1, 9))
+    assert first == [1, 2, 4, 8, 16, 32]
     assert 5 in second
     assert second == sorted(second, reverse=True)
-    assert len(second) < 8
+    assert len(second) < 6
     assert {block for _, _, block in baseline.asked} == {block for _, _, block in side.asked}
-    assert conclude("p-eagle", readings, 8, deployments=1).choices[1].k == 5
+    assert conclude("p-eagle", [*engine, *plain], deployments=1).choices[1].k == 5
+
+
+def test_a_k_that_is_the_best_at_one_load_is_measured_at_all() -> None:
+    class ByLoad(Known):
+        def read(self, k: int, concurrency: int, block: int) -> Reading:
+            self.asked.append((k, concurrency, block))
+            return reading(k, step_ms=5.0 + (k * 3.0 if concurrency == 8 else 0.0), concurrency=concurrency)
+
+    engine, _ = in_one_engine(ByLoad(), Known(), [1, 8], 20, silent, drafts_off=True)
+    measured = {c: {one.k for one in engine if one.concurrency == c} for c in (1, 8)}
+    assert {1, 20} <= measured[1] & measured[8]
+    assert 0 in measured[1] & measured[8]
 
 
 def test_deployments_come_one_after_the_other_and_end() -> None:
@@ -63,9 +75,9 @@ def test_deployments_come_one_after_the_other_and_end() -> None:
     assert 2 <= deployed <= 3
     assert up == gone
     assert len(baseline.asked) == 2  # once at each concurrency
-    result = conclude("p-eagle", readings, 8, deployments=deployed, levelled=False)
+    result = conclude("p-eagle", readings, deployments=deployed, levelled=False)
+    assert up[:2] == [8, 2]
     assert result.choices[1].k in up
-    assert result.choices[1].k in (4, 5, 6)
 
 
 def test_a_shared_machine_measures_the_baseline_beside_each_deployment() -> None:
@@ -76,17 +88,6 @@ def test_a_shared_machine_measures_the_baseline_beside_each_deployment() -> None
     baseline = Known()
     by_deployments(bring, baseline, [1], 8, silent, most=3, beside=True)
     assert [block for _, _, block in baseline.asked] == [0, 1, 2]
-
-
-def test_a_sweep_has_every_k_in_every_round() -> None:
-    side = Known()
-    every_k(side, [1, 4], 3, 2, silent, first_block=100)
-    assert side.asked == [
-        *[(k, 1, 100) for k in (1, 2, 3)],
-        *[(k, 1, 101) for k in (3, 2, 1)],
-        *[(k, 4, 100) for k in (1, 2, 3)],
-        *[(k, 4, 101) for k in (3, 2, 1)],
-    ]
 
 
 def test_arms_that_are_all_up_take_turns() -> None:
@@ -123,7 +124,6 @@ class Noisy:
     rounds=st.integers(2, 6),
     most=st.integers(2, 6),
     local=st.booleans(),
-    sweep=st.integers(0, 2),
 )
 def test_no_tuning_measures_more_windows_than_it_says(
     seed: int,
@@ -134,7 +134,6 @@ def test_no_tuning_measures_more_windows_than_it_says(
     rounds: int,
     most: int,
     local: bool,
-    sweep: int,
 ) -> None:
     side = Noisy(random.Random(seed))
 
@@ -145,13 +144,10 @@ def test_no_tuning_measures_more_windows_than_it_says(
     for _ in range(modes):
         if runtime:
             in_one_engine(side, side, concurrencies, max_k, silent, rounds=rounds)
-            every_k(side, concurrencies, max_k, sweep, silent)
         else:
             by_deployments(bring, side, concurrencies, max_k, silent, most=most, beside=local)
     names: tuple[Mode, ...] = ("p-eagle", "eagle3")
-    settings = Settings(
-        names[:modes], tuple(concurrencies), max_k, runtime, most, rounds, WindowSize(4), sweep_rounds=sweep
-    )
+    settings = Settings(names[:modes], tuple(concurrencies), max_k, runtime, most, rounds, WindowSize(4))
     bound = settings.windows(local=local)
     assert side.read_so_far <= bound.most * len(concurrencies)
     assert bound.usual <= bound.most

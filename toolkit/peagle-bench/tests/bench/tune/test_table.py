@@ -1,31 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_bench.tune.loads import LARGEST_BATCH, boundary, make_table, share_k
-from peagle_bench.tune.predict import Prediction
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-
-
-def prediction(load: int, rates: Mapping[int, float], noise: float = 0.001) -> Prediction:
-    """Rates by K at one load, each with independent noise."""
-    rng = np.random.default_rng(load)
-    draws = np.asarray(list(rates.values())) * np.exp(noise * rng.standard_normal((400, len(rates))))
-    return Prediction(load, tuple(rates), draws, tuple(rates))
+from tests.bench.tune.reading_of import rates_at
 
 
 def test_k_falls_where_the_rates_are_expected_to_be_equal() -> None:
     table = make_table(
         {
-            1: prediction(1, {0: 50, 2: 100, 7: 120}),
-            4: prediction(4, {0: 200, 2: 400, 7: 445}),
-            16: prediction(16, {0: 700, 2: 1100, 7: 1000}),
-            32: prediction(32, {0: 1500, 2: 1200, 7: 1000}),
+            1: rates_at(1, {0: 50, 2: 100, 7: 120}),
+            4: rates_at(4, {0: 200, 2: 400, 7: 445}),
+            16: rates_at(16, {0: 700, 2: 1100, 7: 1000}),
+            32: rates_at(32, {0: 1500, 2: 1200, 7: 1000}),
         }
     )
     # From 4 to 16 both are about 10% ahead at their end, so they meet near the geometric middle.
@@ -40,7 +30,9 @@ def test_k_falls_where_the_rates_are_expected_to_be_equal() -> None:
 def test_noise_makes_no_rows() -> None:
     """The best K changes from load to load, but no difference is significant."""
     rates = [{3: 100.0, 4: 100.4}, {3: 200.6, 4: 200.0}, {3: 300.0, 4: 301.0}]
-    table = make_table({load: prediction(load, r, 0.02) for load, r in zip((1, 2, 4), rates, strict=True)})
+    table = make_table(
+        {load: rates_at(load, r, error=0.02) for load, r in zip((1, 2, 4), rates, strict=True)}
+    )
     assert table.is_constant
     assert table.rows == ((1, LARGEST_BATCH, 3),)
     assert table.words == "K=3 at every load"
@@ -55,8 +47,8 @@ def test_neighbours_share_a_k_that_both_allow() -> None:
 
 
 def test_a_k_that_was_not_measured_at_both_loads_changes_in_the_middle() -> None:
-    assert boundary(prediction(2, {7: 100}), prediction(32, {1: 100}), 7, 1) == 8
-    ahead_at_both = prediction(2, {7: 100, 1: 110}), prediction(32, {7: 100, 1: 110})
+    assert boundary(rates_at(2, {7: 100}), rates_at(32, {1: 100}), 7, 1) == 8
+    ahead_at_both = rates_at(2, {7: 100, 1: 110}), rates_at(32, {7: 100, 1: 110})
     assert boundary(*ahead_at_both, 7, 1) == 2
     assert boundary(*ahead_at_both, 1, 7) == 31
 
@@ -72,18 +64,18 @@ SURFACES = st.dictionaries(
 @settings(max_examples=150, deadline=None)
 @given(SURFACES, st.floats(0.0, 0.1))
 def test_every_table_is_whole_and_vllm_takes_it(rates: dict[int, list[float]], noise: float) -> None:
-    predictions = {
-        load: prediction(load, dict(zip((0, 1, 3, 5, 9), row, strict=True)), noise)
+    by_load = {
+        load: rates_at(load, dict(zip((0, 1, 3, 5, 9), row, strict=True)), error=noise)
         for load, row in rates.items()
     }
-    table = make_table(predictions)
+    table = make_table(by_load)
     assert table.rows[0][0] == 1
     for (_, last, k), (first, end, other) in zip(table.rows, table.rows[1:], strict=False):
         assert (first, k != other) == (last + 1, True)
         assert first <= end
-    for load, one in predictions.items():
+    for load, one in by_load.items():
         assert table.k_at(load) == table.by_load[load] in one.measured
-    assert len(table.rows) <= len(predictions)
+    assert len(table.rows) <= len(by_load)
     if table.max_k:
         spec = EndpointSpec(
             name="demo",

@@ -1,1 +1,0 @@
-"""The tuner on simulated endpoints: scripts/simulate-tuner."""
