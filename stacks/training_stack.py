@@ -24,8 +24,12 @@ from aws_cdk import (
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from peagle_learn.core.job_names import LOG_GROUP, PROCESSING_LOG_GROUP
-from peagle_learn.core.training_request import TRAINING_ROLE_PREFIX, TRAINING_STACK
+from peagle_sm.core.guard import (
+    PROCESSING_LOG_GROUP,
+    TRAINING_LOG_GROUP,
+    TRAINING_ROLE_PREFIX,
+    TRAINING_STACK,
+)
 from stacks.guard.policies import Statement, allow, arn, only_if, sub, trust
 
 STACK = TRAINING_STACK
@@ -216,7 +220,7 @@ def role_statements() -> list[Any]:
             ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
             [
                 arn("logs", f"log-group:{group}{end}")
-                for group in (LOG_GROUP, PROCESSING_LOG_GROUP)
+                for group in (TRAINING_LOG_GROUP, PROCESSING_LOG_GROUP)
                 for end in ("", ":*")
             ],
         ),
@@ -281,7 +285,7 @@ REASONS: dict[str, dict[str, str]] = {
         "arn:<AWS::Partition>:s3:::jumpstart-cache-prod-<AWS::Region>/*": "Public models of AWS, read only.",
         "arn:<AWS::Partition>:s3:::<PromptsBucket>/<PromptsPrefix>*": "The recorded traffic that processing "
         "jobs read: the prefix is the user's own, and read only.",
-        f"{_LOGS}{LOG_GROUP}:*": "SageMaker names the streams after the job and its host.",
+        f"{_LOGS}{TRAINING_LOG_GROUP}:*": "SageMaker names the streams after the job and its host.",
         f"{_LOGS}{PROCESSING_LOG_GROUP}:*": "SageMaker names the streams after the job and its host.",
         f"{_EC2}network-interface/*": _NETWORK,
         f"{_EC2}security-group/*": _NETWORK,

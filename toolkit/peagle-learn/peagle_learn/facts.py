@@ -11,7 +11,6 @@ from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
 from peagle_learn.core.spec import FROM_NOTHING, LearnSpec
 from peagle_learn.core.training_request import (
-    TRAINING_STACK,
     ChannelFacts,
     TrainingFacts,
     out_of_reach,
@@ -27,6 +26,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import s3_folder, split_uri
 from peagle_sm.core.catalog import Catalog, HeadEntry, load_catalog
 from peagle_sm.core.errors import NotFound, PeagleError, SpecError
+from peagle_sm.core.guard import TRAINING_STACK
 from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import read_layout
 from peagle_sm.core.heads.reading import CONFIG, Folder, read_json

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from peagle_learn.aws.jobs import RUNNING, JobLine, lines_of_group, stop_once
-from peagle_learn.core.job_names import PROCESSING_LOG_GROUP
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core.guard import PROCESSING_LOG_GROUP
 
 _PAGE = 100
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from peagle_learn.aws.jobs import RUNNING, JobLine, lines_of_group, stop_once
-from peagle_learn.core.job_names import LOG_GROUP
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core.guard import TRAINING_LOG_GROUP
 
 _WITHOUT_INSTANCES = frozenset(
     {
@@ -164,4 +164,4 @@ def training_job_names(session: Session, name_contains: str, running: bool = Fal
 
 def log_lines(session: Session, job: str, start: datetime) -> Iterator[JobLine]:
     """Yield a job's log from ``start`` on, oldest first; nothing before its first line."""
-    return lines_of_group(session, LOG_GROUP, job, start)
+    return lines_of_group(session, TRAINING_LOG_GROUP, job, start)

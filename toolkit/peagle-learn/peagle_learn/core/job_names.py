@@ -17,8 +17,6 @@ from typing import Any
 from peagle_sm.core.plan import tags_and_schedules as keys
 
 LEARN = keys.LEARN
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-PROCESSING_LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 _HASH_CHARACTERS = 10
 _ATTEMPT = re.compile(r"-(\d{1,2})$")
 

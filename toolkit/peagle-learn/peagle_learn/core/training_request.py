@@ -17,13 +17,12 @@ from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import HeadSizes, Recipe
 from peagle_learn.core.spec import LearnSpec
 from peagle_sm.core.catalog import InstanceEntry
+from peagle_sm.core.guard import TRAINING_ROLE_PREFIX
 from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.rules import HeadShape, TargetShape
 from peagle_sm.core.words import Finding
 
-TRAINING_ROLE_PREFIX = "peagle-training-"
-TRAINING_STACK = "PeagleTraining"
 PENDING_HOURS = 24
 """A job on demand may wait this long for capacity, unbilled; then SageMaker, or the guard, ends it."""
 SLACK = timedelta(minutes=30)

@@ -22,6 +22,10 @@ from peagle_sm.core.errors import PeagleError
 GUARD_STACK = "PeagleGuard"
 ENDPOINT_STACK_PREFIX = "Peagle-"
 EXECUTION_ROLE_PREFIX = "peagle-execution-"
+TRAINING_STACK = "PeagleTraining"
+TRAINING_ROLE_PREFIX = "peagle-training-"
+TRAINING_LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+PROCESSING_LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 
 SWEEPER = "peagle-guard-sweeper"
 SWITCH = "peagle-guard-switch"
