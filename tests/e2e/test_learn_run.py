@@ -44,7 +44,7 @@ def test_a_run_makes_data_and_a_head_and_continues_where_it_was(in_empty_folder:
         jobs = stack.session.client("sagemaker").list_training_jobs()["TrainingJobSummaries"]
         assert [each["TrainingJobStatus"] for each in jobs] == ["Completed"]
         ended = run(*command, *options)
-        assert ended.exit_code == 20, ended.output  # 2 held-out prompts prove nothing
+        assert ended.exit_code == 9, ended.output  # 2 held-out prompts prove nothing
         print(ended.output, file=sys.stderr)
         (proof,) = tmp_path.rglob("proofs/*.json")
         found = parse_proof(proof.read_text(), proof.name)
@@ -73,7 +73,7 @@ def test_the_arms_of_a_proof_run_as_components_beside_the_one_that_serves(in_emp
         assert made.exit_code == 0, made.output
         prove = ("learn", "prove", tmp_path / "learn.yaml", "--head", weights_dir() / "p-eagle")
         proved = run(*prove, *options)
-        assert proved.exit_code == 20, proved.output  # the head that serves is not better than itself
+        assert proved.exit_code == 9, proved.output  # the head that serves is not better than itself
         for arm in ("candidate", "plain"):
             assert f"inference component schemas-proof-{arm} is in service" in proved.output
         found = json.loads(proved.stdout)["evidence"]["held_out"]

@@ -148,7 +148,7 @@ def test_an_error_becomes_its_exit_code_with_the_next_step() -> None:
         raise EngineError("it did not start", next_step="look", details={"log_tail": ["last words"]})
 
     code, text = ended(job)
-    assert code == 10
+    assert code == 7
     assert text.splitlines()[:3] == ["error: it did not start", "   | last words", "next: look"]
 
 

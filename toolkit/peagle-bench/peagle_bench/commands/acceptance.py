@@ -53,7 +53,7 @@ def acceptance(
     the table hold together in 95% of reports.
 
     A fall is found by comparing requests with earlier ones of the same slices and the same K, so a change of
-    the mix of traffic is no fall. Exit code 18 if the acceptance length fell in a slice, and is still low.
+    the mix of traffic is no fall. Exit code 9 if the acceptance length fell in a slice, and is still low.
     """
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.errors import AcceptanceFell

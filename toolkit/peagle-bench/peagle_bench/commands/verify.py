@@ -92,7 +92,7 @@ def verify(
     "undecided"; it does not pass. A check is "not applicable" if neither side supports it, for example tool
     calls without a tool parser.
 
-    Exit code 0 if all applicable checks passed; 12 if one failed; 13 if none failed but one is undecided.
+    Exit code 0 if all applicable checks passed; 9 if one failed; 10 if none failed but one is undecided.
     """
     from peagle_bench.benchmark.endpoint_arm import is_url
     from peagle_bench.compare.slices import unsplit_notes

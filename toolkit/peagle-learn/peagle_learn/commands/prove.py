@@ -60,7 +60,7 @@ def prove(
     created. Both run as inference components of the serving endpoint if it has components and room for them,
     else as endpoints of their own. The head is offered only if its acceptance is significantly better on the
     held-out prompts, not more than prove.most_general_loss worse on the general ones, and its answers are the
-    target's own. Exit code 20 if it is not offered.
+    target's own. Exit code 9 if it is not offered.
     """
     from peagle_learn.prove import plan_prove
     from peagle_learn.prove import prove as measure

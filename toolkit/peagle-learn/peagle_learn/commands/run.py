@@ -42,7 +42,7 @@ def run(
 
     Before it starts, the command shows what each step costs and when a head would have paid for itself, and
     asks once. A step that is done is not done again; with other prompts, or in another account, region or
-    local server, all begin anew. A head that is not offered is not promoted (exit code 20). The training job
+    local server, all begin anew. A head that is not offered is not promoted (exit code 9). The training job
     runs on when this command is stopped, up to its own limits; run the command again to follow it.
     """
     from peagle_learn.loop import Loop

@@ -141,7 +141,7 @@ def project(
 def test_promote_asks_registers_and_rollback_rejects(project: Project) -> None:
     before = project.written
     declined = project.learn("promote", "--model-package-group", "heads", answers="n\n")
-    assert declined.exit_code == 15
+    assert declined.exit_code == 3
     assert project.written == before
     result = project.learn("promote", "--model-package-group", "heads", answers="y\n")
     assert result.exit_code == 0, result.stderr

@@ -3,32 +3,32 @@
 ::
 
     PeagleError (1)
-    ├── SpecError (2)          a spec, an argument or a request body is invalid
-    ├── PlanRefused (3)        the plan has a finding of severity "error"
-    ├── NotFound (4)           the endpoint, resource, server or log does not exist
-    ├── CredentialsError (5)   no or expired credentials, no region, or a missing permission
-    ├── ServiceFault (6)       AWS returned an error, or did not answer
-    ├── EndpointFailed (7)     the endpoint failed or was rolled back, and was cleaned up
-    ├── BillableLeft (8)       something billable may be left
-    ├── StreamError (9)        a response stream was cut or contained an error
+    ├── SpecError (2)         a spec, an argument or a request body is invalid
+    ├── PlanRefused (3)       the plan has a finding of severity "error"
+    ├── NotFound (4)          the endpoint, resource, server or log does not exist
+    ├── CredentialsError (5)  no or expired credentials, no region, or a missing permission
+    ├── ServiceFault (6)      AWS returned an error, or did not answer
+    ├── EndpointFailed (7)    the endpoint failed or was rolled back, and was cleaned up
+    ├── BillableLeft (8)      something billable may be left
+    ├── StreamError (6)       a response stream was cut or contained an error
     │   ├── StreamCut            it ended before the answer was complete
     │   ├── StreamStalled        a timeout for the next bytes, or for the whole answer
     │   ├── StreamDamaged        invalid bytes: checksum, JSON, UTF-8 or format
     │   ├── StreamTooLarge       one event, or the answer, is larger than the limit
     │   ├── ModelStreamFailed    SageMaker ended it with ModelStreamError or InternalStreamFailure
     │   └── StreamReportedError  the engine reported an error in the stream
-    ├── EngineError (10)       a local engine or server could not start
-    ├── GuardMissing (11)      no guard is installed to turn idle endpoints off
-    ├── OutputsDiffer (12)     verify: the answers are not the target's own
-    ├── Undecided (13)         verify: no check failed, but one could not be decided
-    ├── LockStale (14)         lock --check: the lock is missing, or would change
-    ├── Declined (15)          the user declined a confirmation prompt
-    ├── WaitTimeout (16)       wait: a timeout before the endpoint was InService, or gone
-    ├── PackFailed (17)        bench, compare: a workload pack failed
-    ├── AcceptanceFell (18)    acceptance: the acceptance length fell in a slice of the traffic
-    ├── TrainingFailed (19)    learn: the training or processing job failed or was stopped
-    ├── NotOffered (20)        learn prove: the head is not offered
-    └── Interrupted (130)      stopped by Ctrl-C
+    ├── EngineError (7)       a local engine or server could not start
+    ├── GuardMissing (3)      no guard is installed to turn idle endpoints off
+    ├── OutputsDiffer (9)     verify: the answers are not the target's own
+    ├── Undecided (10)        verify: no check failed, but one could not be decided
+    ├── LockStale (9)         lock --check: the lock is missing, or would change
+    ├── Declined (3)          the user declined a confirmation prompt
+    ├── WaitTimeout (10)      wait: a timeout before the endpoint was InService, or gone
+    ├── PackFailed (9)        bench, compare: a workload pack failed
+    ├── AcceptanceFell (9)    acceptance: the acceptance length fell in a slice of the traffic
+    ├── TrainingFailed (7)    learn: the training or processing job failed or was stopped
+    ├── NotOffered (9)        learn prove: the head is not offered
+    └── Interrupted (130)     stopped by Ctrl-C
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class BillableLeft(PeagleError):
 class StreamError(PeagleError):
     """A response stream was cut or failed; ``partial_text`` is the text so far."""
 
-    exit_code = 9
+    exit_code = 6
 
     def __init__(
         self,
@@ -156,67 +156,67 @@ class StreamError(PeagleError):
 class EngineError(PeagleError):
     """A local engine or the local server could not be built or started."""
 
-    exit_code = 10
+    exit_code = 7
 
 
 class GuardMissing(PeagleError):
     """No guard works in the account and region, and ``unguarded`` is False."""
 
-    exit_code = 11
+    exit_code = 3
 
 
 class OutputsDiffer(PeagleError):
     """`verify`: answers differ from the target's, by ``details["failed"]`` checks."""
 
-    exit_code = 12
+    exit_code = 9
 
 
 class Undecided(PeagleError):
     """`verify`: no check failed, but ``details["undecided"]`` had too little data."""
 
-    exit_code = 13
+    exit_code = 10
 
 
 class LockStale(PeagleError):
     """`lock --check`: no lock, or one that would change, see ``details["changes"]``."""
 
-    exit_code = 14
+    exit_code = 9
 
 
 class Declined(PeagleError):
     """The user declined a prompt: nothing was created, changed or deleted."""
 
-    exit_code = 15
+    exit_code = 3
 
 
 class WaitTimeout(PeagleError):
     """`wait`: a timeout; ``details["status"]`` is the endpoint's status."""
 
-    exit_code = 16
+    exit_code = 10
 
 
 class PackFailed(PeagleError):
     """`bench`, `compare`: workload packs failed, see ``details["failed"]``."""
 
-    exit_code = 17
+    exit_code = 9
 
 
 class AcceptanceFell(PeagleError):
     """`acceptance`: the acceptance length fell, in the slices of ``details["slices"]``."""
 
-    exit_code = 18
+    exit_code = 9
 
 
 class NotOffered(PeagleError):
     """`learn prove`: the head is not offered, for ``details["reasons"]``."""
 
-    exit_code = 20
+    exit_code = 9
 
 
 class TrainingFailed(PeagleError):
     """`learn`: the training or processing job failed or was stopped; nothing is billed any more."""
 
-    exit_code = 19
+    exit_code = 7
 
 
 class Interrupted(PeagleError):
@@ -229,24 +229,17 @@ EXIT_CODES: dict[int, str] = {
     0: "success",
     1: "an error of peagle-sm itself",
     2: "a spec, an argument or a request body is invalid, or a file cannot be read or written",
-    3: "the plan is refused: it or the preflight has an error, or peagle-sm did not create the resource",
+    3: "refused: the plan or the preflight has an error, no guard is installed, peagle-sm did not create the"
+    " resource, or you declined a confirmation prompt",
     4: "the requested endpoint, resource, server, log or Python package does not exist",
     5: "no or expired credentials, no region, or a missing permission",
-    6: "AWS returned an error, or the network failed",
-    7: "the endpoint failed or was rolled back; everything that the command created was deleted",
+    6: "AWS returned an error, the network failed, or a response stream was cut or contained an error",
+    7: "the endpoint, a job, a local engine or the local server failed, or an update was rolled back; nothing that"
+    " the command created is billed any more",
     8: "something billable may be left: the message has its name and the command that deletes it",
-    9: "a response stream was cut or contained an error",
-    10: "a local engine or the local server could not start",
-    11: "no guard is installed, and --unguarded was not given",
-    12: "verify: a check failed: the answers are not the target's own",
-    13: "verify: no check failed, but at least one could not be decided",
-    14: "lock --check: the lock is missing, or would change",
-    15: "you declined a confirmation prompt; nothing was changed",
-    16: "wait: a timeout before the endpoint was InService (with --deleted: gone)",
-    17: "bench, compare: a workload pack failed",
-    18: "acceptance: the acceptance length fell in a slice of the traffic",
-    19: "learn: the training or processing job failed or was stopped; nothing is billed any more",
-    20: "learn prove: the head is not offered",
+    9: "a check failed: verify (the answers are not the target's own), lock --check (the lock would change), a"
+    " workload pack, acceptance (it fell in a slice), learn prove (the head is not offered)",
+    10: "not decided: verify had too little data for a check, or wait ended at its timeout",
     130: "interrupted by Ctrl-C",
 }
 

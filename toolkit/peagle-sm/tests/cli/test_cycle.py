@@ -71,7 +71,7 @@ def test_without_a_terminal_and_yes_nothing_is_created(server: Server, peagle: R
 
 def test_no_at_the_question_creates_nothing(peagle: Run, spec: Spec) -> None:
     result = peagle("deploy", spec(), "--unguarded", answers="n\n")
-    assert result.exit_code == 15
+    assert result.exit_code == 3
     assert "error:" not in result.stderr
     assert "Create demo for 0.00 USD/hour? [y/N]" in result.stderr
     assert peagle("list", "--format", "quiet").stdout == ""
@@ -137,7 +137,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_sent(peagle: Run, deploye
 def test_a_cut_stream_keeps_its_text_and_is_exit_code_9(peagle: Run, spec: Spec) -> None:
     peagle("deploy", spec("cut", SCRIPT_INVOKE="cut"), "--unguarded", "--yes", "--format", "quiet")
     result = peagle("invoke", "cut", "-p", "x")
-    assert result.exit_code == 9
+    assert result.exit_code == 6
     assert result.stdout.startswith("token0 ")
     assert result.stderr.startswith("error: ")
 
@@ -154,7 +154,7 @@ def test_delete_shows_asks_deletes_and_proves(peagle: Run, deployed: str) -> Non
     assert refused.exit_code == 2
     assert "    endpoint/demo\n" in refused.stderr
     kept = peagle("delete", "dem*", answers="\n")
-    assert kept.exit_code == 15
+    assert kept.exit_code == 3
     assert peagle("list", "--format", "quiet").stdout == "demo\n"
     gone = peagle("delete", "dem*", answers="yes\nno\n")
     assert gone.exit_code == 0, gone.stderr

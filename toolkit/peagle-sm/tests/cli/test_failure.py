@@ -128,4 +128,4 @@ def test_a_no_at_a_question_is_an_answer_and_not_an_error() -> None:
     said = failure.from_exception(
         Declined("Nothing was deleted: it was not confirmed.", next_step="Run again.")
     )
-    assert (said.exit_code, failure.render_text(said)) == (15, "Nothing was deleted: it was not confirmed.")
+    assert (said.exit_code, failure.render_text(said)) == (3, "Nothing was deleted: it was not confirmed.")

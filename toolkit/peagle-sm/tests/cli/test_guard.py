@@ -87,6 +87,6 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(server: Server) -> N
 def test_declining_changes_nothing(server: Server) -> None:
     port = str(server.status.port)
     result = run("guard", "install", "--local-port", port, answers="n\n")
-    assert result.exit_code == 15
+    assert result.exit_code == 3
     assert "Nothing was changed" in result.stderr
     assert run("guard", "status", "--local-port", port).exit_code == 4

@@ -51,7 +51,7 @@ def test_detached_it_stays_says_what_a_script_needs_and_down_ends_it(environment
         assert {key: again[key] for key in KEYS} == {key: said[key] for key in KEYS}
         assert said["endpoint_url"] in _peagle(environment, "local", "logs").stdout
         taken = _peagle(environment, "local", "up", "--port", str(said["port"]), *ENGINE)
-        assert taken.returncode == 10
+        assert taken.returncode == 7
         assert "already runs at port" in taken.stderr
     finally:
         ended = _peagle(environment, "local", "down", "--format", "json")

@@ -98,7 +98,7 @@ def test_an_upgrade_shows_what_changes(peagle: Run, bucket: Publish, gpt: Path) 
     kept = peagle("lock", "--check")
     assert kept.exit_code == 0, "the version that is locked stays"
     assert "JumpStart has 3.39.0; 3.38.0 is locked" in kept.stdout
-    assert peagle("lock", "--upgrade", "--check").exit_code == 14
+    assert peagle("lock", "--upgrade", "--check").exit_code == 9
     shown = peagle("lock", "--upgrade", "--dry-run")
     assert shown.stdout.startswith("peagle.local.lock would change\n")
     assert Path("peagle.local.lock").read_text() == before
@@ -145,22 +145,22 @@ def test_an_upgrade_as_json(peagle: Run, bucket: Publish, gpt: Path) -> None:
 
 def test_a_check_fails_for_each_way_in_which_a_lock_is_stale(peagle: Run, bucket: Publish, gpt: Path) -> None:
     absent = peagle("lock", "--check")
-    assert absent.exit_code == 14
+    assert absent.exit_code == 9
     assert "peagle.local.lock does not exist" in absent.stderr
     assert not Path("peagle.local.lock").exists()
     peagle("lock")
     gpt.write_text(gpt.read_text() + "placement: {instance_types: [ml.p5.48xlarge]}\n")
     stale = peagle("lock", "--check", "--format", "json")
-    assert stale.exit_code == 14
+    assert stale.exit_code == 9
     assert "asked.instance_types" in json.loads(stale.stderr)["error"]["details"]["changes"]
     assert peagle("plan").exit_code == 3, "a plan refuses it too, and names the command"
     assert peagle("lock").exit_code == 0
     bucket("3.38.0", newer)
     rewritten = peagle("lock", "--check")
-    assert rewritten.exit_code == 14, "AWS put another document under the same version"
+    assert rewritten.exit_code == 9, "AWS put another document under the same version"
     assert "vllm:0.19.1" in rewritten.stdout
     Path("peagle.local.lock").write_text("damaged")
-    assert peagle("lock", "--check").exit_code == 14
+    assert peagle("lock", "--check").exit_code == 9
     mended = peagle("lock")
     assert "replaced: peagle.local.lock: found 'damaged'" in mended.stderr
     assert peagle("lock", "--check").exit_code == 0

@@ -43,7 +43,7 @@ def test_off_and_on_again(peagle: Run, deployed: str) -> None:
 
 def test_each_line_is_json_and_a_no_changes_nothing(peagle: Run, deployed: str) -> None:
     result = peagle("pause", deployed, answers="n\n")
-    assert result.exit_code == 15
+    assert result.exit_code == 3
     assert result.stderr.endswith("Nothing was paused: it was not confirmed.\n")
     result = peagle("pause", deployed, "--yes", "--format", "json")
     said = [json.loads(line) for line in result.stderr.splitlines()]

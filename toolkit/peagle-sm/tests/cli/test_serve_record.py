@@ -46,7 +46,7 @@ OFFER = """Recording of {endpoint}:
 
 def test_it_shows_what_is_recorded_and_no_means_nothing(peagle: Run, endpoint: str) -> None:
     done = peagle("serve", endpoint, "--record", "t.jsonl", "--port", "0", answers="n\n")
-    assert done.exit_code == 15
+    assert done.exit_code == 3
     assert OFFER.format(endpoint=endpoint, path="t.jsonl") in done.stderr
     assert "Record this traffic? [y/N]: n" in done.stderr
     assert not Path("t.jsonl").exists()

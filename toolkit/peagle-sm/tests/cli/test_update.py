@@ -36,7 +36,7 @@ def test_an_update_in_place_is_shown_asked_and_followed(peagle: Run, spec: Spec,
     told = json.loads(peagle("update", changed, "--dry-run", "--format", "json").stdout)
     assert (told["strategy"], told["changes"][0]["after"]) == ("in-place", "2")
     declined = peagle("update", changed, "--unguarded", answers="n\n")
-    assert declined.exit_code == 15
+    assert declined.exit_code == 3
     assert "was not updated" in declined.stderr
     result = peagle("update", changed, "--unguarded", answers="y\n")
     assert result.exit_code == 0, result.stderr

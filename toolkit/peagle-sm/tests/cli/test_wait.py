@@ -14,7 +14,7 @@ def test_wait_follows_an_endpoint_up_and_down(peagle: Run, spec: Callable[..., s
     assert (up.exit_code, up.stdout) == (0, "endpoint demo is in service\n"), up.stderr
     assert "endpoint demo is in service" in up.stderr, "progress goes to stderr"
     late = peagle("wait", "demo", "--deleted", "--timeout", "0.1s")
-    assert (late.exit_code, late.stdout) == (16, "")
+    assert (late.exit_code, late.stdout) == (10, "")
     assert "error: Endpoint demo was not gone after 0.1 s; its status is InService." in late.stderr
     assert peagle("delete", "demo", "--yes").exit_code == 0
     down = peagle("wait", "demo", "--deleted", "--format", "json")

@@ -188,9 +188,9 @@ def test_the_log_shows_the_same_as_the_records(server: Server, local: Session, g
     )
     assert [change.slice for change in report.changes] == ["script: han"]
     result = run("acceptance", "counted", "--local-port", str(server.status.port), "--format", "json")
-    assert result.exit_code == 18
+    assert result.exit_code == 9
     assert json.loads(result.stdout)["changes"][0]["slice"] == "script: han"
-    assert json.loads(result.stderr.splitlines()[-1])["error"]["exit_code"] == 18
+    assert json.loads(result.stderr.splitlines()[-1])["error"]["exit_code"] == 9
 
 
 def test_lines_that_are_damaged_or_count_by_other_slices_are_left_out(local: Session, group: Any) -> None:
@@ -220,7 +220,7 @@ def test_the_command_reads_a_file_without_aws(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.write_text("".join(to_line(record) + "\n" for record in records(20)))
     asked = ("acceptance", "demo", "--records", path)
-    assert run(*asked).exit_code == 18
+    assert run(*asked).exit_code == 9
     assert run(*asked, "--format", "quiet").stdout == "script: han\n"
     other = run("acceptance", "other", *asked[2:])
     assert other.exit_code == 4

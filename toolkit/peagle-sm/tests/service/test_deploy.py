@@ -106,7 +106,7 @@ def test_the_plan_is_shown_and_a_no_creates_nothing(
 
     with pytest.raises(Declined) as caught:
         deploy(spec, session=session, pacing=pacing, confirm=no)
-    assert caught.value.exit_code == 15
+    assert caught.value.exit_code == 3
     assert shown[0].usd_per_hour == 4.2
     assert not aws.everything()
 

@@ -30,7 +30,7 @@ def test_without_a_guard_that_works_a_deploy_refuses_before_anything_is_made(
     assert (caught.value.next_step or "").startswith(
         "Install it once, for cents a month: `peagle-sm guard install --region us-east-1`."
     )
-    assert (caught.value.exit_code, aws.everything()) == (11, [])
+    assert (caught.value.exit_code, aws.everything()) == (3, [])
 
 
 def test_on_the_local_sagemaker_a_guard_costs_nothing(aws: FakeAws) -> None:

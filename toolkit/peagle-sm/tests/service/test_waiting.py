@@ -62,7 +62,7 @@ def test_an_endpoint_deleted_meanwhile_ends_the_wait(aws: FakeAws, creating: Ses
 def test_a_timeout_names_the_status(deleted: bool, creating: Session, pacing: Pacing) -> None:
     with pytest.raises(WaitTimeout, match="its status is Creating") as caught:
         wait("demo", session=creating, pacing=pacing, timeout_s=30, deleted=deleted)
-    assert (caught.value.exit_code, caught.value.details) == (16, {"status": "Creating"})
+    assert (caught.value.exit_code, caught.value.details) == (10, {"status": "Creating"})
 
 
 def test_a_throttled_poll_is_repeated(aws: FakeAws, creating: Session, pacing: Pacing) -> None:

@@ -128,7 +128,7 @@ def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Calla
     assert (deep.exit_code, "found 99; allowed: 1 to" in deep.stderr) == (3, True)
     assert "next: Lower --k p-eagle=K." in deep.stderr
     declined = peagle(*options, answers="n\n")
-    assert declined.exit_code == 15
+    assert declined.exit_code == 3
     assert "cmp-tiny-none     none     0.00 USD/hour" in declined.stderr
     assert "a verdict needs at least 8" in " ".join(declined.stderr.split()), "before anything is paid"
     assert "all of these at the same time; each is deleted after the measurement" in declined.stderr

@@ -136,6 +136,6 @@ def test_the_scorecard_has_a_row_a_pack() -> None:
 def test_a_failed_pack_ends_with_its_own_exit_code() -> None:
     failed = failure_of(rows(), Path("r.jsonl"))
     assert failed is not None
-    assert failed.exit_code == 17
+    assert failed.exit_code == 9
     assert failed.details["failed"] == ["agents"]
     assert failure_of([rows()[0], rows()[2]], Path("r.jsonl")) is None

@@ -144,7 +144,7 @@ def test_what_the_baseline_alone_cannot_do_is_undecided_and_never_a_pass(prompts
         words += ["--checks", "tool-calls,json-schema"]
         done = run("verify", candidate, "--baseline", baseline, *words)
         allowed = run("verify", candidate, "--baseline", baseline, *words, "--allow-undecided", "--out", "b")
-    assert done.exit_code == 13, done.stderr
+    assert done.exit_code == 10, done.stderr
     assert "undecided  could not be decided: the baseline refused the request" in done.stdout
     assert "--tool-call-parser" in done.stdout
     conclusion = "1 of 2 checks passed; undecided: tool-calls."

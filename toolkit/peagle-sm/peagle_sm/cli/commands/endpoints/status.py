@@ -253,7 +253,7 @@ def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: s
     metavar="DURATION",
     callback=as_seconds,
     default="2h30m",
-    help="Give up after this time, with exit code 16.",
+    help="Give up after this time, with exit code 10.",
 )
 @global_options
 @click.pass_obj

@@ -118,7 +118,7 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
 @click.command(cls=Command)
 @spec_argument
 @click.option("--upgrade", is_flag=True, help="Lock JumpStart's newest version, and show what changes.")
-@click.option("--check", is_flag=True, help="Write nothing; exit code 14 if the lock would change.")
+@click.option("--check", is_flag=True, help="Write nothing; exit code 9 if the lock would change.")
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--config", metavar="NAME", help="JumpStart config.  [default: the best one with a head]")
 @global_options
