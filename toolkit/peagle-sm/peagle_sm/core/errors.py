@@ -234,11 +234,11 @@ EXIT_CODES: dict[int, str] = {
     4: "the requested endpoint, resource, server, log or Python package does not exist",
     5: "no or expired credentials, no region, or a missing permission",
     6: "AWS returned an error, the network failed, or a response stream was cut or contained an error",
-    7: "the endpoint, a job, a local engine or the local server failed, or an update was rolled back; nothing that"
-    " the command created is billed any more",
+    7: "the endpoint, a job, a local engine or the local server failed, or an update was rolled back; nothing"
+    " that the command created is billed any more",
     8: "something billable may be left: the message has its name and the command that deletes it",
-    9: "a check failed: verify (the answers are not the target's own), lock --check (the lock would change), a"
-    " workload pack, acceptance (it fell in a slice), learn prove (the head is not offered)",
+    9: "a check failed: verify (the answers are not the target's own), lock --check (the lock would change),"
+    " a workload pack, acceptance (it fell in a slice), learn prove (the head is not offered)",
     10: "not decided: verify had too little data for a check, or wait ended at its timeout",
     130: "interrupted by Ctrl-C",
 }

@@ -16,10 +16,9 @@ def _tree(kind: type[PeagleError]) -> list[type[PeagleError]]:
     return [kind, *(below for child in children for below in _tree(child))]
 
 
-def test_every_error_has_a_documented_exit_code_of_its_own() -> None:
-    codes = [kind.exit_code for kind in _tree(PeagleError)]
-    assert len(set(codes)) == len(codes)
-    assert set(codes) | {0} == set(EXIT_CODES)
+def test_every_error_has_a_documented_exit_code() -> None:
+    assert {kind.exit_code for kind in _tree(PeagleError)} | {0} == set(EXIT_CODES)
+    assert len(EXIT_CODES) <= 12
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
