@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import peagle_sm
 from sagemaker_local.paths import PACKAGE
 from sagemaker_local.process import client as local
 from tests.clients.clients import PROGRAMS, Client
@@ -51,7 +52,7 @@ class Program(AbstractContextManager["Program"]):
     def __enter__(self) -> Self:
         # Only our packages, by links: their own site-packages would go before the client's.
         (self._home / "path").mkdir()
-        for package in (PACKAGE, PACKAGE.parent / "peagle_sm"):
+        for package in (PACKAGE, Path(peagle_sm.__file__).parent):
             (self._home / "path" / package.name).symlink_to(package, target_is_directory=True)
         return self
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import peagle_sm
 from sagemaker_local.engine.locked_env import ensure_locked
 from sagemaker_local.paths import PACKAGE
 from sagemaker_local.process.status import LocalStatus
@@ -35,7 +36,7 @@ def sdk(sdk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Sdk:
     home = tmp_path_factory.mktemp("home")
     # Only our packages, by links: their own site-packages would put their dependencies before the SDK's.
     (home / "path").mkdir()
-    for package in (PACKAGE, PACKAGE.parent / "peagle_sm"):
+    for package in (PACKAGE, Path(peagle_sm.__file__).parent):
         (home / "path" / package.name).symlink_to(package, target_is_directory=True)
 
     def run(program: str, status: LocalStatus, **more: str) -> dict[str, Any]:

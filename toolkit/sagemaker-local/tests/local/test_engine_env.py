@@ -160,7 +160,7 @@ def test_every_line_of_a_lock_is_an_exact_pin(version: str) -> None:
 def test_the_wheels_copy_is_found_before_the_checkouts(tmp_path: Path) -> None:
     package = tmp_path / "site" / "sagemaker_local"
     (package / "_container").mkdir(parents=True)
-    with pytest.raises(FileNotFoundError, match="reinstall peagle-sm"):
+    with pytest.raises(FileNotFoundError, match="reinstall sagemaker-local"):
         container_dir(package)
     (package / "_container" / "sagemaker_args.py").write_text("")
     assert container_dir(package) == package / "_container"
