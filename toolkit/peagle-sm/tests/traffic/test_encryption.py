@@ -451,7 +451,7 @@ target.close()
 def test_several_processes_append_to_one_file_each_with_its_data_key(
     session: Session, key: str, tmp_path: Path, root: Path
 ) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'toolkit'}"}
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'toolkit' / 'peagle-sm'}"}
     url = session.local_url or ""
     writers = [
         subprocess.Popen(

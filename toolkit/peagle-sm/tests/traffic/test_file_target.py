@@ -134,7 +134,7 @@ target.close()
 def test_writers_in_several_processes_do_not_mix_their_lines(tmp_path: Path, root: Path) -> None:
     """Three processes, which also rotate the file under each other."""
     path = tmp_path / "t.jsonl"
-    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'toolkit'}"}
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'toolkit' / 'peagle-sm'}"}
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(first)], env=environment)
         for first in (0, 100, 200)
