@@ -1,6 +1,6 @@
 """LearnSpec: what learn.yaml says of a head's training, from the data to the promotion. Pure.
 
-Fields that are left out take the recipe's values (`core/learn/recipes.py`), not values of their own.
+Fields that are left out take the recipe's values (`core/recipes.py`), not values of their own.
 """
 
 from __future__ import annotations
