@@ -20,13 +20,12 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.ineffective import DRAFTS_NEEDED, is_ineffective
 from peagle_sm.core.plan.environment import (
-    DRAFTS_NEEDED,
     GATE_NAMESPACE,
     GATE_SLICES,
     SpeculativeConfig,
     acceptance_namespace,
-    is_ineffective,
     speculative_config,
 )
 from peagle_sm.core.planning import Plan

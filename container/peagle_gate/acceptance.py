@@ -1,10 +1,8 @@
 """Check whether drafting is effective, from two scrapes of vLLM's ``/metrics``. Pure.
 
 An acceptance length alone cannot decide: a healthy head on text that it does not know drafts no better than
-a broken one on text that it does. The shape separates them. Parallel drafting that does not work gives a
-good first token and hardly ever a second: over at least 200 drafts the lower 99% confidence bound of s1 is
-0.4 or more, and the upper one of s2 / s1 is below 0.15. While the drafts cannot decide, more are collected.
-docs/explanation/container.md has the error rates. `core.plan.environment` has the same rule.
+a broken one on text that it does. The shape separates them (`ineffective`). While the drafts cannot decide,
+more are collected.
 
 `emf_line` writes the figures in CloudWatch's embedded metric format. CloudWatch reads them from the log, so
 the container needs no permission and no network.
@@ -14,17 +12,14 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedd
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-DRAFTS_NEEDED = 200
+from peagle_gate.ineffective import DRAFTS_NEEDED, is_ineffective, is_open
+
 MOST_DRAFTS = 4000  #: a window that still cannot decide is closed without a fault
-FIRST_SURVIVES = 0.4
-SECOND_DOES_NOT = 0.15
-Z = 2.33
 TOKENS_WITHOUT_DRAFT = 1000
 #: A head misses its own profile below this share of its drafted length; docs/explanation/container.md has the
 #: measurement.
@@ -110,31 +105,6 @@ class Profile:
 
     survival: tuple[float, ...]
     prompts: tuple[str, ...] = field(default=(), compare=False)
-
-
-def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
-    """Compute Wilson's confidence interval of a share; 0 to 1 without data."""
-    if of <= 0:
-        return 0.0, 1.0
-    share = hits / of
-    middle = share + z * z / (2 * of)
-    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    whole = 1 + z * z / of
-    return max(0.0, (middle - half) / whole), min(1.0, (middle + half) / whole)
-
-
-def is_ineffective(drafts: int, first: int, second: int) -> bool:
-    """Decide whether so few second tokens are accepted that parallel drafting has no effect."""
-    return (
-        drafts >= DRAFTS_NEEDED
-        and wilson(first, drafts)[0] >= FIRST_SURVIVES
-        and wilson(second, first)[1] < SECOND_DOES_NOT
-    )
-
-
-def is_open(drafts: int, first: int, second: int) -> bool:
-    """Decide whether more drafts may still show the fault."""
-    return wilson(first, drafts)[1] >= FIRST_SURVIVES and wilson(second, first)[0] < SECOND_DOES_NOT
 
 
 def enough(counts: Counts, *, parallel: bool, always: bool = True) -> bool:

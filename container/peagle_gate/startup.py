@@ -1,7 +1,7 @@
 """Checks before the server starts: settings, forbidden arguments, and added arguments.
 
-The toolkit refuses the same arguments and variables before a deployment (check `forbidden-flags`), from the
-same list, `forbidden.json`; this applies if the image is deployed by other means.
+The toolkit refuses the same arguments and variables before a deployment (check `forbidden-flags`), by the
+same list and rule (`forbidden`); this applies if the image is deployed by other means.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from peagle_gate.forbidden import parse_forbidden
 from peagle_gate.slice_values import read_chosen
 
 PREFIX = "PEAGLE_GATE"
@@ -210,63 +211,9 @@ def last_value(args: Sequence[str], flag: str) -> str | None:
     return found
 
 
-@dataclass(frozen=True)
-class Forbidden:
-    """Forbidden argument or variable: the reason, its source, and which values are meant.
-
-    Attributes:
-        why: what it does.
-        source: a public page.
-        keys: of a JSON value; only these are forbidden, at any depth. Empty: every value is.
-        dotted: only a value with a dot is forbidden: the name of a Python object, not of a built-in choice.
-        model_folder: only a value that names a path in the model's folder is forbidden.
-        gate_only: an image without the gate may have it.
-    """
-
-    why: str
-    source: str
-    keys: tuple[str, ...] = ()
-    dotted: bool = False
-    model_folder: bool = False
-    gate_only: bool = False
-
-    def covers(self, value: str) -> bool:
-        """Decide whether a value is forbidden."""
-        if self.model_folder and MODEL_FOLDER not in value:
-            return False
-        if not self.keys:
-            return not self.dotted or "." in value
-        try:
-            return self._in(json.loads(value), inside=False)
-        except (ValueError, RecursionError):
-            return any(f'"{key}"' in value for key in self.keys)
-
-    def _in(self, value: Any, inside: bool) -> bool:
-        if isinstance(value, dict):
-            return any(self._in(item, inside or key in self.keys) for key, item in value.items())
-        if isinstance(value, list):
-            return any(self._in(item, inside) for item in value)
-        return inside and value not in (None, "") and (not self.dotted or "." in str(value))
-
-
-MODEL_FOLDER = "/opt/ml/"
-
-
-def _read_list() -> tuple[dict[str, Forbidden], dict[str, Forbidden]]:
-    """Return the forbidden arguments, by flag, and variables. The toolkit's check reads the same file."""
-    data = json.loads(Path(__file__).with_name("forbidden.json").read_text(encoding="utf-8"))
-
-    def entry(written: dict[str, Any]) -> Forbidden:
-        return Forbidden(**{**written, "keys": tuple(written.get("keys", ()))})
-
-    flags = {"--" + name.replace("_", "-"): entry(one) for name, one in data["arguments"].items()}
-    return flags, {name: entry(one) for name, one in data["variables"].items()}
-
-
-FLAGS, VARIABLES = _read_list()
+FORBIDDEN = parse_forbidden(Path(__file__).with_name("forbidden.json").read_text(encoding="utf-8"))
 #: Replaced by `gate_arguments`, which reads the flag only as one JSON.
 _DOTTED_LIMIT = "--override-generation-config."
-_OFF = ("", "0", "false")
 # vLLM's second name of a flag; argparse takes the value in the same token, too.
 _ALIAS, _ALIAS_MEANS = "-cc", "--compilation-config"
 
@@ -282,9 +229,8 @@ def refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
         if not equals:
             value = args[index + 1] if index + 1 < len(args) else ""
         yield from _argument_refusals(written, value)
-    for name, forbidden in VARIABLES.items():
-        value = environ.get(name, "").strip()
-        if value.lower() not in _OFF and forbidden.covers(value):
+    for name in FORBIDDEN.variables:
+        if forbidden := FORBIDDEN.setting(name, environ.get(name, "")):
             yield f"{name} is forbidden: it {forbidden.why} ({forbidden.source})"
     yield from runner_refusals(args, environ)
 
@@ -298,11 +244,11 @@ def _argument_refusals(written: str, value: str) -> Iterator[str]:
             f"{_DOTTED_LIMIT}* is forbidden: it replaces the limit of output tokens; write "
             f"{_DOTTED_LIMIT[:-1]} as one JSON (https://docs.vllm.ai/en/latest/cli/serve/)"
         )
-    for flag, forbidden in FLAGS.items():
+    for argument, forbidden in FORBIDDEN.meant_by(name.removeprefix("--").replace("-", "_")).items():
         # `--flag.a.b value` means `--flag {"a": {"b": value}}`.
         text = _nested(rest, value) if dot and forbidden.keys else value
-        if _means(name, flag) and forbidden.covers(text):
-            variable = "SM_VLLM_" + flag[2:].upper().replace("-", "_")
+        if forbidden.covers(text):
+            flag, variable = "--" + argument.replace("_", "-"), f"SM_VLLM_{argument.upper()}"
             part = f" with {' or '.join(forbidden.keys)}" if forbidden.keys else ""
             yield f"{flag} ({variable}){part} is forbidden: it {forbidden.why} ({forbidden.source})"
 
@@ -330,15 +276,6 @@ def runner_refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator
             f"{RUNNER_VARIABLE}={value} is forbidden with P-EAGLE: the V2 model runner has no parallel "
             "drafting; set it to 0 (https://github.com/vllm-project/vllm/pull/43010)"
         )
-
-
-def _means(name: str, flag: str) -> bool:
-    """Decide whether argparse reads ``name`` as ``flag``: in full, or as an unambiguous prefix."""
-    return name == flag or (len(name) > len("--") and flag.startswith(name) and name not in _FLAGS_THEMSELVES)
-
-
-#: Flags of vLLM that are a prefix of a forbidden one.
-_FLAGS_THEMSELVES = frozenset({"--model", "--reasoning-parser"})
 
 
 MIDDLEWARE = "peagle_gate.asgi.Gate"

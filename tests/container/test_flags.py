@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_gate.forbidden import MODEL_FOLDER, Forbidden
 from peagle_gate.startup import (
-    FLAGS,
-    VARIABLES,
-    Forbidden,
+    FORBIDDEN,
     Limits,
     Settings,
     Speculation,
@@ -20,7 +19,6 @@ from peagle_gate.startup import (
     refusals,
     speculation,
 )
-from peagle_sm.core.engines import MODEL_FOLDER, load_forbidden
 from sagemaker_args import build_args
 
 CONFIG = '{"model": "/head", "num_speculative_tokens": 7, "parallel_drafting": true}'
@@ -37,20 +35,21 @@ def bad_value(entry: Forbidden) -> str:
     return json.dumps({"extra": [{key: value} for key in entry.keys]}) if entry.keys else value
 
 
-@pytest.mark.parametrize("flag", sorted(FLAGS))
-def test_each_forbidden_flag_is_refused_with_reason_and_source(flag: str) -> None:
-    value = bad_value(FLAGS[flag])
+@pytest.mark.parametrize("name", sorted(FORBIDDEN.arguments))
+def test_each_forbidden_flag_is_refused_with_reason_and_source(name: str) -> None:
+    entry, flag = FORBIDDEN.arguments[name], "--" + name.replace("_", "-")
+    value = bad_value(entry)
     for spelling in (flag, flag.replace("-", "_").replace("__", "--", 1)):
         for args in ([spelling, value], [f"{spelling}={value}"]):
             (sentence,) = said("--port", "8080", *args)
             assert flag in sentence
-            assert FLAGS[flag].why in sentence
+            assert entry.why in sentence
             assert "https://" in sentence
 
 
-@pytest.mark.parametrize("name", sorted(VARIABLES))
+@pytest.mark.parametrize("name", sorted(FORBIDDEN.variables))
 def test_each_forbidden_variable_is_refused_unless_it_is_off(name: str) -> None:
-    (sentence,) = said(**{name: bad_value(VARIABLES[name])})
+    (sentence,) = said(**{name: bad_value(FORBIDDEN.variables[name])})
     assert name in sentence
     assert said(**{name: "0"}) == said(**{name: "False"}) == said(**{name: ""}) == []
 
@@ -104,14 +103,10 @@ def test_flags_that_only_begin_alike_pass() -> None:
     assert said("--speculative-config", CONFIG, "--max-num-seqs", "8") == []
 
 
-def test_the_toolkit_and_the_container_have_the_same_list() -> None:
-    listed = load_forbidden()
-    assert {"--" + name.replace("_", "-") for name in listed.arguments} == FLAGS.keys()
-    assert listed.variables.keys() == VARIABLES.keys()
-
-
 def json_values() -> st.SearchStrategy[object]:
-    keys = st.sampled_from(sorted({key for entry in FLAGS.values() for key in entry.keys} | {"a", "b"}))
+    keys = st.sampled_from(
+        sorted({key for entry in FORBIDDEN.arguments.values() for key in entry.keys} | {"a", "b"})
+    )
     texts = st.sampled_from(["", "inductor", "evil", "evil.Class", "/opt/ml/model"])
     return st.recursive(
         st.none() | st.integers(0, 2) | texts,
@@ -120,15 +115,15 @@ def json_values() -> st.SearchStrategy[object]:
     )
 
 
-@given(st.sampled_from(sorted(load_forbidden().arguments)), json_values() | st.text(max_size=8))
-def test_the_toolkit_and_the_container_decide_alike(name: str, value: object) -> None:
+@given(st.sampled_from(sorted(FORBIDDEN.arguments)), json_values() | st.text(max_size=8))
+def test_an_argument_and_its_variable_are_judged_alike(name: str, value: object) -> None:
     text = value if isinstance(value, str) else json.dumps(value)
     variable = f"SM_VLLM_{name.upper()}"
-    ours = load_forbidden().setting(variable, text)
+    entry = FORBIDDEN.setting(variable, text)
     if text.strip().lower() in ("", "0", "true", "false") or text.startswith(("[", "-")):
         return  # a bare flag, or several tokens
-    theirs = said(*build_args({variable: text}, False))
-    assert bool(ours) == bool(theirs), (ours, theirs)
+    sentences = said(*build_args({variable: text}, False))
+    assert bool(entry) == bool(sentences), (entry, sentences)
 
 
 def test_a_flag_hidden_in_an_array_is_found() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.plan.environment import is_ineffective
+from peagle_sm.core.ineffective import is_ineffective
 from peagle_sm.core.planning import make_plan
 from stacks.alarms import watches
 from stacks.metrics import (

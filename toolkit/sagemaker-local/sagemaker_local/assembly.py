@@ -30,7 +30,7 @@ from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.engine.launch import EngineLauncher, EngineLauncherProtocol
 from sagemaker_local.engine.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
 from sagemaker_local.faults import FaultBook
-from sagemaker_local.front import Front
+from sagemaker_local.front import Front, Handler
 from sagemaker_local.lambdas import InvokeApi, Lambdas
 from sagemaker_local.other_services.autoscaling import lay_sagemaker_scaling
 from sagemaker_local.other_services.moto import SERVICE, Moto
@@ -50,7 +50,7 @@ from sagemaker_local.paths import weights_dir
 from sagemaker_local.process import state
 from sagemaker_local.process.status import ACCOUNT, REGION, LocalStatus
 from sagemaker_local.runtime.benchmark_run import AiperfRunner
-from sagemaker_local.runtime.dataplane import DataPlane, Limits
+from sagemaker_local.runtime.dataplane import DataPlane, Dialect, Limits
 from sagemaker_local.runtime.endpoint_events import announce, announce_processing, announce_training
 from sagemaker_local.runtime.logs import LONGEST_EVENT, EndpointLogs
 from sagemaker_local.runtime.metrics import Recorder
@@ -60,6 +60,7 @@ from sagemaker_local.runtime.processing_run import (
     ProcessingMachine,
     Processings,
 )
+from sagemaker_local.runtime.sagemaker_route import SageMakerRoute
 from sagemaker_local.runtime.training_life import Trainings
 from sagemaker_local.runtime.training_run import LOG_GROUP as TRAINING_LOG_GROUP
 from sagemaker_local.runtime.training_run import Machine, Trainer
@@ -116,16 +117,6 @@ class Assembly:
             recorder=self._recorder,
             account=ACCOUNT,
             region=REGION,
-            limits=options.limits,
-            faults=self._faults,
-        )
-        self._openai = OpenAiRoute(
-            route=self.control.route,
-            recorder=self._recorder,
-            clock=self._clock,
-            account=ACCOUNT,
-            region=REGION,
-            limits=options.limits,
             faults=self._faults,
         )
         self._lambdas = Lambdas(
@@ -149,8 +140,8 @@ class Assembly:
         self.front = Front(
             region=REGION,
             control=self.control.handle,
-            runtime=self._data_plane,
-            openai=self._openai,
+            runtime=self._answer_in(SageMakerRoute(region=REGION, limits=options.limits)),
+            openai=self._answer_in(OpenAiRoute(clock=self._clock, region=REGION, limits=options.limits)),
             admin=self._admin(shutdown).handle,
             cloudformation=self._cloudformation.handle,
             lambdas=InvokeApi(self._lambdas),
@@ -182,7 +173,6 @@ class Assembly:
         known = state.ServerState(port, me, str(state.log_path(port)), embedded=self._options.embedded)
         self._book = StateBook(known)
         await self._data_plane.open()
-        await self._openai.open()
         self._beat = asyncio.create_task(self._beats())
 
     async def close(self) -> None:
@@ -196,7 +186,6 @@ class Assembly:
         await self.control.close()
         await self._launcher.close()
         await self._data_plane.close()
-        await self._openai.close()
         self._moto.close()
 
     def status(self) -> LocalStatus:
@@ -325,6 +314,9 @@ class Assembly:
             prices=self._prices,
             faults=self._faults,
         )
+
+    def _answer_in(self, dialect: Dialect) -> Handler:
+        return lambda request: self._data_plane.answer(request, dialect)
 
     def _on_event(self, event: Event) -> None:
         if event.kind != "line":

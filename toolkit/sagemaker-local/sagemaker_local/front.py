@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import format_datetime
 from typing import Any, Protocol
 
@@ -21,8 +21,9 @@ from sagemaker_local.control import ApiError
 from sagemaker_local.control.requests import bad_token
 from sagemaker_local.other_services import request_checks
 from sagemaker_local.other_services.moto import LARGEST_BODY
+from sagemaker_local.runtime.openai_route import address_of
 from sagemaker_local.scheduler.requests import refusal
-from sagemaker_local.wire import awsjson, signatures, tokens
+from sagemaker_local.wire import awsjson, tokens
 
 log = logging.getLogger(__name__)
 
@@ -32,26 +33,6 @@ _INVOCATIONS = ("/invocations", "/invocations-response-stream")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Control = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-
-
-class Runtime(Protocol):
-    """Handler of invocations."""
-
-    async def invoke(self, request: web.Request, endpoint: str) -> web.StreamResponse:
-        """Answer InvokeEndpoint."""
-
-    async def stream(self, request: web.Request, endpoint: str) -> web.StreamResponse:
-        """Answer InvokeEndpointWithResponseStream."""
-
-
-class OpenAi(Protocol):
-    """Handler of the OpenAI route, which takes bearer tokens instead of signatures."""
-
-    def takes(self, request: web.Request) -> bool:
-        """Return whether a request is for the route."""
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer it."""
 
 
 class Invocations(Protocol):
@@ -72,8 +53,8 @@ class Front:
         *,
         region: str,
         control: Control,
-        runtime: Runtime,
-        openai: OpenAi,
+        runtime: Handler,
+        openai: Handler,
         admin: Handler,
         cloudformation: Handler,
         lambdas: Invocations,
@@ -127,13 +108,13 @@ class Front:
             )
         if request.path.startswith(admin.PREFIX):
             return await self._admin(request)
-        if self._openai.takes(request):
-            return await self._openai.handle(request)
+        if address_of(request.rel_url.raw_path) is not None:
+            return await self._openai(request)
         caller = awsjson.caller_of(request)
         if request.headers.get("X-Amz-Target", "").startswith(_TARGET):
             return self._refusal(caller) or await self._sagemaker(request)
         if _is_invocation(request.path, caller):
-            return self._unsigned(request) or await self._invocation(request)
+            return await self._runtime(request)
         if caller is not None and caller.service == "cloudformation":
             return await self._cloudformation(request)
         if caller is not None and caller.service == "lambda" and self._lambdas.takes(request):
@@ -157,12 +138,6 @@ class Front:
             message = "Credential should be scoped to a valid region."
             return awsjson.error("InvalidSignatureException", message, 403)
         return None
-
-    def _unsigned(self, request: web.Request) -> web.Response | None:
-        """Refuse an invocation whose signature is missing, not well-formed, too old, or for another place."""
-        scope = signatures.Scope(self._region, "sagemaker")
-        wrong = signatures.refusal(request.headers, scope, datetime.now(UTC))
-        return None if wrong is None else awsjson.unsigned_error(wrong.code, wrong.message)
 
     async def _sagemaker(self, request: web.Request) -> web.Response:
         operation = request.headers["X-Amz-Target"].removeprefix(_TARGET)
@@ -192,17 +167,6 @@ class Front:
             return awsjson.error(
                 "InternalFailure", f"{operation} failed: {type(error).__name__}: {error}", 500
             )
-
-    async def _invocation(self, request: web.Request) -> web.StreamResponse:
-        name, _, call = request.path.removeprefix("/endpoints/").partition("/")
-        if request.method == "POST" and call == "invocations":
-            return await self._runtime.invoke(request, name)
-        if request.method == "POST" and call == "invocations-response-stream":
-            return await self._runtime.stream(request, name)
-        found = f"{request.method} {request.path}"
-        return awsjson.runtime_error(
-            "UnknownOperationException", f"{found} is not implemented by the local SageMaker", 404
-        )
 
     async def _schedule(self, request: web.Request) -> web.StreamResponse:
         """Pass on to moto what EventBridge Scheduler would accept, and let the clock know."""

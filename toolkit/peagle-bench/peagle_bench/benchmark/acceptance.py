@@ -25,8 +25,8 @@ from peagle_bench.benchmark.endpoint_arm import read_url
 from peagle_bench.results.records import Acceptance, AcceptanceSource, ArmRecord
 from peagle_sm.aws.control.cloudwatch import since
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core import ineffective
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.plan import environment
 from peagle_sm.service import Endpoint
 
 _PREFIX = "vllm:spec_decode_num_"
@@ -174,11 +174,11 @@ def _added(left: Sequence[int], right: Sequence[int], sign: int) -> tuple[int, .
 
 
 def is_ineffective(found: Acceptance) -> bool:
-    """Decide whether parallel drafting has no effect, by the rule of `core.plan.environment`."""
+    """Decide whether parallel drafting has no effect, by the rule of `core.ineffective`."""
     if len(found.survival) < 2:
         return False
     first, second = (round(rate * found.drafts) for rate in found.survival[:2])
-    return environment.is_ineffective(found.drafts, first, second)
+    return ineffective.is_ineffective(found.drafts, first, second)
 
 
 #: vLLM logs every 10 s, and CloudWatch shows a line some seconds later.

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from peagle_sm.core.forbidden import ForbiddenSettings, parse_forbidden
 from peagle_sm.core.spec.endpoint_spec import Mode
 
 Version = tuple[int, ...]
@@ -341,68 +342,7 @@ def load_arguments() -> EngineArguments:
     return EngineArguments.model_validate(read_data("arguments"))
 
 
-MODEL_FOLDER = "/opt/ml/"
-_OFF = ("", "0", "false")
-
-
-class Forbidden(PackagedData):
-    """Forbidden argument or variable: the reason, its source, and which values are meant.
-
-    ``keys`` of a JSON value are forbidden at any depth; without keys the whole value is. ``dotted``: only the
-    name of a Python object, which has a dot. ``model_folder``: only a path in the model's folder.
-    ``gate_only``: only an image with the gate refuses it.
-    """
-
-    why: str
-    source: str
-    keys: frozenset[str] = frozenset()
-    dotted: bool = False
-    model_folder: bool = False
-    gate_only: bool = False
-
-    def covers(self, value: str) -> bool:
-        """Return whether a value is forbidden; the gate decides in the same way."""
-        if self.model_folder and MODEL_FOLDER not in value:
-            return False
-        if not self.keys:
-            return not self.dotted or "." in value
-        try:
-            return self._in(json.loads(value), inside=False)
-        except (ValueError, RecursionError):
-            return any(f'"{key}"' in value for key in self.keys)
-
-    def _in(self, value: Any, inside: bool) -> bool:
-        if isinstance(value, dict):
-            return any(self._in(item, inside or key in self.keys) for key, item in value.items())
-        if isinstance(value, list):
-            return any(self._in(item, inside) for item in value)
-        return inside and value not in (None, "") and (not self.dotted or "." in str(value))
-
-
-class ForbiddenSettings(PackagedData):
-    """Forbidden arguments and variables, by name."""
-
-    arguments: Mapping[str, Forbidden]
-    variables: Mapping[str, Forbidden]
-
-    def argument(self, name: str) -> Forbidden | None:
-        """Return the entry of an argument, also of a beginning that argparse would complete."""
-        if name in self.arguments or not name or name in load_arguments().names:
-            return self.arguments.get(name)
-        return next((entry for full, entry in self.arguments.items() if full.startswith(name)), None)
-
-    def setting(self, variable: str, value: str) -> Forbidden | None:
-        """Return the entry that forbids a variable of the container; None if it is allowed or turned off."""
-        if value.strip().lower() in _OFF:
-            return None
-        if variable.startswith(_ARGUMENT):
-            entry = self.argument(variable.removeprefix(_ARGUMENT).lower())
-        else:
-            entry = self.variables.get(variable)
-        return entry if entry is not None and entry.covers(value) else None
-
-
 @cache
 def load_forbidden() -> ForbiddenSettings:
     """Return the packaged list, which is cached and immutable."""
-    return ForbiddenSettings.model_validate_json(data_text("forbidden.json"))
+    return parse_forbidden(data_text("forbidden.json"))

@@ -9,8 +9,9 @@ import pytest
 
 from peagle_bench.compare.arms import spec_of as arm_of
 from peagle_sm.core.catalog import AttentionGroup, kv_cache_gb, load_catalog
-from peagle_sm.core.engines import Range, load_arguments, version_of
+from peagle_sm.core.engines import Range, load_arguments, load_forbidden, version_of
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.forbidden import WHOLE_NAMES
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.planning import engine_settings
@@ -166,6 +167,16 @@ def test_a_setting_that_the_engine_lacks_is_reported_once(extra: str, told: str)
         one.message for one in plan.findings if "needs vLLM" in one.message and told in one.message.lower()
     ]
     assert len(found) == 1, found
+
+
+def test_arguments_of_vllm_that_a_forbidden_one_begins_with_are_whole_names() -> None:
+    forbidden = load_forbidden().arguments
+    begin_one = {
+        name
+        for name in load_arguments().names - forbidden.keys()
+        if any(full.startswith(name) for full in forbidden)
+    }
+    assert begin_one == WHOLE_NAMES
 
 
 def test_the_matrix_and_the_list_of_arguments_agree() -> None:

@@ -1,16 +1,22 @@
-"""SageMaker Runtime: plain and streaming invocations, carried to the engine's ``/invocations``.
+"""Invocations: from a client's request to the engine and back.
 
-Wordings and limits are AWS's; each is a row in docs/explanation/local.md with its source.
+`DataPlane` has the path that every invocation takes: choose the engine, apply the fault, forward the body,
+pass on the answer or the stream within its time, and record metrics. A `Dialect` has what differs between
+the clients: authentication, the request's checks, framing and the shape of errors. There are two, in
+`sagemaker_route` and `openai_route`. Wordings and limits are AWS's; each is a row in
+docs/explanation/local.md with its source.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
+from typing import Protocol
 from urllib.parse import quote
 
 import aiohttp
@@ -20,7 +26,6 @@ from sagemaker_local.control import ApiError, NoCapacity, Route
 from sagemaker_local.faults import (
     ClientLeft,
     EndedByFault,
-    EventStreamWire,
     FaultBook,
     ModelFailure,
     PartWriter,
@@ -31,24 +36,15 @@ from sagemaker_local.faults import (
     sent_whole,
     silence_of,
 )
+from sagemaker_local.faults.wires import Wire
 from sagemaker_local.runtime.logs import group_of, group_of_component
 from sagemaker_local.runtime.metrics import Invocation, Recorder
-from sagemaker_local.runtime.request import INVOKE, STREAM, accepted
-from sagemaker_local.wire import awsjson, eventstream
 
-# Sent on to the container; AWS strips every other header (API reference of InvokeEndpoint).
-_PASSED_ON = (
-    "Content-Type",
-    "Accept",
-    "X-Amzn-SageMaker-Custom-Attributes",
-    "X-Amzn-SageMaker-Inference-Id",
-    "X-Amzn-SageMaker-Session-Id",
-    "X-Amzn-SageMaker-Prefix-Aware-Id",
-)
-_PASSED_BACK = (
-    "X-Amzn-SageMaker-Custom-Attributes",
-    "X-Amzn-SageMaker-New-Session-Id",
-    "X-Amzn-SageMaker-Closed-Session-Id",
+log = logging.getLogger(__name__)
+
+_TIMED_OUT = (
+    "Your invocation timed out while waiting for a response from container primary. Review the latency "
+    "metrics for each container in Amazon CloudWatch, resolve the issue, and try again."
 )
 
 
@@ -61,17 +57,91 @@ class Limits:
     body_bytes: int = 6_291_456
 
 
-class _ModelFailed(Exception):
-    """The container answered with an error, or not at all (status 0)."""
+@dataclass(frozen=True)
+class Call:
+    """A request that passed the checks of its dialect.
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+    Attributes:
+        operation: its name for faults: "invoke", "stream" or "openai".
+        variant: the production variant that the client chose, if any.
+        component: the inference component that the client named, if any.
+        path: the container's path, for example "/invocations".
+        headers: the headers for the container.
+        seconds: limit of the whole answer.
+    """
+
+    operation: str
+    endpoint: str
+    variant: str | None
+    component: str | None
+    body: bytes
+    path: str
+    headers: Mapping[str, str]
+    seconds: float
+
+
+class ModelError(Exception):
+    """An error answer of the container; ``status`` is 0 without an answer.
+
+    Attributes:
+        original: the container's own body, or the reason why there is none.
+    """
+
+    def __init__(self, status: int, original: str) -> None:
+        super().__init__(original)
         self.status = status
-        self.message = message
+        self.original = original
+
+
+class Dialect(Protocol):
+    """What differs between the clients of an endpoint."""
+
+    @property
+    def wire(self) -> Wire:
+        """The framing of a stream."""
+
+    async def accept(self, request: web.Request) -> Call:
+        """Authenticate, check and read a request; ApiError if AWS would refuse it."""
+
+    def refusal(self, error: ApiError | Refusal) -> web.Response:
+        """Make the answer to a refused request."""
+
+    def model_error(self, error: ModelError, message: str, log_group_arn: str) -> web.Response:
+        """Make the answer for an error of the container; ``message`` quotes it."""
+
+    def is_stream(self, call: Call, answer: aiohttp.ClientResponse) -> bool:
+        """Return whether a good answer of the container is passed on part by part."""
+
+    def headers(self, answer: aiohttp.ClientResponse, *, stream: bool) -> dict[str, str]:
+        """Return the headers of the answer to the client, without those that each answer has."""
+
+    def ending(self, call: Call, error: Exception) -> bytes | None:
+        """Return the last bytes of a stream that broke off; None if only a closed connection can show it."""
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """An accepted request, the engine that serves it, its fault and its metrics."""
+
+    request: web.Request
+    dialect: Dialect
+    call: Call
+    route: Route
+    strike: Strike | None
+    invocation: Invocation
+
+    def headers(self, answer: aiohttp.ClientResponse, *, stream: bool) -> dict[str, str]:
+        """Return the headers of the answer to the client."""
+        return {
+            # Without the id a client cannot name the request that failed; AWS sends it with every answer.
+            "x-amzn-RequestId": str(uuid.uuid4()),
+            "x-Amzn-Invoked-Production-Variant": self.route.variant_name,
+            **self.dialect.headers(answer, stream=stream),
+        }
 
 
 class DataPlane:
-    """Serves ``/endpoints/{name}/invocations`` and ``…/invocations-response-stream``."""
+    """Answers invocations, in any dialect."""
 
     def __init__(
         self,
@@ -80,16 +150,14 @@ class DataPlane:
         recorder: Recorder,
         account: str,
         region: str,
-        limits: Limits | None = None,
-        faults: FaultBook | None = None,
+        faults: FaultBook,
     ) -> None:
-        """Set up with routing, metrics, limits (shorter in tests) and faults."""
+        """Set up with routing (of endpoint, variant and component), metrics and faults."""
         self._route = route
         self._recorder = recorder
         self._account = account
         self._region = region
-        self._limits = limits or Limits()
-        self._faults = faults or FaultBook()
+        self._faults = faults
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -106,118 +174,74 @@ class DataPlane:
         if self._session is not None:
             await self._session.close()
 
-    async def invoke(self, request: web.Request, endpoint: str) -> web.StreamResponse:
-        """Answer InvokeEndpoint."""
+    async def answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+        """Answer an invocation."""
         began = monotonic()
         try:
-            body, route = await self._accept(request, INVOKE, endpoint)
+            call = await dialect.accept(request)
+            route = self._route(call.endpoint, call.variant, call.component)
         except ApiError as refused:
-            return self._refused(refused)
-        strike = self._faults.strike("invoke", endpoint)
+            if isinstance(refused, NoCapacity):
+                self._recorder.no_capacity(refused.component)
+            return dialect.refusal(refused)
+        strike = self._faults.strike(call.operation, call.endpoint)
         instead = refusal_of(strike)
         if isinstance(instead, Refusal):
-            return awsjson.runtime_error(instead.code, instead.message, instead.status)
-        with route.hold(), self._recorded(route, began) as invocation:
-            if isinstance(instead, ModelFailure):
-                return self._model_error(route, invocation, _ModelFailed(instead.status, instead.message))
+            return dialect.refusal(instead)
+        with (
+            route.hold(),
+            self._recorder.invocation(
+                route.endpoint_name, route.variant_name, began, route.copies, component=route.component_name
+            ) as invocation,
+        ):
+            exchange = _Exchange(request, dialect, call, route, strike, invocation)
             try:
-                async with asyncio.timeout(self._limits.invoke_s):
-                    await asyncio.sleep(silence_of(strike))
-                    async with self._call(request, route, request_of(strike, body)) as answer:
-                        payload = await answer.read()
-                invocation.model_done(answer.status)
-            except TimeoutError:
-                return self._model_error(route, invocation, _ModelFailed(0, _TIMED_OUT))
-            except aiohttp.ClientError:
-                return self._model_error(route, invocation, _ModelFailed(0, _no_response(endpoint)))
-            if answer.status >= 400:
-                failed = _ModelFailed(answer.status, payload.decode(errors="replace"))
-                return self._model_error(route, invocation, failed)
-            headers = _answer_headers(answer, route)
-            headers["Content-Type"] = answer.headers.get("Content-Type", "application/octet-stream")
-            whole = web.Response(body=payload, headers=headers)
-            return await sent_whole(request, whole, strike)
+                if isinstance(instead, ModelFailure):
+                    raise ModelError(instead.status, instead.message)
+                return await self._forward(exchange)
+            except ModelError as error:
+                invocation.model_done(error.status or 500)
+                return self._model_error(exchange, error)
 
-    async def stream(self, request: web.Request, endpoint: str) -> web.StreamResponse:
-        """Answer InvokeEndpointWithResponseStream."""
-        began = monotonic()
-        try:
-            body, route = await self._accept(request, STREAM, endpoint)
-        except ApiError as refused:
-            return self._refused(refused)
-        strike = self._faults.strike("stream", endpoint)
-        instead = refusal_of(strike)
-        if isinstance(instead, Refusal):
-            return awsjson.runtime_error(instead.code, instead.message, instead.status)
-        with route.hold(), self._recorded(route, began) as invocation:
-            if isinstance(instead, ModelFailure):
-                return self._model_error(route, invocation, _ModelFailed(instead.status, instead.message))
-            deadline = asyncio.get_running_loop().time() + self._limits.stream_s
-            try:
-                asked = request_of(strike, body)
-                async with (
-                    asyncio.timeout_at(deadline) as limit,
-                    self._call(request, route, asked) as answer,
-                ):
-                    if answer.status >= 400:
-                        message = (await answer.read()).decode(errors="replace")
-                        raise _ModelFailed(answer.status, message)
-                    limit.reschedule(None)  # from here on a late engine ends the stream, not the request
-                    writer = await self._begin(request, answer, route, strike)
-                    return await self._relay(writer, answer, invocation, deadline)
-            except TimeoutError:
-                return self._model_error(route, invocation, _ModelFailed(0, _TIMED_OUT))
-            except _ModelFailed as failed:
-                return self._model_error(route, invocation, failed)
-            except aiohttp.ClientError:
-                return self._model_error(route, invocation, _ModelFailed(0, _no_response(endpoint)))
-
-    async def _accept(self, request: web.Request, operation: str, endpoint: str) -> tuple[bytes, Route]:
-        """Read and check the request and find the engine; ApiError when AWS would refuse."""
-        asked = await accepted(request, operation, endpoint, self._limits.body_bytes)
-        return asked.body, self._route(endpoint, asked.variant, asked.component)
-
-    def _refused(self, refused: ApiError) -> web.Response:
-        if isinstance(refused, NoCapacity):
-            self._recorder.no_capacity(refused.component)
-        return awsjson.runtime_error(refused.code, refused.message, refused.status, **refused.members)
-
-    def _recorded(self, route: Route, began: float) -> contextlib.AbstractContextManager[Invocation]:
-        return self._recorder.invocation(
-            route.endpoint_name, route.variant_name, began, route.copies, component=route.component_name
-        )
-
-    @contextlib.asynccontextmanager
-    async def _call(
-        self, request: web.Request, route: Route, body: bytes
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _forward(self, exchange: _Exchange) -> web.StreamResponse:
+        """Pass the request to the engine, and its answer to the client."""
         if self._session is None:
             raise RuntimeError("the data plane is not open: call open() first")
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        if "X-Amzn-SageMaker-Accept" in request.headers:  # the streaming call's name for Accept
-            headers["Accept"] = request.headers["X-Amzn-SageMaker-Accept"]
-        url = f"{route.engine_url}/invocations"
-        async with self._session.post(url, data=body, headers=headers) as answer:
-            yield answer
-
-    async def _begin(
-        self, request: web.Request, answer: aiohttp.ClientResponse, route: Route, strike: Strike | None
-    ) -> PartWriter:
-        """Send the headers of a stream."""
-        headers = _answer_headers(answer, route)
-        headers["Content-Type"] = eventstream.CONTENT_TYPE
-        headers["X-Amzn-SageMaker-Content-Type"] = answer.headers.get(
-            "Content-Type", "application/octet-stream"
-        )
-        response = web.StreamResponse(headers=headers)
-        await response.prepare(request)
-        return PartWriter(request, response, EventStreamWire(), strike)
+        call, strike = exchange.call, exchange.strike
+        url = exchange.route.engine_url + call.path
+        deadline = asyncio.get_running_loop().time() + call.seconds
+        try:
+            async with (
+                asyncio.timeout_at(deadline) as limit,
+                self._session.post(url, data=request_of(strike, call.body), headers=call.headers) as answer,
+            ):
+                if answer.status < 400 and exchange.dialect.is_stream(call, answer):
+                    limit.reschedule(None)  # from here on a late engine ends the stream, not the request
+                    return await self._relay(exchange, answer, deadline)
+                payload = await answer.read()
+                await asyncio.sleep(silence_of(strike))
+        except TimeoutError:
+            raise ModelError(0, _TIMED_OUT) from None
+        except aiohttp.ClientError as error:
+            raise ModelError(
+                0,
+                f"Amazon SageMaker could not get a response from the {call.endpoint} endpoint. "
+                "Please try again later.",
+            ) from error
+        if answer.status >= 400:
+            raise ModelError(answer.status, payload.decode(errors="replace"))
+        exchange.invocation.model_done(answer.status)
+        whole = web.Response(body=payload, headers=exchange.headers(answer, stream=False))
+        return await sent_whole(exchange.request, whole, strike)
 
     async def _relay(
-        self, writer: PartWriter, answer: aiohttp.ClientResponse, invocation: Invocation, deadline: float
+        self, exchange: _Exchange, answer: aiohttp.ClientResponse, deadline: float
     ) -> web.StreamResponse:
-        """Pass the engine's bytes on, one event each; end with an error event if they break off."""
-        ending: bytes | None = None
+        """Pass on a stream, one part for each read from the engine; if it breaks off, end it visibly."""
+        request, invocation = exchange.request, exchange.invocation
+        response = web.StreamResponse(headers=exchange.headers(answer, stream=True))
+        await response.prepare(request)
+        writer = PartWriter(request, response, exchange.dialect.wire, exchange.strike)
         try:
             async with asyncio.timeout_at(deadline):
                 async for chunk in answer.content.iter_any():
@@ -226,76 +250,37 @@ class DataPlane:
                 await writer.end()
         except ClientLeft:
             await writer.left(answer.content.iter_any())
-            # Leaving `_call` before the end closes the engine's connection, which ends its work.
-            return writer.response
+            # Leaving the engine's answer before its end closes the connection, which ends the engine's work.
+            return response
         except asyncio.CancelledError:  # so aiohttp says that the client has left while the engine was silent
             await writer.left(answer.content.iter_any())
             raise
         except EndedByFault:
             invocation.broken_off()
-        except TimeoutError:
-            ending = _stream_error("ModelInvocationTimeExceeded", _took_too_long(self._limits.stream_s))
-        except aiohttp.ClientError:
-            ending = _stream_error(
-                "StreamBroken", "The connection between the model container and SageMaker was closed."
-            )
-        except Exception as error:  # our own fault must reach the client as AWS's own fault does
-            ending = eventstream.exception(
-                "InternalStreamFailure", {"Message": f"{type(error).__name__}: {error}"}
-            )
-        if ending is not None:
+        except Exception as error:  # also a defect of the local server must end the client's stream
+            if not isinstance(error, TimeoutError | aiohttp.ClientError):
+                log.exception("passing on a stream of endpoint %s failed", exchange.call.endpoint)
             invocation.broken_off()
-            with contextlib.suppress(ClientLeft):
-                await writer.raw(ending)
+            ending = exchange.dialect.ending(exchange.call, error)
+            if ending is not None:
+                with contextlib.suppress(ClientLeft):
+                    await writer.raw(ending)
+            elif request.transport is not None:
+                request.transport.abort()  # a client misses the last chunk of the transfer coding
         invocation.model_done(answer.status)
-        return writer.response
+        return response
 
-    def _model_error(self, route: Route, invocation: Invocation, failed: _ModelFailed) -> web.Response:
-        invocation.model_done(failed.status or 500)
-        side = "client" if 400 <= failed.status < 500 else "server"
-        component = route.component_name
-        group = group_of(route.endpoint_name) if component is None else group_of_component(component)
+    def _model_error(self, exchange: _Exchange, error: ModelError) -> web.Response:
+        side = "client" if 400 <= error.status < 500 else "server"
+        component = exchange.route.component_name
+        group = group_of(exchange.route.endpoint_name) if component is None else group_of_component(component)
         console = (
             f"https://{self._region}.console.aws.amazon.com/cloudwatch/home?region={self._region}"
             f"#logEventViewer:group={quote(group, safe='/')}"
         )
         message = (
-            f'Received {side} error ({failed.status}) from primary with message "{failed.message}". '
+            f'Received {side} error ({error.status}) from primary with message "{error.original}". '
             f"See {console} in account {self._account} for more information."
         )
-        return awsjson.runtime_error(
-            "ModelError",
-            message,
-            424,
-            OriginalStatusCode=failed.status,
-            OriginalMessage=failed.message,
-            LogStreamArn=f"arn:aws:logs:{self._region}:{self._account}:log-group:{group}",
-        )
-
-
-def _answer_headers(answer: aiohttp.ClientResponse, route: Route) -> dict[str, str]:
-    headers = {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
-    # Without the id a client cannot name the request that went wrong; AWS sends it with every answer.
-    return {
-        "x-amzn-RequestId": str(uuid.uuid4()),
-        "x-Amzn-Invoked-Production-Variant": route.variant_name,
-        **headers,
-    }
-
-
-def _stream_error(code: str, message: str) -> bytes:
-    return eventstream.exception("ModelStreamError", {"Message": message, "ErrorCode": code})
-
-
-def _took_too_long(seconds: float) -> str:
-    return f"The model did not finish sending its response within {seconds:g} seconds."
-
-
-_TIMED_OUT = (
-    "Your invocation timed out while waiting for a response from container primary. Review the latency "
-    "metrics for each container in Amazon CloudWatch, resolve the issue, and try again."
-)
-
-
-def _no_response(endpoint: str) -> str:
-    return f"Amazon SageMaker could not get a response from the {endpoint} endpoint. Please try again later."
+        arn = f"arn:aws:logs:{self._region}:{self._account}:log-group:{group}"
+        return exchange.dialect.model_error(error, message, arn)

@@ -52,14 +52,10 @@ async def accepted(request: web.Request, operation: str, endpoint: str, body_lim
         ApiError: `ValidationError` naming each constraint that fails, or a header that only an endpoint of
             several models takes.
     """
-    body = await _read_at_most(request, body_limit)
+    body = await read_at_most(request, body_limit)
     found = list(problems(operation, endpoint, request.headers))
     if body is None:
-        # The body is marked as sensitive in the model, so its value is not repeated.
-        found.append(
-            "Value at 'body' failed to satisfy constraint: "
-            f"Member must have length less than or equal to {body_limit}"
-        )
+        found.append(body_problem(body_limit))
     if found or body is None:
         raise validation_error(found, _CODE)
     if operation == INVOKE and _TARGET_MODEL in request.headers:
@@ -85,7 +81,14 @@ def problems(operation: str, endpoint: str, headers: Mapping[str, str]) -> Itera
             yield from problems_of(shape, value, member)
 
 
-async def _read_at_most(request: web.Request, limit: int) -> bytes | None:
+def body_problem(limit: int) -> str:
+    """Return AWS's words for a longer body; the model marks it as sensitive, so its value is not repeated."""
+    return (
+        f"Value at 'body' failed to satisfy constraint: Member must have length less than or equal to {limit}"
+    )
+
+
+async def read_at_most(request: web.Request, limit: int) -> bytes | None:
     """Read the body; None when it is longer than the limit (the rest is read and dropped)."""
     kept = bytearray()
     async for chunk in request.content.iter_any():

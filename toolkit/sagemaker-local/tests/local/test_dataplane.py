@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import time
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -238,6 +240,18 @@ def test_an_invocation_signed_for_another_service_is_refused_as_aws_does(
         "InvalidSignatureException",
         {"message": "Credential should be scoped to correct service: 'sagemaker'. "},
     )
+
+
+@pytest.mark.parametrize(("signed", "status"), [(True, 404), (False, 403)])
+def test_another_operation_is_unknown_once_the_signature_is_checked(
+    server: Server, endpoint: str, signed: bool, status: int
+) -> None:
+    url = f"{server.url}/endpoints/{endpoint}/async-invocations"
+    headers = signed_headers(url, b"{}") if signed else {}
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.urlopen(urllib.request.Request(url, b"{}", headers), timeout=20)
+    assert raised.value.status == status
+    assert ("async-invocations" in raised.value.read().decode()) == signed
 
 
 def test_boto3_reads_the_refusal_of_its_signature(server: Server, endpoint: str) -> None:

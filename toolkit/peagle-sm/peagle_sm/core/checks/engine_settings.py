@@ -86,7 +86,7 @@ def argument_versions(draft: Draft) -> Findings:
 
 def _own_name(name: str) -> bool:
     """Return whether another check says more of an argument: its field, or why it is forbidden."""
-    return variable_of(name) in OWNED or load_forbidden().argument(name) is not None
+    return variable_of(name) in OWNED or bool(load_forbidden().meant_by(name))
 
 
 @check(

@@ -1,15 +1,11 @@
 """Container environment, from which the AWS image builds vLLM's arguments.
 
-vLLM's speculative config is part of it, with vLLM's field names and rules. `is_ineffective` detects parallel
-drafting without effect: the first draft token is accepted, the second hardly ever.
-`peagle_gate.acceptance` in container/ has the same rule, because the image does not contain this package. A
-test compares the two. `stacks.metrics` writes it as metric filters.
+vLLM's speculative config is part of it, with vLLM's field names and rules.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -49,40 +45,6 @@ class SpeculativeConfig(BaseModel):
     def to_json(self) -> str:
         """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG, without vLLM's defaults."""
         return json.dumps(self.model_dump(exclude_defaults=True), separators=(",", ":"), ensure_ascii=False)
-
-
-DRAFTS_NEEDED = 200
-#: Lower confidence bound of s1. Below it a head may just not know the text.
-FIRST_SURVIVES = 0.4
-#: Upper confidence bound of s2/s1. Healthy heads of the small family have 0.4 and more, broken ones 0.03.
-SECOND_DOES_NOT = 0.15
-Z = 2.33  #: each bound is one-sided, at 99%: the fewer drafts, the clearer the rates must be
-
-
-def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
-    """Return the Wilson confidence interval of a share; 0 to 1 without data."""
-    if of <= 0:
-        return 0.0, 1.0
-    share = hits / of
-    middle = share + z * z / (2 * of)
-    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    whole = 1 + z * z / of
-    return max(0.0, (middle - half) / whole), min(1.0, (middle + half) / whole)
-
-
-def is_ineffective(drafts: int, first: int, second: int) -> bool:
-    """Return whether parallel drafting has no effect: second tokens are rejected.
-
-    Args:
-        drafts: number of verified drafts.
-        first: number of drafts with an accepted first token.
-        second: number of drafts with an accepted second token, too.
-    """
-    return (
-        drafts >= DRAFTS_NEEDED
-        and wilson(first, drafts)[0] >= FIRST_SURVIVES
-        and wilson(second, first)[1] < SECOND_DOES_NOT
-    )
 
 
 MODEL_MOUNT = "/opt/ml/model"

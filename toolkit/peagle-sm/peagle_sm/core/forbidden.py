@@ -1,0 +1,1 @@
+../../../../container/peagle_gate/forbidden.py
