@@ -118,10 +118,12 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
     kind = TRAINING_JOB if job is None else jobs.kind_of(session, job)
     found = None if job is None else describe_job(session, kind, job)
     if job is None or found is None:
-        rows = [] if follows or lines or report else jobs.jobs_of(session, TRAINING_JOB, job)
-        if job is not None and not rows:
+        of_one = job is not None and (follows or lines or report)
+        rows = [] if of_one else jobs.jobs_of(session, TRAINING_JOB, job)
+        if job is None:
+            rows += jobs.jobs_of(session, PROCESSING_JOB)
+        elif not rows:
             jobs.job_state(session, TRAINING_JOB, job)  # raises: there is no such job
-        rows += [] if job is not None else jobs.jobs_of(session, PROCESSING_JOB)
         emit(
             state,
             table=lambda: render_jobs(rows),
@@ -130,6 +132,8 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
         )
         return
     if lines:
+        if kind is PROCESSING_JOB:
+            jobs.job_state(session, kind, job, lines=False)  # raises: peagle-sm did not create it
         for line in log_lines(session, found):
             click.echo(line.text)
         return

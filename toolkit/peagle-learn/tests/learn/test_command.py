@@ -77,6 +77,9 @@ def test_a_dry_run_names_the_job_of_the_same_spec_that_runs(
     assert [first.job in one["message"] for one in shown["findings"] if one["check"] == "running-job"] == [
         True
     ]
+    assert first.job in run("learn", "status", "--follow", *flags.split()).output, (
+        "without a job: all that run"
+    )
     jobs.stop(local, TRAINING_JOB, first.job)
 
 

@@ -306,24 +306,6 @@ def test_ctrl_c_leaves_the_job_and_it_is_found_again_and_stopped(
     assert jobs.find_job(session, PROCESSING_JOB, name).name == f"{name}-2"  # type: ignore[union-attr]
 
 
-def test_a_job_that_has_ended_is_no_error_of_stop_while_describe_still_shows_it_in_progress(
-    session: Session, bucket: str, spec_of: Make
-) -> None:
-    put(session, bucket, "traffic/a.jsonl", FEW)
-    prepare(spec_of(), session)
-    name = plan_preparation(spec_of(), session).bases["read"]
-
-    def late(parsed: dict[str, Any], **_: Any) -> None:
-        parsed["ProcessingJobStatus"] = "InProgress"
-
-    events = session.client("sagemaker").meta.events
-    events.register("after-call.sagemaker.DescribeProcessingJob", late)
-    try:
-        assert jobs.stop(session, PROCESSING_JOB, name).job.name == name
-    finally:  # sessions share the client
-        events.unregister("after-call.sagemaker.DescribeProcessingJob", late)
-
-
 def test_ctrl_c_while_a_job_is_created_names_it_and_what_stops_it(
     session: Session, bucket: str, spec_of: Make
 ) -> None:
