@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -102,8 +102,9 @@ def read_facts(
         head=head.shape,
         data_is_to_come=data_is_to_come,
     )
-    findings += [*_role_findings(spec, facts, session), *_reach_findings(spec, facts, session)]
-    findings += _quota_findings(spec, kind, session)
+    findings += [*role_findings(session, role_arn(spec, facts)), *_reach_findings(spec, facts, session)]
+    wanted = {quota_name(kind, spec.train.spot): spec.train.instance_count}
+    findings += quota_findings(session, wanted, "Request")
     return replace(facts, findings=tuple(findings))
 
 
@@ -314,8 +315,8 @@ def _bucket_findings(spec: LearnSpec, session: Session) -> Iterator[Finding]:
         )
 
 
-def _role_findings(spec: LearnSpec, facts: TrainingFacts, session: Session) -> Iterator[Finding]:
-    arn = role_arn(spec, facts)
+def role_findings(session: Session, arn: str) -> Iterator[Finding]:
+    """Check that a job's role exists and that SageMaker may assume it."""
     try:
         role = read_role(session, arn)
     except PeagleError as error:
@@ -356,18 +357,18 @@ def quota_name(kind: str, spot: bool) -> str:
     return f"{kind} for {'spot ' * spot}training job usage"
 
 
-def _quota_findings(spec: LearnSpec, kind: str, session: Session) -> Sequence[Finding]:
-    name = quota_name(kind, spec.train.spot)
+def quota_findings(session: Session, wanted: Mapping[str, int], request: str) -> Iterator[Finding]:
+    """Compare quotas, by name, with the instances that a job needs; ``request`` begins the next step."""
     try:
-        granted = find_quotas(session, {name}).get(name)
+        granted = find_quotas(session, set(wanted))
     except PeagleError as error:
-        return [Finding("info", f"the quota {name!r} could not be read: {error.message}", "", "quota")]
-    if granted is None or granted >= spec.train.instance_count:
-        return []
-    return [
-        error_finding(
-            "quota",
-            f"the quota {name!r} is {granted:g}; the job needs {spec.train.instance_count}",
-            "Request more in the Service Quotas console (Amazon SageMaker); it can take days.",
-        )
-    ]
+        names = ", ".join(map(repr, wanted))
+        yield Finding("info", f"the quota {names} could not be read: {error.message}", "", "quota")
+        return
+    for name, count in wanted.items():
+        if granted.get(name, count) < count:
+            yield error_finding(
+                "quota",
+                f"the quota {name!r} is {granted[name]:g}; the job needs {count}",
+                f"{request} more in the Service Quotas console (Amazon SageMaker); it can take days.",
+            )

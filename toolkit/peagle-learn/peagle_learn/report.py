@@ -9,7 +9,7 @@ from peagle_bench.report.charts import ChartFigure, LineChart, Mark, Series
 from peagle_bench.report.formatting import Look
 from peagle_bench.report.rendering import render
 from peagle_learn.core.job_names import TrainerLine
-from peagle_learn.train import TrainingState
+from peagle_learn.jobs import JobState
 from peagle_sm.core.words import elapsed, usd, when
 
 _LOOKS = (
@@ -26,7 +26,7 @@ MOST_DEPTHS = len(_LOOKS)
 """Curves of accuracy that the page draws: the first depths."""
 
 
-def training_page(state: TrainingState, now: datetime) -> str:
+def training_page(state: JobState, now: datetime) -> str:
     """Return the page; without lines of the trainer it has the facts alone.
 
     Raises:
@@ -40,7 +40,7 @@ def training_page(state: TrainingState, now: datetime) -> str:
     )
 
 
-def _facts(state: TrainingState, now: datetime) -> list[tuple[str, str]]:
+def _facts(state: JobState, now: datetime) -> list[tuple[str, str]]:
     job, last = state.job, state.last
     return [
         ("status", f"{job.status} ({job.secondary})"),
@@ -48,7 +48,7 @@ def _facts(state: TrainingState, now: datetime) -> list[tuple[str, str]]:
         ("begun", when(job.created_at)),
         ("billed", f"{elapsed(state.billed_s)} of each instance, {usd(state.usd)}"),
         ("step", "" if last is None else f"{last.step}{f' of {last.steps}' if last.steps else ''}"),
-        ("interruptions", str(state.interruptions)),
+        ("interruptions", str(job.interruptions)),
         ("head", job.artifact or ""),
         ("reason", job.failure_reason or ""),
         ("written", when(now)),

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_learn.aws import processing, training
+from peagle_learn.aws.jobs import describe_job, job_names
+from peagle_learn.core.jobs import PROCESSING_JOB, TRAINING_JOB
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.training_request import ChannelFacts
 from peagle_sm.aws.control import sagemaker as control
@@ -357,26 +358,17 @@ def find_data(spec: LearnSpec, session: Session) -> StoredData:
     sizes = s3.list_sizes(session, bucket, prefix)
     if not sizes:
         raise NotFound(f"{data_uri(spec)} has no data", next_step="There is nothing to delete.")
-    for name in training.training_job_names(session, spec.name, running=True):
-        job = training.describe_training_job(session, name)
-        channels = job.raw.get("InputDataConfig", ()) if job is not None and job.running else ()
-        if any(each["DataSource"]["S3DataSource"]["S3Uri"].startswith(data_uri(spec)) for each in channels):
-            raise PlanRefused(
-                f"the training job {name} runs, and reads {data_uri(spec)}",
-                next_step="Wait for its end, or stop it: "
-                f"`peagle-sm learn stop {name}{session.command_flags()}`.",
-                details={"findings": []},
-            )
-    for name in processing.processing_job_names(session, spec.name, running=True):
-        found = processing.describe_processing_job(session, name)
-        inputs = found.raw.get("ProcessingInputs", ()) if found is not None and found.running else ()
-        if any(each.get("S3Input", {}).get("S3Uri", "").startswith(data_uri(spec)) for each in inputs):
-            raise PlanRefused(
-                f"the processing job {name} runs, and reads {data_uri(spec)}",
-                next_step="Wait for its end, or stop it: "
-                f"`peagle-sm learn stop {name}{session.command_flags()}`.",
-                details={"findings": []},
-            )
+    for kind in (TRAINING_JOB, PROCESSING_JOB):
+        for name in job_names(session, kind, spec.name, running=True):
+            job = describe_job(session, kind, name)
+            inputs = job.inputs if job is not None and job.running else []
+            if any(uri.startswith(data_uri(spec)) for uri in inputs):
+                raise PlanRefused(
+                    f"the {kind.name} job {name} runs, and reads {data_uri(spec)}",
+                    next_step="Wait for its end, or stop it: "
+                    f"`peagle-sm learn stop {name}{session.command_flags()}`.",
+                    details={"findings": []},
+                )
     return StoredData(data_uri(spec), len(sizes), sum(sizes.values()))
 
 

@@ -1,77 +1,60 @@
-"""What training and processing jobs of SageMaker share: who made one, its price, its stop and its log."""
+"""SageMaker's training and processing jobs: one thin function per call, and the lines of their log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import Any
 
-from peagle_sm.aws.control import sagemaker as control
+from peagle_learn.core.jobs import Job, JobKind, job_of
 from peagle_sm.aws.session.errors import is_ending
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import NotFound, PlanRefused, ServiceFault
-from peagle_sm.core.plan.tags_and_schedules import LEARN, MANAGED_BY, MANAGER, USD_PER_HOUR
+from peagle_sm.core.errors import NotFound, ServiceFault
 
-RUNNING = ("InProgress", "Stopping")
-"""Statuses of a job that has not ended."""
+_PAGE = 100
 
 
-class _Job(Protocol):
-    @property
-    def arn(self) -> str: ...
-
-    @property
-    def status(self) -> str: ...
+def create_job(session: Session, kind: JobKind, parameters: Mapping[str, Any]) -> None:
+    """Send CreateTrainingJob or CreateProcessingJob once; the job is billed from its start on."""
+    getattr(session.api("sagemaker", once=True), f"create_{kind.name}_job")(**parameters)
 
 
-Job = TypeVar("Job", bound=_Job)
+def describe_job(session: Session, kind: JobKind, name: str) -> Job | None:
+    """Return the job; None if it does not exist."""
+    member = {f"{kind.word}JobName": name}
+    answer = session.api("sagemaker").find(f"describe_{kind.name}_job", **member)
+    return None if answer is None else job_of(kind, name, answer)
 
 
-def demand_ours(session: Session, job: Job | None, what: str) -> tuple[Job, dict[str, str]]:
-    """Return a job of any kind with its tags; ``what`` names it in messages.
+def stop_job(session: Session, kind: JobKind, name: str) -> bool:
+    """Have a job stop; return False if it ends or has ended already, which SageMaker refuses.
 
-    Raises:
-        NotFound: there is no such job.
-        PlanRefused: peagle-sm did not create it.
-    """
-    if job is None:
-        raise NotFound(
-            f"there is no {what} in {session.region}",
-            next_step=f"List them with `peagle-sm learn status{session.command_flags()}`.",
-        )
-    tags = control.tags_of(session, job.arn) or {}
-    if tags.get(MANAGED_BY) != MANAGER or LEARN not in tags:
-        raise PlanRefused(
-            f"peagle-sm did not create the {what}",
-            next_step="Use SageMaker's console or the AWS CLI for it.",
-        )
-    return job, tags
-
-
-def price_in(tags: Mapping[str, str]) -> float | None:
-    """Return the price of all instances from the job's tag; absent means that nothing is billed, as local."""
-    try:
-        return float(tags.get(USD_PER_HOUR, "0"))
-    except ValueError:
-        return None
-
-
-def stop_once(send: Callable[[], object], describe: Callable[[], _Job | None]) -> bool:
-    """Have a job of any kind stop; return False if it ends already, which SageMaker refuses.
-
+    A training job saves a checkpoint within two minutes; what a processing job did is lost.
     DescribeX may still show InProgress when StopX is refused, so the refusal's text counts first.
     """
     try:
-        send()
+        getattr(session.api("sagemaker"), f"stop_{kind.name}_job")(**{f"{kind.word}JobName": name})
     except ServiceFault as error:
         if is_ending(error):
             return False
-        job = describe()
+        job = describe_job(session, kind, name)
         if job is None or job.status == "InProgress":
             raise
         return False
     return True
+
+
+def job_names(session: Session, kind: JobKind, name_contains: str, running: bool = False) -> Iterator[str]:
+    """Yield the names of jobs that contain a text, newest first; with ``running``, of those in progress."""
+    filters: dict[str, Any] = {"MaxResults": _PAGE, "SortBy": "CreationTime", "SortOrder": "Descending"}
+    if name_contains:
+        filters["NameContains"] = name_contains
+    if running:
+        filters["StatusEquals"] = "InProgress"
+    summaries = f"{kind.word}JobSummaries"
+    for row in session.api("sagemaker").rows(f"list_{kind.name}_jobs", summaries, **filters):
+        yield str(row[f"{kind.word}JobName"])
 
 
 @dataclass(frozen=True)
@@ -83,13 +66,14 @@ class JobLine:
     text: str
 
 
-def lines_of_group(session: Session, group: str, job: str, start: datetime) -> Iterator[JobLine]:
-    """Yield what a job of any kind wrote to its log group, from ``start`` on, oldest first."""
-    begins = int(start.astimezone(UTC).timestamp() * 1000)
-    asked = {"logGroupName": group, "logStreamNamePrefix": f"{job}/", "startTime": begins}
+def log_lines(session: Session, job: Job, start: datetime | None = None) -> Iterator[JobLine]:
+    """Yield a job's log from ``start`` (default: its creation) on, oldest first; may be empty."""
+    begins = int((start or job.created_at).astimezone(UTC).timestamp() * 1000)
+    streams = f"{job.name}/"
+    filters = {"logGroupName": job.kind.log_group, "logStreamNamePrefix": streams, "startTime": begins}
     try:
-        for event in session.api("logs").rows("filter_log_events", "events", **asked):
-            if not str(event.get("logStreamName", "")).startswith(f"{job}/"):
+        for event in session.api("logs").rows("filter_log_events", "events", **filters):
+            if not str(event.get("logStreamName", "")).startswith(streams):
                 continue  # a server that does not know the prefix, as the local one
             at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
             yield JobLine(str(event.get("eventId", "")), at, str(event["message"]).rstrip("\n"))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from peagle_learn.core.conversations import Split
     from peagle_learn.core.spec import LearnSpec
     from peagle_learn.data import DataOffer, DataResult
-    from peagle_learn.processing.jobs import PreparationOffer
+    from peagle_learn.processing.prepare import PreparationOffer
     from peagle_learn.prompts import Read
     from peagle_learn.stored_data import StoredData
     from peagle_sm.aws.session.session import Session
@@ -128,11 +128,11 @@ def prepare_in_jobs(
     It ends after the plan of a dry run whose jobs are not done, and after the jobs of a spec without an
     endpoint.
     """
-    from peagle_learn.processing import jobs
+    from peagle_learn.processing.prepare import finished, plan_preparation, prepare
     from peagle_learn.processing.prepared import read_prepared
 
-    plan = jobs.plan_preparation(spec, session)
-    done = jobs.finished(plan, session) if dry_run else None
+    plan = plan_preparation(spec, session)
+    done = finished(plan, session) if dry_run else None
     if dry_run and done is None:
         emit(state, table=lambda: str(plan), data=plan.to_dict, names=list(plan.bases.values()))
         plan.refuse_errors()
@@ -145,7 +145,7 @@ def prepare_in_jobs(
                 session,
                 follow,
                 yes,
-                lambda: jobs.prepare(plan, session, confirm=ask, progress=follow, unguarded=unguarded),
+                lambda: prepare(plan, session, confirm=ask, progress=follow, unguarded=unguarded),
             )
     read, split = read_prepared(spec, session, done)
     if spec.endpoint is not None:

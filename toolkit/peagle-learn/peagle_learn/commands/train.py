@@ -21,8 +21,8 @@ from peagle_sm.core.words import elapsed, usd
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from peagle_learn.processing.jobs import ProcessingState
-    from peagle_learn.train import TrainingOffer, TrainingState
+    from peagle_learn.jobs import JobState
+    from peagle_learn.train import TrainingOffer
     from peagle_sm.aws.session.session import Session
 
 report_option = click.option(
@@ -80,7 +80,7 @@ def train(
     with reporting_failure(state, session, report), termination_is_ctrl_c(), follower(state) as follow:
         ask = asking(state, yes, "training", str, question, before=follow.pause)
 
-        def attempt() -> TrainingState:
+        def attempt() -> JobState:
             return learning.train(
                 spec, session, confirm=ask, progress=follow, wait=wait, unguarded=unguarded, base=base
             )
@@ -109,39 +109,41 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
     JOB is a job's name, or a part of the names of several training jobs; without it, all running jobs of
     peagle-sm are listed. A name that is in none gives exit code 4.
     """
-    from peagle_learn import train as learning
-    from peagle_learn.aws.training import describe_training_job, log_lines
+    from peagle_learn import jobs
+    from peagle_learn.aws.jobs import describe_job, log_lines
+    from peagle_learn.core.jobs import PROCESSING_JOB, TRAINING_JOB
 
     check_report(report)
     session = open_session(state)
-    if job is not None and is_processing(session, job):
-        _show_processing(state, session, job, follows=follows, lines=lines)
-        return
-    found = None if job is None else describe_training_job(session, job)
+    kind = TRAINING_JOB if job is None else jobs.kind_of(session, job)
+    found = None if job is None else describe_job(session, kind, job)
     if job is None or found is None:
-        if job is not None and (follows or lines or report):
-            learning.training_state(session, job)  # raises: there is no such job
-        rows = learning.jobs_of(session, job)
-        if job is not None and not rows:
-            learning.training_state(session, job)  # raises: there is no such job
-        others = running_jobs(session) if job is None else []
+        of_one = job is not None and (follows or lines or report)
+        rows = [] if of_one else jobs.jobs_of(session, TRAINING_JOB, job)
+        if job is None:
+            rows += jobs.jobs_of(session, PROCESSING_JOB)
+        elif not rows:
+            jobs.job_state(session, TRAINING_JOB, job)  # raises: there is no such job
         emit(
             state,
-            table=lambda: render_jobs(rows, others),
-            data=lambda: [*(one.to_dict() for one in rows), *(one.to_dict() for one in others)],
-            names=[*(one.job.name for one in rows), *(one.job.name for one in others)],
+            table=lambda: render_jobs(rows),
+            data=lambda: [row.to_dict() for row in rows],
+            names=[row.job.name for row in rows],
         )
         return
     if lines:
-        for line in log_lines(session, job, found.created_at):
+        if kind is PROCESSING_JOB:
+            jobs.job_state(session, kind, job, lines=False)  # raises: peagle-sm did not create it
+        for line in log_lines(session, found):
             click.echo(line.text)
         return
+    page = report if kind is TRAINING_JOB else None
     if follows:
-        with reporting_failure(state, session, report), termination_is_ctrl_c(), follower(state) as follow:
-            shown = learning.follow(session, job, progress=follow)
+        with reporting_failure(state, session, page), termination_is_ctrl_c(), follower(state) as follow:
+            shown = jobs.follow(session, kind, job, progress=follow)
     else:
-        shown = learning.training_state(session, job)
-    _write_report(state, session, shown, report)
+        shown = jobs.job_state(session, kind, job, lines=kind is TRAINING_JOB)
+    _write_report(state, session, shown, page)
     _emit(state, shown, session)
 
 
@@ -155,17 +157,13 @@ def stop(state: State, job: str) -> None:
     A training job saves a checkpoint within two minutes and ends. `peagle-sm learn train` with the same spec
     goes on from it. A processing job is started anew by the next run.
     """
-    from peagle_learn import train as learning
-    from peagle_learn.processing import jobs
+    from peagle_learn import jobs
 
     session = open_session(state)
-    if is_processing(session, job):
-        _emit_processing(state, session, jobs.stop(session, job))
-        return
-    _emit(state, learning.stop(session, job), session)
+    _emit(state, jobs.stop(session, jobs.kind_of(session, job), job), session)
 
 
-def _emit(state: State, shown: TrainingState, session: Session) -> None:
+def _emit(state: State, shown: JobState, session: Session) -> None:
     emit(
         state,
         table=lambda: render_job(shown, session.command_flags()),
@@ -176,21 +174,25 @@ def _emit(state: State, shown: TrainingState, session: Session) -> None:
     )
 
 
-def render_job(shown: TrainingState, flags: str) -> str:
+def render_job(shown: JobState, flags: str) -> str:
     """Render one job."""
     job, last, checked = shown.job, shown.last, shown.checked
     step = "" if last is None else f"{last.step}{f' of {last.steps}' if last.steps else ''}"
     depths = {} if last is None else last.depth_accuracies()
     fields = [
         ("job", job.name),
-        ("status", f"{job.status} ({job.secondary})" if job.secondary != job.status else job.status),
+        (
+            "status",
+            f"{job.status} ({job.secondary})" if job.secondary not in ("", job.status) else job.status,
+        ),
         ("instance", f"{job.instances} x {job.instance_type}{', managed spot' * job.spot}"),
         ("step", step),
         ("training", _figures({} if last is None else last.figures)),
         ("by depth", " ".join(f"{value:.2f}" for value in depths.values())),
         ("validation", _figures({} if checked is None else checked.figures)),
-        ("interrupted", f"{shown.interruptions} times" * bool(shown.interruptions)),
+        ("interrupted", f"{job.interruptions} times" * bool(job.interruptions)),
         ("billed", f"{elapsed(shown.billed_s)} of each instance, {usd(shown.usd)}"),
+        ("message", job.exit_message or ""),
         ("reason", job.failure_reason or ""),
         ("head", job.artifact or ""),
     ]
@@ -205,69 +207,21 @@ def _figures(found: object) -> str:
     return ", ".join(form.format(values[name]) for name, form in named.items() if name in values)
 
 
-def render_jobs(rows: Sequence[TrainingState], others: Sequence[ProcessingState] = ()) -> str:
+def render_jobs(rows: Sequence[JobState]) -> str:
     """Render the list of jobs."""
-    if not rows and not others:
+    if not rows:
         return "No training or processing job of peagle-sm runs here."
-    cells = [_row(one, one.job.secondary or one.job.status) for one in rows]
-    cells += [_row(one, one.job.status) for one in others]
-    return render_table(("job", "status", "instance", "billed", "cost"), cells, right=("billed", "cost"))
-
-
-def _row(one: TrainingState | ProcessingState, status: str) -> list[str]:
-    kind = f"{one.job.instances} x {one.job.instance_type}"
-    return [one.job.name, status, kind, elapsed(one.billed_s), usd(one.usd)]
-
-
-def is_processing(session: Session, job: str) -> bool:
-    """Return whether a processing job has that name, and no training job."""
-    from peagle_learn.aws.processing import describe_processing_job
-    from peagle_learn.aws.training import describe_training_job
-
-    return describe_training_job(session, job) is None and describe_processing_job(session, job) is not None
-
-
-def running_jobs(session: Session) -> list[ProcessingState]:
-    """Return peagle-sm's processing jobs that run."""
-    from peagle_learn.processing import jobs
-
-    return jobs.running_jobs(session)
-
-
-def _show_processing(state: State, session: Session, job: str, *, follows: bool, lines: bool) -> None:
-    from peagle_learn.aws.processing import log_lines
-    from peagle_learn.processing import jobs
-
-    shown = jobs.processing_state(session, job)
-    if lines:
-        for line in log_lines(session, job, shown.job.created_at):
-            click.echo(line.text)
-        return
-    if follows:
-        with termination_is_ctrl_c(), follower(state) as follow:
-            shown = jobs.follow(session, job, progress=follow)
-    _emit_processing(state, session, shown)
-
-
-def _emit_processing(state: State, session: Session, shown: ProcessingState) -> None:
-    flags = session.command_flags()
-    emit(state, table=lambda: render_processing(shown, flags), data=shown.to_dict, names=[shown.job.name])
-
-
-def render_processing(shown: ProcessingState, flags: str) -> str:
-    """Render one processing job."""
-    job = shown.job
-    fields = [
-        ("job", job.name),
-        ("status", job.status),
-        ("instance", f"{job.instances} x {job.instance_type}"),
-        ("billed", f"{elapsed(shown.billed_s)} of each instance, {usd(shown.usd)}"),
-        ("message", job.exit_message or ""),
-        ("reason", job.failure_reason or ""),
+    cells = [
+        [
+            row.job.name,
+            row.job.secondary or row.job.status,
+            f"{row.job.instances} x {row.job.instance_type}",
+            elapsed(row.billed_s),
+            usd(row.usd),
+        ]
+        for row in rows
     ]
-    if job.running:
-        fields.append(("stop it", f"peagle-sm learn stop {job.name}{flags}"))
-    return render_fields([(name, value) for name, value in fields if value])
+    return render_table(("job", "status", "instance", "billed", "cost"), cells, right=("billed", "cost"))
 
 
 def check_report(path: Path | None) -> None:
@@ -287,21 +241,22 @@ def check_report(path: Path | None) -> None:
 @contextmanager
 def reporting_failure(state: State, session: Session, path: Path | None) -> Iterator[None]:
     """Also write the report of a job that failed or was stopped."""
-    from peagle_learn import train as learning
+    from peagle_learn.core.jobs import TRAINING_JOB
+    from peagle_learn.jobs import job_state
 
     try:
         yield
     except TrainingFailed as error:
         try:
             if path is not None:
-                job = learning.training_state(session, str(error.details["job"]))
+                job = job_state(session, TRAINING_JOB, str(error.details["job"]))
                 _write_report(state, session, job, path)
         except PeagleError as problem:  # why the job failed is what counts
             note(state, f"no report: {problem.message}")
         raise
 
 
-def _write_report(state: State, session: Session, shown: TrainingState, path: Path | None) -> None:
+def _write_report(state: State, session: Session, shown: JobState, path: Path | None) -> None:
     if path is None:
         return
     from peagle_bench.report.files import write_page

@@ -1,7 +1,8 @@
-"""Names, tags and log lines of training jobs. Pure.
+"""Names and tags of jobs, and the log lines of the trainer. Pure.
 
-A job's name has a hash of what it trains: the same spec finds its job again, running or finished. SageMaker
-keeps names for ever, so a further attempt after a failure has a number; its checkpoints stay where they were.
+A job's name has a hash of what it is made from: the same spec finds its job again, running or finished.
+SageMaker keeps names for ever, so a further attempt after a failure has a number; its checkpoints stay where
+they were.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ def newest_attempt(names: Iterable[str], base: str) -> str | None:
     """Return the name of the newest attempt among the names of jobs; None without one."""
     attempts = {attempt: name for name in names if (attempt := attempt_of(name, base)) is not None}
     return attempts[max(attempts)] if attempts else None
+
+
+def next_attempt(newest: str | None, base: str) -> int:
+    """Return the number of the attempt after the newest one, given by its name; 1 if it is None."""
+    return 1 if newest is None else (attempt_of(newest, base) or 1) + 1
 
 
 def time_tag(moment: datetime) -> str:

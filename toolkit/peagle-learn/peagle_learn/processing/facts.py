@@ -14,18 +14,16 @@ from peagle_learn.core.processing.requests import (
     SourceFacts,
     Stage,
     instances_of,
-    role_of,
     type_of,
 )
 from peagle_learn.core.spec import LearnSpec
-from peagle_learn.facts import hourly_price
+from peagle_learn.core.training_request import role_arn
+from peagle_learn.facts import hourly_price, quota_findings, role_findings
 from peagle_learn.processing.beginnings import PromptFile, check_beginnings
 from peagle_learn.prompts import target_texts
-from peagle_sm.aws.readers.account import read_role
-from peagle_sm.aws.readers.resources import find_quotas
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import exists, listed_objects, split_uri
-from peagle_sm.core.errors import NotFound, PeagleError, SpecError
+from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import Finding, error_finding
 from peagle_sm.service.heads.checking import Sources
 from peagle_sm.traffic.reading import SUFFIXES
@@ -82,8 +80,8 @@ def read_preparation_facts(
     findings = (
         *faults,
         *_bucket_findings(spec, session),
-        *_role_findings(spec, facts, session),
-        *_quota_findings(spec, facts, session),
+        *role_findings(session, role_arn(spec, facts)),
+        *quota_findings(session, _quotas(spec, facts), "Lower data.processing.instance_count, or request"),
     )
     return PreparationFacts(**{**vars(facts), "findings": findings})
 
@@ -133,40 +131,10 @@ def _bucket_findings(spec: LearnSpec, session: Session) -> Iterator[Finding]:
     yield error_finding("bucket", f"bucket: {bucket} cannot be used: {said}", step)
 
 
-def _role_findings(spec: LearnSpec, facts: PreparationFacts, session: Session) -> Iterator[Finding]:
-    arn = role_of(spec, facts)
-    try:
-        role = read_role(session, arn)
-    except NotFound:
-        return
-    except PeagleError as error:
-        yield Finding("info", f"the role {arn} could not be read: {error.message}", "", "role")
-        return
-    step = (
-        "Deploy the stack PeagleTraining (`peagle-sm help train-a-head`), or give train.execution_role_arn."
-    )
-    if not role.exists:
-        yield error_finding("role", f"the role {arn} does not exist", step)
-    elif "sagemaker.amazonaws.com" not in role.trusts:
-        yield error_finding("role", f"sagemaker.amazonaws.com may not assume {arn}", step)
-
-
-def _quota_findings(spec: LearnSpec, facts: PreparationFacts, session: Session) -> Iterator[Finding]:
+def _quotas(spec: LearnSpec, facts: PreparationFacts) -> Counter[str]:
     """The jobs run one after the other, so each type needs the larger of its counts."""
     wanted: Counter[str] = Counter()
     for stage in STAGES:
         name = f"{type_of(spec, stage)} for processing job usage"
         wanted[name] = max(wanted[name], instances_of(spec, facts, stage))
-    try:
-        granted = find_quotas(session, set(wanted))
-    except PeagleError as error:
-        yield Finding("info", f"the quotas could not be read: {error.message}", "", "quota")
-        return
-    for name, count in wanted.items():
-        if granted.get(name, count) < count:
-            yield error_finding(
-                "quota",
-                f"the quota {name!r} is {granted[name]:g}; the job needs {count}",
-                "Lower data.processing.instance_count, or request more in the Service Quotas console (Amazon"
-                " SageMaker); it can take days.",
-            )
+    return wanted

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from peagle_learn import jobs
 from peagle_learn import train as learning
-from peagle_learn.aws.training import TrainingJob
-from peagle_learn.core.job_names import read_lines
+from peagle_learn.core.jobs import TRAINING_JOB, Job
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.report import training_page
-from peagle_learn.train import TrainingState
 from peagle_sm.aws.session.session import Session
 from tests.cli.running import run
 from tests.learn.conftest import WEIGHTS
@@ -78,7 +77,10 @@ def test_a_dry_run_names_the_job_of_the_same_spec_that_runs(
     assert [first.job in one["message"] for one in shown["findings"] if one["check"] == "running-job"] == [
         True
     ]
-    learning.stop(local, first.job)
+    assert first.job in run("learn", "status", "--follow", *flags.split()).output, (
+        "without a job: all that run"
+    )
+    jobs.stop(local, TRAINING_JOB, first.job)
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_done(local: Session, project: Path) -> None:
@@ -91,12 +93,12 @@ def test_the_page_has_the_curves_and_the_facts() -> None:
     lines = [
         f"peagle-train step={n}/4 loss={3 - n / 2} accuracy_1=0.{n} tokens_per_second=500" for n in (1, 2, 4)
     ]
-    job = TrainingJob("a-<b>", "arn", "InProgress", "Training", NOW)
-    page = training_page(TrainingState(job, "a", 60.0, 1.5, 90.0, tuple(read_lines(lines))), NOW)
+    job = Job(TRAINING_JOB, "a-<b>", "arn", "InProgress", NOW)
+    page = training_page(jobs.JobState(job, "a", 60.0, 1.5, 90.0, tuple(lines)), NOW)
     assert "a-&lt;b&gt;" in page
     assert "<b>" not in page
     assert all(title in page for title in ("Loss by step", "for each drafted token", "Tokens a second"))
-    empty = training_page(TrainingState(job, "a", 0.0, None, None), NOW)
+    empty = training_page(jobs.JobState(job, "a", 0.0, None, None), NOW)
     assert "has not written a step yet" in empty
 
 

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from peagle_learn import jobs
 from peagle_learn import train as learning
-from peagle_learn.aws import training
-from peagle_learn.aws.jobs import JobLine
+from peagle_learn.aws.jobs import JobLine, create_job, describe_job, log_lines, stop_job
 from peagle_learn.core.job_names import time_tag
+from peagle_learn.core.jobs import PROCESSING_JOB, TRAINING_JOB, Job
 from peagle_learn.core.plan import LearnPlan
 from peagle_learn.core.spec import LearnSpec
-from peagle_learn.processing import jobs
+from peagle_learn.processing.prepare import plan_preparation, send_settings
 from peagle_sm.aws.control import stacks
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import TrainingFailed
@@ -74,15 +75,15 @@ def start(session: Session, plan: LearnPlan, name: str, *, tagged: bool = True) 
         "StoppingCondition": {"MaxRuntimeInSeconds": 28 * DAY, "MaxWaitTimeInSeconds": 28 * DAY},
         "Tags": sent["Tags"] if tagged else [],
     }
-    training.create_training_job(session, parameters)
+    create_job(session, TRAINING_JOB, parameters)
     eventually(lambda: any("holding" in line.text for line in lines(session, name)))
     return name
 
 
 def lines(session: Session, name: str) -> list[JobLine]:
-    job = training.describe_training_job(session, name)
+    job = describe_job(session, TRAINING_JOB, name)
     assert job is not None
-    return list(training.log_lines(session, name, job.created_at))
+    return list(log_lines(session, job))
 
 
 def test_it_stops_the_job_past_its_deadline_and_no_other(
@@ -91,38 +92,38 @@ def test_it_stops_the_job_past_its_deadline_and_no_other(
     session, port = guarded, server.status.port
     plan = learning.plan_training(make_spec("past", **SHORT), session, folder)
     longer = learning.plan_training(make_spec("longer", **{**SHORT, "max_wait_hours": 24}), session, folder)
-    learning._send_data(plan, session, None)
-    learning._send_data(longer, session, None)
+    learning.send_data(plan, session)
+    learning.send_data(longer, session)
     read = notices(server, session)
     late = start(session, plan, plan.job)
     others = [start(session, longer, longer.job), start(session, plan, "foreign-past", tagged=False)]
     try:
         advance_clock(port, 30 * MINUTE)
-        assert learning.training_state(session, late).job.running, "its deadline has not passed"
+        assert jobs.job_state(session, TRAINING_JOB, late).job.running, "its deadline has not passed"
         advance_clock(port, 10 * MINUTE)
         job = eventually(lambda: ended(session, late))
         assert (job.status, job.secondary) == ("Stopped", "Stopped")
         for name in others:
-            found = training.describe_training_job(session, name)
+            found = describe_job(session, TRAINING_JOB, name)
             assert found is not None
             assert found.status == "InProgress", name
         # The guard's alarms tell of themselves on the same topic.
         told = [one["Subject"] for one in eventually(read) if "training job" in one["Subject"]]
         assert told == [f"peagle-sm: training job {late} is being stopped"]
         with pytest.raises(TrainingFailed, match="was stopped"):
-            learning.follow(session, late)
+            jobs.follow(session, TRAINING_JOB, late)
         assert [one.text for one in lines(session, late) if "holding" in one.text]
     finally:
         for name in others:
-            training.stop_training_job(session, name)
+            stop_job(session, TRAINING_JOB, name)
     again = learning.train(
         make_spec("past", **SHORT), session, confirm=lambda _: True, base=folder, unguarded=True
     )
     assert (again.job.name, again.job.status) == (f"{late}-2", "Completed")
 
 
-def ended(session: Session, name: str) -> training.TrainingJob | None:
-    job = training.describe_training_job(session, name)
+def ended(session: Session, name: str) -> Job | None:
+    job = describe_job(session, TRAINING_JOB, name)
     assert job is not None
     return None if job.running else job
 
@@ -133,18 +134,20 @@ def test_it_stops_a_processing_job_past_its_deadline(guarded: Session, server: S
     session.api("s3").put_object(Bucket="guarded-prompts", Key="p/a.jsonl", Body=b'{"prompt": "x"}\n')
     data = {"prompts": ["s3://guarded-prompts/p/"], "processing": {"max_hours": 0.05}}
     spec = LearnSpec(name="late", target={"model": "tiny-code"}, bucket="s3://guarded-prompts/x", data=data)
-    plan = jobs.plan_preparation(spec, session)
-    jobs._send_settings(plan, session)
+    plan = plan_preparation(spec, session)
+    send_settings(plan, session)
     sent = plan.requests["read"].parameters
     app = {"ImageUri": sent["AppSpecification"]["ImageUri"], "ContainerEntrypoint": ["sleep", "600"]}
     limit = {"MaxRuntimeInSeconds": 9 * DAY}
     # The plan's own deadline leaves a day for instances: too many sweeps to wait for.
     ends = {"peagle-sm:deadline": time_tag(session.now() + timedelta(minutes=33))}
     tags = [{**each, "Value": ends.get(each["Key"], each["Value"])} for each in sent["Tags"]]
-    jobs.start(session, {**sent, "AppSpecification": app, "StoppingCondition": limit, "Tags": tags})
+    jobs.start(
+        session, PROCESSING_JOB, {**sent, "AppSpecification": app, "StoppingCondition": limit, "Tags": tags}
+    )
     name = plan.bases["read"]
     advance_clock(port, 30 * MINUTE)
-    assert jobs.processing_state(session, name).job.running, "its deadline has not passed"
+    assert jobs.job_state(session, PROCESSING_JOB, name).job.running, "its deadline has not passed"
     advance_clock(port, 10 * MINUTE)
-    eventually(lambda: not jobs.processing_state(session, name).job.running)
-    assert jobs.processing_state(session, name).job.status == "Stopped"
+    eventually(lambda: not jobs.job_state(session, PROCESSING_JOB, name).job.running)
+    assert jobs.job_state(session, PROCESSING_JOB, name).job.status == "Stopped"

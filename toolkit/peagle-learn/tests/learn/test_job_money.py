@@ -17,16 +17,10 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_learn import jobs
 from peagle_learn import train as learning
-from peagle_learn.aws.training import (
-    _WITHOUT_INSTANCES,
-    TrainingJob,
-    create_training_job,
-    describe_training_job,
-    log_lines,
-    stop_training_job,
-    training_job_names,
-)
+from peagle_learn.aws.jobs import create_job, describe_job, job_names, log_lines, stop_job
+from peagle_learn.core.jobs import TRAINING_JOB, WITHOUT_INSTANCES, Job
 from peagle_learn.core.plan import LearnPlan
 from peagle_learn.core.spec import LearnSpec
 from peagle_sm.aws.session.session import Session
@@ -74,9 +68,9 @@ def test_a_spot_job_is_billed_for_the_statuses_in_which_it_has_instances(
     assert of_statuses(told, spot).billed_seconds(after(61)) == 60 * minutes
 
 
-def of_statuses(told: list[dict[str, Any]], spot: bool = True) -> TrainingJob:
+def of_statuses(told: list[dict[str, Any]], spot: bool = True) -> Job:
     raw = {"SecondaryStatusTransitions": told}
-    return TrainingJob("a", "arn", "InProgress", "Starting", T0, after(5), spot=spot, raw=raw)
+    return Job(TRAINING_JOB, "a", "arn", "InProgress", T0, after(5), spot=spot, raw=raw)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +100,7 @@ def test_the_table_knows_every_secondary_status_of_sagemaker() -> None:
         "Restarting",
         "Updating",
     }
-    assert set(shape.enum) == _WITHOUT_INSTANCES | unexplained | {"Stopping"}
+    assert set(shape.enum) == WITHOUT_INSTANCES | unexplained | {"Stopping"}
 
 
 def test_a_status_without_an_end_lasts_until_the_next_one_begins() -> None:
@@ -150,16 +144,16 @@ def priced(plan: LearnPlan, usd_per_hour: float, **script: str) -> LearnPlan:
 
 def holding(session: Session, plan: LearnPlan) -> None:
     def held() -> bool:
-        job = describe_training_job(session, plan.job)
+        job = describe_job(session, TRAINING_JOB, plan.job)
         assert job is not None
-        lines = log_lines(session, plan.job, job.created_at)
+        lines = log_lines(session, job)
         return any("holding" in line.text for line in lines)
 
     eventually(held)
 
 
 def secondary(session: Session, name: str) -> str:
-    job = describe_training_job(session, name)
+    job = describe_job(session, TRAINING_JOB, name)
     assert job is not None
     return job.secondary
 
@@ -192,10 +186,12 @@ def test_a_spot_job_that_waits_for_capacity_is_within_its_budget(
             capacity(server, None)
             eventually(lambda: secondary(local, plan.job) != "Starting")
 
-        done = learning.follow(local, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0)
+        done = jobs.follow(
+            local, TRAINING_JOB, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0
+        )
     finally:
         capacity(server, None)
-    assert (done.job.status, done.interruptions) == ("Completed", 1)
+    assert (done.job.status, done.job.interruptions) == ("Completed", 1)
     assert done.billed_s < 600
     assert slept
 
@@ -214,14 +210,16 @@ def test_a_job_that_sagemaker_stops_at_its_longest_run_is_not_stopped_again(
     port = server.status.port
     client.advance_clock(port, 1830)
     eventually(lambda: secondary(local, plan.job) == "Stopping")
-    assert stop_training_job(local, plan.job) is False, "it ends already"
+    assert stop_job(local, TRAINING_JOB, plan.job) is False, "it ends already"
 
     def sleep(_: float) -> None:
         client.advance_clock(port, 130)
         eventually(lambda: secondary(local, plan.job) != "Stopping")
 
     with pytest.raises(TrainingFailed, match=r"was stopped: it reached train\.max_hours"):
-        learning.follow(local, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0)
+        jobs.follow(
+            local, TRAINING_JOB, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0
+        )
 
 
 def test_a_job_that_ends_already_is_no_error_of_stop_while_describe_still_shows_it_in_progress(
@@ -235,20 +233,20 @@ def test_a_job_that_ends_already_is_no_error_of_stop_while_describe_still_shows_
         parsed["TrainingJobStatus"] = "InProgress"
 
     events = local.client("sagemaker").meta.events
-    assert learning.stop(local, plan.job).job.status == "Stopping"
+    assert jobs.stop(local, TRAINING_JOB, plan.job).job.status == "Stopping"
     events.register("after-call.sagemaker.DescribeTrainingJob", late)
     try:
-        assert learning.stop(local, plan.job).job.name == plan.job
+        assert jobs.stop(local, TRAINING_JOB, plan.job).job.name == plan.job
     finally:  # sessions share the client
         events.unregister("after-call.sagemaker.DescribeTrainingJob", late)
         client.advance_clock(int(local.command_flags().split()[-1]), 130)
-    eventually(lambda: not learning.training_state(local, plan.job).job.running)
+    eventually(lambda: not jobs.job_state(local, TRAINING_JOB, plan.job).job.running)
 
 
 def ended(session: Session, *names: str) -> None:
     for name in names:
-        learning.stop(session, name)
-    eventually(lambda: not any(learning.training_state(session, name).job.running for name in names))
+        jobs.stop(session, TRAINING_JOB, name)
+    eventually(lambda: not any(jobs.job_state(session, TRAINING_JOB, name).job.running for name in names))
 
 
 def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
@@ -262,7 +260,7 @@ def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
     start(local, first)
     start(local, other)
     program = {**other.request.parameters, "TrainingJobName": "beside-foreign", "Tags": []}
-    create_training_job(local, program)
+    create_job(local, TRAINING_JOB, program)
     holding(local, first)
     client.advance_clock(server.status.port, 1800)
     offers: list[learning.TrainingOffer] = []
@@ -283,7 +281,7 @@ def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
     ]
     assert not [one for one in mine if one.check == "running-job"], "this job itself"
     ended(local, first.job, other.job)
-    stop_training_job(local, "beside-foreign")
+    stop_job(local, TRAINING_JOB, "beside-foreign")
     after_all = learning.plan_training(make_spec("beside"), local, folder).findings
     assert not [one for one in after_all if one.check == "running-job"]
 
@@ -320,7 +318,7 @@ def test_ctrl_c_while_the_job_is_created_names_it_its_price_and_what_stops_it(
     finally:  # sessions share the client
         events.unregister("after-call.sagemaker.CreateTrainingJob", interrupted)
     name = str(caught.value.details["job"])
-    assert list(training_job_names(local, name)) == [name]
+    assert list(job_names(local, TRAINING_JOB, name)) == [name]
     assert f"If the job {name} was created, it runs on, for at most 3h00m" in caught.value.message
     assert f"peagle-sm learn stop {name}" in (caught.value.next_step or "")
 

@@ -18,9 +18,8 @@ from peagle_learn.core.job_names import attempt_name, job_tags
 from peagle_learn.core.processing.lines import GENERAL, PROMPTS, SCHEMA
 from peagle_learn.core.prompts import TargetTexts
 from peagle_learn.core.spec import LearnSpec
-from peagle_learn.core.training_request import PENDING_HOURS, SLACK, training_role
+from peagle_learn.core.training_request import PENDING_HOURS, SLACK, role_arn, seconds, vpc_config
 from peagle_sm.core.plan.payloads import Request
-from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.words import Finding
 
 Stage = Literal["read", "split"]
@@ -145,15 +144,9 @@ def type_of(spec: LearnSpec, stage: Stage) -> str:
     return split or processing.instance_type
 
 
-def role_of(spec: LearnSpec, facts: PreparationFacts) -> str:
-    """Return the jobs' role: the spec's, the local server's, or that of the stack PeagleTraining."""
-    stack = f"arn:{partition(facts.region)}:iam::{facts.account}:role/{training_role(facts.region)}"
-    return spec.train.execution_role_arn or facts.role_arn or stack
-
-
 def max_seconds(spec: LearnSpec) -> int:
     """Return the maximum run time of each job."""
-    return max(1, int(spec.data.processing.max_hours * 3600))
+    return seconds(spec.data.processing.max_hours)
 
 
 def processing_request(
@@ -183,11 +176,7 @@ def processing_request(
         "EnableNetworkIsolation": train.network_isolation,
         "EnableInterContainerTrafficEncryption": False,  # the instances do not talk to each other
     }
-    if train.subnets:
-        network["VpcConfig"] = {
-            "Subnets": list(train.subnets),
-            "SecurityGroupIds": list(train.security_groups),
-        }
+    network |= vpc_config(train)
     output: dict[str, Any] = {
         "OutputName": "prepared",
         "S3Output": {
@@ -210,7 +199,7 @@ def processing_request(
             "ContainerArguments": [stage],
         },
         "NetworkConfig": network,
-        "RoleArn": role_of(spec, facts),
+        "RoleArn": role_arn(spec, facts),
         "Tags": job_tags(spec.name, deadline, None if price is None else price * count, train.tags),
     }
     return Request("sagemaker", "create_processing_job", parameters)

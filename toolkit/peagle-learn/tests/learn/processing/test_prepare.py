@@ -7,18 +7,19 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from peagle_learn.aws import processing
+from peagle_learn import jobs
+from peagle_learn.aws.jobs import describe_job, job_names
 from peagle_learn.core.conversations import NEAR, shingles, similarity, user_text
+from peagle_learn.core.jobs import PROCESSING_JOB
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.data import make_data, plan_data
-from peagle_learn.processing import jobs
-from peagle_learn.processing.jobs import PreparationOffer
+from peagle_learn.processing.prepare import PreparationOffer, plan_preparation, send_settings
+from peagle_learn.processing.prepare import prepare as run_preparation
 from peagle_learn.processing.prepared import read_prepared
 from peagle_learn.stored_data import TRAINING, VALIDATION, delete_data, find_data
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
@@ -31,7 +32,6 @@ from peagle_sm.core.errors import (
     SpecError,
     TrainingFailed,
 )
-from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, delete, deploy
 from peagle_sm.service.progress import Event, Pacing
@@ -84,8 +84,8 @@ def spec_of(bucket: str) -> Make:
 
 
 def prepare(spec: LearnSpec, session: Session, **more: Any) -> str:
-    plan = jobs.plan_preparation(spec, session)
-    return jobs.prepare(plan, session, **{"confirm": lambda _: True, "unguarded": True, **more})
+    plan = plan_preparation(spec, session)
+    return run_preparation(plan, session, **{"confirm": lambda _: True, "unguarded": True, **more})
 
 
 def never(_: PreparationOffer) -> bool:
@@ -115,7 +115,7 @@ def test_three_instances_prepare_and_the_same_spec_finds_the_jobs_again(
     def ask(offer: PreparationOffer) -> bool:
         offers.append(offer)
         assert objects(session, bucket, "x/") == {}, "nothing is sent before it is confirmed"
-        assert list(processing.processing_job_names(session, "team-")) == []
+        assert list(job_names(session, PROCESSING_JOB, "team-")) == []
         return True
 
     spec = spec_of()
@@ -136,11 +136,11 @@ def test_three_instances_prepare_and_the_same_spec_finds_the_jobs_again(
     assert sum(read.redacted.values()) >= len(secrets)
     done = [event for event in events if event.done]
     assert (done[-1].done, done[-1].total) == (4, 4)
-    job = processing.describe_processing_job(session, offers[0].plan.bases["read"])
+    job = describe_job(session, PROCESSING_JOB, offers[0].plan.bases["read"])
     assert job is not None
     assert job.instances == 3
     assert prepare(spec, session, confirm=never) == name
-    assert len(list(processing.processing_job_names(session, "team-"))) == 2
+    assert len(list(job_names(session, PROCESSING_JOB, "team-"))) == 2
     # What was deleted is made again, in further jobs.
     delete_data(find_data(spec, session), session)
     again = prepare(spec, session)
@@ -155,8 +155,8 @@ def test_another_seed_reads_nothing_again(session: Session, bucket: str, spec_of
     other = spec.model_copy(update={"data": spec.data.model_copy(update={"seed": 5})})
     second = prepare(other, session)
     assert first != second
-    read = jobs.plan_preparation(other, session).bases["read"]
-    assert list(processing.processing_job_names(session, read)) == [read]
+    read = plan_preparation(other, session).bases["read"]
+    assert list(job_names(session, PROCESSING_JOB, read)) == [read]
 
 
 def test_it_is_not_confirmed(session: Session, bucket: str, spec_of: Make) -> None:
@@ -192,12 +192,7 @@ def test_bad_prompts_are_refused_before_a_job_is_created(
     assert said in caught.value.message
     (fault,) = [one for one in caught.value.details["findings"] if one["check"] == "data"]
     assert fault["next_step"]
-    assert (
-        list(
-            processing.processing_job_names(session, jobs.plan_preparation(spec_of(), session).bases["read"])
-        )
-        == []
-    )
+    assert list(job_names(session, PROCESSING_JOB, plan_preparation(spec_of(), session).bases["read"])) == []
 
 
 def test_prompts_of_no_bytes_are_refused(session: Session, bucket: str, spec_of: Make) -> None:
@@ -221,7 +216,7 @@ def test_a_plan_says_how_much_of_the_prompts_it_checked(session: Session, bucket
 
 
 def plan_notes(spec: LearnSpec, session: Session) -> str:
-    plan = jobs.plan_preparation(spec, session)
+    plan = plan_preparation(spec, session)
     assert plan.errors == []
     return plan.facts.notes[-1]
 
@@ -273,10 +268,7 @@ def test_a_role_without_the_right_creates_nothing_and_says_so(
     with pytest.raises(ServiceFault) as caught:
         prepare(spec, session)
     assert "This job was not created, and no instance is billed" in caught.value.message
-    assert (
-        list(processing.processing_job_names(session, jobs.plan_preparation(spec, session).bases["read"]))
-        == []
-    )
+    assert list(job_names(session, PROCESSING_JOB, plan_preparation(spec, session).bases["read"])) == []
 
 
 def test_ctrl_c_leaves_the_job_and_it_is_found_again_and_stopped(
@@ -284,13 +276,13 @@ def test_ctrl_c_leaves_the_job_and_it_is_found_again_and_stopped(
 ) -> None:
     put(session, bucket, "traffic/a.jsonl", [{"prompt": words(random.Random(n), 30)} for n in range(8)])
     spec = spec_of()
-    plan = jobs.plan_preparation(spec, session)
+    plan = plan_preparation(spec, session)
     sent = plan.requests["read"].parameters
     held = {**sent, "AppSpecification": {**sent["AppSpecification"], "ContainerEntrypoint": ["sleep", "600"]}}
     held["AppSpecification"].pop("ContainerArguments")
-    jobs._send_settings(plan, session)
-    jobs.start(session, held)
-    jobs.start(session, held)  # another run of the same spec: taken, not started twice
+    send_settings(plan, session)
+    jobs.start(session, PROCESSING_JOB, held)
+    jobs.start(session, PROCESSING_JOB, held)  # another run of the same spec: taken, not started twice
 
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
@@ -300,36 +292,18 @@ def test_ctrl_c_leaves_the_job_and_it_is_found_again_and_stopped(
         prepare(spec, session, pacing=Pacing(clock=session.now, sleep=interrupted))
     assert f"peagle-sm learn stop {name}" in (caught.value.next_step or "")
     assert "for at most 4" in caught.value.message
-    assert [each.job.name for each in jobs.running_jobs(session)] == [name]
+    assert [each.job.name for each in jobs.jobs_of(session, PROCESSING_JOB)] == [name]
     with pytest.raises(NotFound):
-        jobs.processing_state(session, "none")
+        jobs.job_state(session, PROCESSING_JOB, "none")
     flags = session.command_flags().split()
     assert name in run("learn", "status", *flags).output
     stopped = run("learn", "stop", name, *flags)
     assert stopped.exit_code == 0, stopped.output
-    eventually(lambda: not jobs.processing_state(session, name).job.running)
+    eventually(lambda: not jobs.job_state(session, PROCESSING_JOB, name).job.running)
     with pytest.raises(TrainingFailed, match="somebody, or the guard, stopped it"):
-        jobs.follow(session, name)
+        jobs.follow(session, PROCESSING_JOB, name)
     assert prepare(spec, session), "a further attempt"
-    assert jobs.find_job(session, name).name == f"{name}-2"  # type: ignore[union-attr]
-
-
-def test_a_job_that_has_ended_is_no_error_of_stop_while_describe_still_shows_it_in_progress(
-    session: Session, bucket: str, spec_of: Make
-) -> None:
-    put(session, bucket, "traffic/a.jsonl", FEW)
-    prepare(spec_of(), session)
-    name = jobs.plan_preparation(spec_of(), session).bases["read"]
-
-    def late(parsed: dict[str, Any], **_: Any) -> None:
-        parsed["ProcessingJobStatus"] = "InProgress"
-
-    events = session.client("sagemaker").meta.events
-    events.register("after-call.sagemaker.DescribeProcessingJob", late)
-    try:
-        assert jobs.stop(session, name).job.name == name
-    finally:  # sessions share the client
-        events.unregister("after-call.sagemaker.DescribeProcessingJob", late)
+    assert jobs.find_job(session, PROCESSING_JOB, name).name == f"{name}-2"  # type: ignore[union-attr]
 
 
 def test_ctrl_c_while_a_job_is_created_names_it_and_what_stops_it(
@@ -347,20 +321,10 @@ def test_ctrl_c_while_a_job_is_created_names_it_and_what_stops_it(
     finally:  # sessions share the client
         events.unregister("after-call.sagemaker.CreateProcessingJob", interrupted)
     name = str(caught.value.details["job"])
-    assert processing.describe_processing_job(session, name) is not None
+    assert describe_job(session, PROCESSING_JOB, name) is not None
     assert f"If the job {name} was created, it runs on, for at most 4h00m" in caught.value.message
     assert f"peagle-sm learn stop {name}" in (caught.value.next_step or "")
-    jobs.stop(session, name)
-
-
-def test_a_job_of_somebody_else_is_left_alone(session: Session, bucket: str, spec_of: Make) -> None:
-    put(session, bucket, "traffic/a.jsonl", FEW)
-    plan = jobs.plan_preparation(spec_of(), session)
-    jobs._send_settings(plan, session)
-    request: Request = replace(plan.requests["read"])
-    jobs.start(session, {**request.parameters, "Tags": []})
-    with pytest.raises(PlanRefused, match="peagle-sm did not create the processing job"):
-        jobs.stop(session, plan.bases["read"])
+    jobs.stop(session, PROCESSING_JOB, name)
 
 
 def test_the_command_shows_the_plan_and_ends_after_the_jobs_without_an_endpoint(
@@ -377,7 +341,7 @@ def test_the_command_shows_the_plan_and_ends_after_the_jobs_without_an_endpoint(
         told["requests"]["read"]["ProcessingInputs"][1]["S3Input"]["S3DataDistributionType"]
         == "ShardedByS3Key"
     )
-    assert list(processing.processing_job_names(session, told["jobs"]["read"])) == []
+    assert list(job_names(session, PROCESSING_JOB, told["jobs"]["read"])) == []
     done = run("learn", "data", str(path), "--processing", "--yes", "--unguarded", *flags)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["job"] == told["jobs"]["split"]
