@@ -1,43 +1,34 @@
-"""Endpoints of a tuning: one endpoint per arm, or one endpoint with an inference component per arm.
+"""Arms of a tuning: one endpoint per arm, or one endpoint with an inference component per arm.
 
-Arms as inference components share one endpoint on one instance. Each component has its own model
-(``ModelName``, with the draft head) and the accelerators of one replica, so an instance with eight
-accelerators runs up to eight arms for one price. The lifetime schedules delete the components too: SageMaker
-refuses to delete an endpoint that has any. `Host` creates this endpoint and deletes it at the end, also after
-an error.
+As inference components the arms share one instance. Each has its own model (with the draft head) and the
+accelerators of one replica, so an instance with eight accelerators runs up to eight arms for one price.
+`hosted` creates this endpoint and deletes it at the end, also after an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from peagle_bench.compare.arms import spec_of
 from peagle_bench.compare.deployments import refuse_taken_names
+from peagle_bench.components import ComponentArm, Components, component_arm
 from peagle_sm.aws.control import lifetime
-from peagle_sm.aws.control.sagemaker import component_names, describe_component
-from peagle_sm.aws.session.errors import aws_errors, is_refused_now
+from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, SpecError
+from peagle_sm.core.errors import BillableLeft, SpecError
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.plan.memory import compute_requirements
 from peagle_sm.core.plan.payloads import Request
-from peagle_sm.core.plan.tags_and_schedules import (
-    ENDPOINT,
-    MODE,
-    component_schedule,
-    lifetime_schedule,
-)
+from peagle_sm.core.plan.tags_and_schedules import ENDPOINT, MODE, component_schedule, lifetime_schedule
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode, Row
 from peagle_sm.service import Endpoint, Pacing, delete
 from peagle_sm.service.inventory.guard_state import require_guard
-from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
+from peagle_sm.service.inventory.inspection import follow_endpoint
 from peagle_sm.service.progress import Progress, Reporter, once_visible
 
 PREFIX = "tune"
@@ -134,23 +125,27 @@ _HOST_MEMORY = 0.9  #: share of the memory of a host without accelerators for al
 
 @dataclass(frozen=True)
 class HostPlan:
-    """Requests that create the endpoint, in order; ``components`` are the components' names by arm."""
+    """One endpoint with all arms as components; its own requests are ``schedule``, ``config``, ``create``."""
 
     endpoint: str
-    requests: tuple[Request, ...]
-    components: Mapping[str, str]
+    arms: Mapping[str, ComponentArm]
+    schedule: dict[str, Any]
+    config: dict[str, Any]
+    create: dict[str, Any]
     usd_per_hour: float | None
-    schedules: tuple[str, ...]
-    startup_timeout_s: int
 
-    def of(self, operation: str) -> list[dict[str, Any]]:
-        """Return the parameters of each request of one operation."""
-        return [one.parameters for one in self.requests if one.operation == operation]
-
-
-def host_name(spec_name: str) -> str:
-    """Return the name of the endpoint that has all components."""
-    return f"{PREFIX}-{spec_name}"
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """Every request in order: the schedules first, and of them the endpoint's last."""
+        arms = self.arms.values()
+        return (
+            *(Request("scheduler", "create_schedule", arm.schedule) for arm in arms),
+            Request("scheduler", "create_schedule", self.schedule),
+            *(Request("sagemaker", "create_model", arm.model) for arm in arms),
+            Request("sagemaker", "create_endpoint_config", self.config),
+            Request("sagemaker", "create_endpoint", self.create),
+            *(Request("sagemaker", "create_inference_component", arm.component) for arm in arms),
+        )
 
 
 def host_plan(spec_name: str, plans: Mapping[str, Plan]) -> HostPlan:
@@ -160,63 +155,37 @@ def host_plan(spec_name: str, plans: Mapping[str, Plan]) -> HostPlan:
         SpecError: the instance has too few accelerators for all arms.
         PlanRefused: an arm's plan has no requests.
     """
-    endpoint = host_name(spec_name)
+    endpoint = f"{PREFIX}-{spec_name}"
     first = next(iter(plans.values()))
     template = first.parameters("create_endpoint_config")
     variant = {key: value for key, value in template["ProductionVariants"][0].items() if key != "ModelName"}
     variant["InitialInstanceCount"] = 1
     needs = _requirements(first, len(plans))
     tags = _tags(first.parameters("create_endpoint")["Tags"], endpoint)
-    models, components, names = [], [], {}
-    for arm, plan in plans.items():
-        body = {**plan.parameters("create_model"), "ModelName": plan.names.model, "Tags": tags}
-        models.append(Request("sagemaker", "create_model", body))
-        names[arm] = plan.names.endpoint
-        timeouts = ("ModelDataDownloadTimeoutInSeconds", "ContainerStartupHealthCheckTimeoutInSeconds")
-        specification = {
-            "ModelName": plan.names.model,
-            "StartupParameters": {key: variant[key] for key in timeouts},
-            "ComputeResourceRequirements": needs,
-        }
-        component = {
-            "InferenceComponentName": plan.names.endpoint,
-            "EndpointName": endpoint,
-            "VariantName": variant["VariantName"],
-            "Specification": specification,
-            "RuntimeConfig": {"CopyCount": 1},
-            "Tags": tags,
-        }
-        components.append(Request("sagemaker", "create_inference_component", component))
-    model = first.parameters("create_model")
-    config = {
-        **template,
-        "EndpointConfigName": f"{endpoint}-{first.spec_hash[:8]}",
-        "ProductionVariants": [variant],
-        **{key: model[key] for key in _PLACED if key in model},
-        "Tags": tags,
+    model, draft = first.parameters("create_model"), first.draft
+    expiry = first.parameters("create_schedule")["StartDate"]
+    last = lifetime_schedule(endpoint, draft.region, draft.scheduler_role_arn, expiry)
+    arms = {
+        # With the endpoint's numbers and expiry, the guard and `peagle-sm delete` find these schedules.
+        arm: component_arm(
+            plan, endpoint, needs, component_schedule(endpoint, last, plan.names.endpoint, number), tags=tags
+        )
+        for number, (arm, plan) in enumerate(plans.items(), start=1)
     }
-    schedules = _schedules(endpoint, first, list(names.values()))
+    config = f"{endpoint}-{first.spec_hash[:8]}"
     return HostPlan(
         endpoint=endpoint,
-        requests=(
-            *schedules,
-            *models,
-            Request("sagemaker", "create_endpoint_config", config),
-            Request(
-                "sagemaker",
-                "create_endpoint",
-                {
-                    "EndpointName": endpoint,
-                    "EndpointConfigName": config["EndpointConfigName"],
-                    "Tags": tags,
-                },
-            ),
-            *components,
-        ),
-        components=names,
+        arms=arms,
+        schedule=last,
+        config={
+            **template,
+            "EndpointConfigName": config,
+            "ProductionVariants": [variant],
+            **{key: model[key] for key in _PLACED if key in model},
+            "Tags": tags,
+        },
+        create={"EndpointName": endpoint, "EndpointConfigName": config, "Tags": tags},
         usd_per_hour=first.usd_per_hour,
-        schedules=tuple(one.parameters["Name"] for one in schedules),
-        startup_timeout_s=first.spec.startup_timeout_s,
     )
 
 
@@ -245,167 +214,72 @@ def _tags(tags: list[dict[str, str]], endpoint: str) -> list[dict[str, str]]:
     return [{**tag, "Value": other.get(tag["Key"], tag["Value"])} for tag in tags]
 
 
-def _schedules(endpoint: str, plan: Plan, components: list[str]) -> list[Request]:
-    """Make the lifetime schedules: for each component, and last for the endpoint."""
-    context = plan.context
-    if context.now is None:
-        return []
-    draft = plan.draft
-    hours = timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
-    expiry = context.now.replace(microsecond=0) + hours
-    last = lifetime_schedule(endpoint, draft.region, draft.scheduler_role_arn, expiry)
-    every = [
-        component_schedule(endpoint, last, component, number)
-        for number, component in enumerate(components, start=1)
-    ]
-    return [Request("scheduler", "create_schedule", body) for body in (*every, last)]
+@contextmanager
+def hosted(
+    plan: HostPlan,
+    session: Session,
+    *,
+    unguarded: bool = False,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> Iterator[Endpoint]:
+    """Create the plan's endpoint with all components, and delete everything at the end.
 
-
-class Host:
-    """Context manager that creates the plan's endpoint with all components, and deletes it at the end."""
-
-    def __init__(
-        self,
-        plan: HostPlan,
-        session: Session,
-        *,
-        unguarded: bool = False,
-        progress: Progress | None = None,
-        pacing: Pacing | None = None,
-    ) -> None:
-        self._plan = plan
-        self._session = session
-        self._unguarded = unguarded
-        self._progress = progress
-        self._pacing = pacing or Pacing.for_session(session)
-        self._report = Reporter(progress, self._pacing, plan.usd_per_hour)
-        self.endpoint = Endpoint(plan.endpoint, session, pacing=self._pacing)
-
-    def __enter__(self) -> Self:
-        """Create everything and wait until every component is in service.
-
-        Raises:
-            GuardMissing: the guard is not installed, and not ``unguarded``.
-            PlanRefused: the name is already in use.
-            EndpointFailed: the endpoint or a component failed to start; everything is deleted.
-        """
-        if not self._unguarded:
-            require_guard(self._session)
-        refuse_taken_names(self._session, [self._plan.endpoint])
+    Raises:
+        GuardMissing: the guard is not installed, and not ``unguarded``.
+        PlanRefused: a name is already in use.
+        EndpointFailed: the endpoint or a component failed to start; everything is deleted.
+        BillableLeft: a deletion could not be confirmed; the lifetime schedules still exist.
+    """
+    pacing = pacing or Pacing.for_session(session)
+    report = Reporter(progress, pacing, plan.usd_per_hour)
+    if not unguarded:
+        require_guard(session)
+    refuse_taken_names(session, [plan.endpoint])
+    arms, mark = list(plan.arms.values()), (ENDPOINT, plan.endpoint)
+    components = Components(arms, mark, session, pacing, report, own_endpoint=plan.endpoint)
+    try:
+        lifetime.remove_hard(session, plan.endpoint)
+        components.schedule()
+        once_visible(partial(lifetime.arm, session, plan.schedule), pacing, report)
+        components.create_models()
+        _create_endpoint(plan, session, pacing, report, arms[0].patience_s)
+        components.start()
+        yield Endpoint(plan.endpoint, session, pacing=pacing)
+    finally:
         try:
-            self._create()
-        except BaseException:
-            self._leave()
-            raise
-        return self
+            components.remove()
+        except BillableLeft as left:
+            raise _with_its_endpoint(left, plan.endpoint, session) from left
+        # Models, config and endpoint, by their tags.
+        delete([plan.endpoint], session=session, progress=progress, pacing=pacing, missing_ok=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Delete everything.
 
-        Raises:
-            BillableLeft: a deletion could not be confirmed; the lifetime schedules still exist.
-        """
-        self._leave()
+def _create_endpoint(
+    plan: HostPlan, session: Session, pacing: Pacing, report: Reporter, patience_s: float
+) -> None:
+    for send, parameters in (
+        (control.create_endpoint_config, plan.config),
+        (control.create_endpoint, plan.create),
+    ):
+        once_visible(partial(send, session, parameters), pacing, report)
+    report.start_billing()
+    report("endpoint", f"endpoint {plan.endpoint} created")
+    follow_endpoint(
+        session,
+        plan.endpoint,
+        plan.config["EndpointConfigName"],
+        patience=patience_s,
+        pacing=pacing,
+        report=report,
+        note=lambda facts: None,
+    )
 
-    def _create(self) -> None:
-        lifetime.remove_hard(self._session, self._plan.endpoint)
-        for parameters in self._plan.of("create_schedule"):
-            once_visible(partial(lifetime.arm, self._session, parameters), self._pacing, self._report)
-        self._report("lifetime", f"lifetime schedules created: {len(self._plan.schedules)}")
-        for operation in ("create_model", "create_endpoint_config", "create_endpoint"):
-            self._send(operation)
-        self._report.start_billing()
-        follow_endpoint(
-            self._session,
-            self._plan.endpoint,
-            self._plan.of("create_endpoint_config")[0]["EndpointConfigName"],
-            patience=patience_s(self._plan.startup_timeout_s),
-            pacing=self._pacing,
-            report=self._report,
-            note=lambda facts: None,
-        )
-        self._send("create_inference_component")
-        self._wait(self._serving, patience_s(self._plan.startup_timeout_s))
 
-    def _send(self, operation: str) -> None:
-        client = self._session.api("sagemaker", once=True)
-        for parameters in self._plan.of(operation):
-            once_visible(partial(getattr(client, operation), **parameters), self._pacing, self._report)
-        self._report("endpoint", f"{operation.replace('_', ' ')}: {len(self._plan.of(operation))} sent")
-
-    def _serving(self) -> bool:
-        states = {name: describe_component(self._session, name) for name in self._plan.components.values()}
-        for name, facts in states.items():
-            if facts is None or facts["InferenceComponentStatus"] == "Failed":
-                reason = (facts or {}).get("FailureReason", "it no longer exists")
-                raise EndpointFailed(
-                    f"Inference component {name} failed to start: {reason}",
-                    details={"failure_reason": reason},
-                )
-        waiting = [n for n, f in states.items() if f and f["InferenceComponentStatus"] != "InService"]
-        self._report(
-            "waiting",
-            f"components: {len(states) - len(waiting)} of {len(states)} in service",
-            status="Creating",
-        )
-        return not waiting
-
-    def _leave(self) -> None:
-        """Delete everything, components first: SageMaker refuses to delete an endpoint that has any."""
-        try:
-            self._delete()
-        except KeyboardInterrupt:
-            now = self._pacing.clock()
-            for name in self._plan.schedules:
-                limit = lifetime.get(self._session, name)
-                if limit is not None:
-                    lifetime.bring_forward(self._session, limit, now)
-            raise self._billable("interrupted; its lifetime schedules were set to now") from None
-
-    def _delete(self) -> None:
-        self._wait(self._components_gone, self._pacing.delete_timeout_s)
-        delete(
-            [self._plan.endpoint],
-            session=self._session,
-            progress=self._progress,
-            pacing=self._pacing,
-            missing_ok=True,
-        )
-        for name in self._plan.schedules:
-            with suppress(NotFound):
-                lifetime.remove(self._session, name)
-
-    def _components_gone(self) -> bool:
-        left = component_names(self._session, self._plan.endpoint)
-        for name in left:
-            facts = describe_component(self._session, name)
-            if facts is None or facts["InferenceComponentStatus"] == "Deleting":
-                continue
-            try:
-                with aws_errors("DeleteInferenceComponent", self._session.local_url):
-                    self._session.client("sagemaker").delete_inference_component(InferenceComponentName=name)
-            except NotFound:
-                continue
-            except PeagleError as error:
-                if not is_refused_now(error):
-                    raise self._billable(error.message) from error
-        self._report("cleanup", f"components remaining: {len(left)}", status="Deleting")
-        return not left
-
-    def _wait(self, done: Callable[[], bool], patience: float) -> None:
-        deadline = self._pacing.monotonic() + patience
-        while not done():
-            if self._pacing.monotonic() >= deadline:
-                raise self._billable(f"not finished after {patience / 60:.0f} minutes")
-            self._pacing.sleep(self._pacing.poll_s)
-
-    def _billable(self, why: str) -> BillableLeft:
-        name = self._plan.endpoint
-        return BillableLeft(
-            f"Endpoint {name} may remain, with its inference components: {why}",
-            next_step=f"delete its components in the console, then run peagle-sm delete {name} --yes"
-            f"{self._session.command_flags()}; otherwise its lifetime schedules delete it",
-            details={"resources": [f"endpoint/{name}"], "region": self._session.region},
-        )
+def _with_its_endpoint(left: BillableLeft, endpoint: str, session: Session) -> BillableLeft:
+    """Add the endpoint, which SageMaker does not delete before its components."""
+    return BillableLeft(
+        f"Endpoint {endpoint} may remain. {left.message}",
+        next_step=f"{left.next_step} Then run `peagle-sm delete {endpoint} --yes{session.command_flags()}`.",
+        details={**left.details, "resources": [f"endpoint/{endpoint}", *left.details["resources"]]},
+    )

@@ -15,7 +15,7 @@ from peagle_bench.compare.run import Watch
 from peagle_bench.load import Timeouts, WorkItem, make_target
 from peagle_bench.results.records import Mode as RecordMode
 from peagle_bench.results.records import Record, TableCheck, TableRecord, ValidationRecord
-from peagle_bench.tune.arms import Host, HostPlan, arm_spec, label, parse_label, table_spec
+from peagle_bench.tune.arms import HostPlan, arm_spec, hosted, label, parse_label, table_spec
 from peagle_bench.tune.estimate import Settings
 from peagle_bench.tune.loads import LoadResult, conclude_loads, record_of
 from peagle_bench.tune.outcome import ModeResult, conclude, fit_records
@@ -104,7 +104,7 @@ class Tuning:
         """
         demand_prompts(self.items)
         windows = self.settings.windows(
-            local=self.session.is_local, components=len(self.host.components) if self.host is not None else 0
+            local=self.session.is_local, components=len(self.host.arms) if self.host is not None else 0
         )
         usual = windows.usual * len(self.settings.concurrencies)
         self._window_progress = WindowProgress(
@@ -271,9 +271,9 @@ class Tuning:
         settings = self.settings
         host = stack.enter_context(self._hosted(plan))
         sides = {}
-        for arm, component in plan.components.items():
-            mode, k = parse_label(arm)
-            sides[mode, k] = self._side(mode, host, False, component=component, k=k)
+        for name, arm in plan.arms.items():
+            mode, k = parse_label(name)
+            sides[mode, k] = self._side(mode, host, False, component=arm.name, k=k)
         resumed = {(mode, k): self._resumed(mode, side) for (mode, k), side in sides.items()}
         readings = side_by_side(resumed, settings.concurrencies, settings.rounds, self.tell)
         return [
@@ -289,8 +289,10 @@ class Tuning:
     def _hosted(self, plan: HostPlan) -> Iterator[Endpoint]:
         began = self.monotonic()
         try:
-            with Host(plan, self.session, unguarded=self.settings.unguarded, progress=self.progress) as host:
-                yield host.endpoint
+            with hosted(
+                plan, self.session, unguarded=self.settings.unguarded, progress=self.progress
+            ) as endpoint:
+                yield endpoint
         finally:
             self._bill.add(self.monotonic() - began, plan.usd_per_hour)
 

@@ -12,7 +12,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from peagle_bench.compare.deployments import Fleet
-from peagle_learn.arms import Components, component_requests, mark_of, remove_components, running
+from peagle_bench.components import remove_components
+from peagle_learn.arms import component_of, mark_of, running
 from peagle_learn.commands.prove import render_prove_offer
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.promote import promote, promotions, rollback
@@ -40,6 +41,7 @@ from tests.local.serving import Server, eventually
 
 NAME = "learn-arms"
 ARMS = ("team-proof-candidate", "team-proof-plain")
+SCHEDULES = {name: hard_schedule_name(name) for name in ARMS}
 
 
 def served(**more: Any) -> EndpointSpec:
@@ -248,11 +250,11 @@ def test_a_component_of_another_proof_is_neither_left_over_nor_replaced_nor_dele
             name: plan_for(spec.model_copy(update={"tags": {"learn": mark_of("team", tmp_path)}}), session)
             for name, spec in plan.arms.items()
         }
-        with pytest.raises(PlanRefused, match="exists since the question was asked"):
-            Components(mine, plan.homes, session, unguarded=True).__enter__()
+        with pytest.raises(PlanRefused, match="exists by now; it was not changed"):
+            running(mine, plan.homes, session, fleet=Fleet, unguarded=True, progress=lambda event: None)
         pacing = Pacing.for_session(session)
-        marks = {name: mark_of("team", tmp_path) for name in ARMS}
-        remove_components(session, marks, pacing, Reporter(None, pacing))
+        mark = ("learn", mark_of("team", tmp_path))
+        remove_components(session, SCHEDULES, mark, pacing, Reporter(None, pacing))
         assert left(session, plan) == before
         assert [limit.expires_at for limit in limits(session)] == ends
     assert left(session, plan) == []
@@ -273,9 +275,9 @@ def test_a_component_without_its_tag_is_deleted_by_the_run_that_created_it_and_k
             model = describe_model(session, made_plan.names.model)
             assert model is not None
             remove_tags(session, model.arn, ["learn"])
-        marks = {name: plan.arms[name.removeprefix("team-proof-")].tags["learn"] for name in ARMS}
+        mark = ("learn", plan.arms["plain"].tags["learn"])
         with pytest.raises(BillableLeft, match="without the tag learn that says whose it is"):
-            remove_components(session, marks, pacing, Reporter(None, pacing))
+            remove_components(session, SCHEDULES, mark, pacing, Reporter(None, pacing))
         assert left(session, plan) == before
         assert len(limits(session)) == len(ARMS)
     assert left(session, plan) == []
@@ -305,7 +307,7 @@ def test_a_model_that_may_be_another_s_is_kept_and_named_with_the_command_that_d
     store_proof(plan, session, tmp_path)
     plans = {"candidate": plan_for(plan.arms["candidate"], session)}
     name = plans["candidate"].names.model
-    _, model, _ = component_requests(plans["candidate"], plan.homes["candidate"], "v")
+    model = plans["candidate"].parameters("create_model")
     theirs = {key: value for key, value in model.items() if key != "Tags"}
     session.api("sagemaker").create_model(**theirs)
     events: list[str] = []
@@ -314,7 +316,7 @@ def test_a_model_that_may_be_another_s_is_kept_and_named_with_the_command_that_d
         events.append(event.message)
 
     with pytest.raises(ServiceFault):  # there is a model of that name
-        Components(plans, plan.homes, session, unguarded=True, progress=note).__enter__()
+        running(plans, plan.homes, session, fleet=Fleet, unguarded=True, progress=note)
     assert left(session, plan) == ["model candidate"]
     assert f"`aws sagemaker delete-model --region {session.region} --model-name {name}`" in events[-1]
     session.api("sagemaker").delete_model(ModelName=name)
@@ -384,7 +386,8 @@ def test_the_requests_name_the_arm_s_own_schedule_and_the_serving_endpoint(
 ) -> None:
     arm = plan.arms["candidate"]
     made_plan = plan_for(arm, session)
-    schedule, model, component = component_requests(made_plan, plan.homes["candidate"], "AllTraffic")
+    requests = component_of(made_plan, plan.homes["candidate"])
+    schedule, model, component = requests.schedule, requests.model, requests.component
     assert schedule["Target"]["Arn"].endswith(":aws-sdk:sagemaker:deleteInferenceComponent")
     assert json.loads(schedule["Target"]["Input"]) == {"InferenceComponentName": arm.name}
     assert component["EndpointName"] == NAME

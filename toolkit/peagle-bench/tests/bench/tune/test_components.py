@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import botocore.session
@@ -16,10 +17,12 @@ from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 ROLE = "arn:aws:iam::123456789012:role/peagle"
-CONTEXT = Context("123456789012", "us-east-1", now=datetime(2026, 11, 20, tzinfo=UTC))
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+CONTEXT = Context("123456789012", "us-east-1")
 
 
 def plans(instance: str, ks: tuple[int, ...] = (1, 2, 3, 4, 5, 7, 11), tp: int = 1) -> dict[str, Plan]:
+    """Plans of arms, each made a second after the one before."""
     spec = EndpointSpec(
         name="gpt",
         model="gpt-oss-20b",
@@ -32,7 +35,8 @@ def plans(instance: str, ks: tuple[int, ...] = (1, 2, 3, 4, 5, 7, 11), tp: int =
     specs = {"none": arm_spec(spec, "none", None)} | {
         label("p-eagle", k): arm_spec(spec, "p-eagle", k) for k in ks
     }
-    return {arm: make_plan(one, CONTEXT) for arm, one in specs.items()}
+    times = [replace(CONTEXT, now=NOW + timedelta(seconds=number)) for number in range(len(specs))]
+    return {arm: make_plan(one, time) for time, (arm, one) in zip(times, specs.items(), strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +44,19 @@ def host() -> HostPlan:
     return host_plan("gpt", plans("ml.p5.48xlarge"))
 
 
+def sent(host: HostPlan, operation: str) -> list[dict[str, Any]]:
+    """Parameters of each request of one operation."""
+    return [request.parameters for request in host.requests if request.operation == operation]
+
+
 def test_eight_arms_stand_on_one_instance(host: HostPlan) -> None:
-    assert len(host.of("create_inference_component")) == len(host.of("create_model")) == 8
-    (config,) = host.of("create_endpoint_config")
+    assert len(sent(host, "create_inference_component")) == len(sent(host, "create_model")) == 8
+    (config,) = sent(host, "create_endpoint_config")
     (variant,) = config["ProductionVariants"]
     assert variant["InitialInstanceCount"] == 1
     assert "ModelName" not in variant
     assert config["ExecutionRoleArn"] == ROLE
-    for component in host.of("create_inference_component"):
+    for component in sent(host, "create_inference_component"):
         needs = component["Specification"]["ComputeResourceRequirements"]
         assert needs["NumberOfAcceleratorDevicesRequired"] == 1.0
         assert component["RuntimeConfig"] == {"CopyCount": 1}
@@ -56,20 +65,23 @@ def test_eight_arms_stand_on_one_instance(host: HostPlan) -> None:
 
 def test_each_component_runs_the_model_of_its_k(host: HostPlan) -> None:
     environments = {
-        model["ModelName"]: model["PrimaryContainer"]["Environment"] for model in host.of("create_model")
+        model["ModelName"]: model["PrimaryContainer"]["Environment"] for model in sent(host, "create_model")
     }
     found = []
-    for component in host.of("create_inference_component"):
+    for component in sent(host, "create_inference_component"):
         told = environments[component["Specification"]["ModelName"]].get("SM_VLLM_SPECULATIVE_CONFIG")
         found.append(json.loads(told)["num_speculative_tokens"] if told else 0)
     assert found == [0, 1, 2, 3, 4, 5, 7, 11]
 
 
 def test_the_end_of_its_life_takes_the_components_first(host: HostPlan) -> None:
-    schedules = host.of("create_schedule")
+    schedules = sent(host, "create_schedule")
     actions = [schedule["Target"]["Arn"].rpartition(":")[2] for schedule in schedules]
     assert actions == ["deleteInferenceComponent"] * 8 + ["deleteEndpoint"]
-    assert len({schedule["Name"] for schedule in schedules}) == 9
+    # The guard and `delete` find an endpoint's schedules by these names, and the guard by their time.
+    numbered = [f"peagle-tune-gpt-lifetime-hard-{number}" for number in range(1, 9)]
+    assert [schedule["Name"] for schedule in schedules] == [*numbered, "peagle-tune-gpt-lifetime"]
+    assert len({schedule["StartDate"] for schedule in schedules}) == 1
     assert host.requests[: len(schedules)] == tuple(r for r in host.requests if r.service == "scheduler")
 
 
@@ -94,9 +106,9 @@ def test_everything_carries_the_hosts_name_so_that_delete_finds_it(host: HostPla
         "create_endpoint",
         "create_inference_component",
     ):
-        for body in host.of(operation):
+        for body in sent(host, operation):
             assert tags(body)["peagle-sm:endpoint"] == "tune-gpt"
-    for body in host.of("create_model"):
+    for body in sent(host, "create_model"):
         assert body["ModelName"].startswith("tune-gpt")
 
 
