@@ -18,7 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from peagle_gate.acceptance import DRAFTS_NEEDED, Counts, Profile, fault, read_counts, read_profile
+from peagle_gate.acceptance import Counts, Profile, fault, read_counts, read_profile
+from peagle_gate.ineffective import DRAFTS_NEEDED
 from peagle_gate.startup import Settings, Speculation
 
 PROFILE_NAME = "canary.json"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -174,6 +176,10 @@ def test_the_image_is_pinned_and_starts_what_the_request_names() -> None:
     assert [name for name in copied if not (ROOT / name).exists()] == []
     sent = (CONTAINER / "Dockerfile.prepare.dockerignore").read_text(encoding="utf-8").splitlines()
     assert {line[1:] for line in sent if line.startswith("!")} == set(copied)
+    program = "import sys, peagle_learn.processing.job; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ours = {name for name in loaded.stdout.split() if name.startswith(("peagle_", "sagemaker_local"))}
+    assert {f"toolkit/{name.replace('_', '-')}/{name}" for name in ours} <= set(copied)
 
 
 def test_its_packages_are_those_of_the_toolkits_lock() -> None:
