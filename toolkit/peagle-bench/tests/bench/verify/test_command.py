@@ -96,7 +96,7 @@ def test_a_sound_engine_passes_every_check_and_the_file_says_so(prompts: Path, t
 )
 def test_each_fault_fails_the_check_that_covers_it(prompts: Path, fault: str, check: str) -> None:
     code, document, stderr = verify(prompts, fault, "--checks", check)
-    assert (code, results(document)) == (12, {check: False}), stderr
+    assert (code, results(document)) == (9, {check: False}), stderr
     assert document["checks"][0]["examples"]
     assert "OutputsDiffer" in stderr
 
@@ -134,7 +134,7 @@ def test_min_p_is_not_applicable_where_the_engine_refuses_it_with_speculation(pr
 
 def test_nothing_applicable_is_never_a_pass(prompts: Path) -> None:
     code, document, stderr = verify(prompts, "no tools", "--checks", "tool-calls", baseline_fault="no tools")
-    assert (code, document["passed"], results(document)) == (13, None, {"tool-calls": None})
+    assert (code, document["passed"], results(document)) == (10, None, {"tool-calls": None})
     assert "Nothing was checked. Not applicable: tool-calls." in stderr
 
 
