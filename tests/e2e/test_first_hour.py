@@ -5,6 +5,7 @@ The page is for AWS. What is different here:
 - MY-BUCKET, which the page tells the reader to replace, is a bucket of the local server;
 - `sleep` moves the local clock forward, and `date` follows it (PRELUDE);
 - the confirmation prompts are answered with `y` at a terminal; the CDK's settings need no approval;
+HEADS = "toolkit/peagle-sm/tests/cli/test_heads.py"
 - ONLY_AWS has every command that is left out, with the reason, and what takes its place.
 """
 
@@ -57,7 +58,7 @@ ONLY_AWS = {
         "true",
     ),
     "peagle-sm heads stage gpt-oss-20b": (
-        "downloads 17 GB from the hub; test_heads.py of peagle-sm stages from a hub on this machine",
+        f"downloads 17 GB from the hub; {HEADS} stages from a hub on this machine",
         "true",
     ),
     "sed -i 's/^source: jumpstart": (
@@ -65,7 +66,7 @@ ONLY_AWS = {
         "true",
     ),
     "peagle-sm heads stage qwen3-8b": (
-        "downloads 18 GB from the hub; test_heads.py of peagle-sm stages from a hub on this machine",
+        f"downloads 18 GB from the hub; {HEADS} stages from a hub on this machine",
         STAGED,
     ),
     "aws cloudtrail lookup-events": (
@@ -213,7 +214,7 @@ def test_each_exception_is_on_the_page_and_names_its_reason() -> None:
     found = page_commands()
     for start, (reason, _) in ONLY_AWS.items():
         assert any(command.startswith(start) for command in found), f"{start} is not on the page any more"
-        for path in re.findall(r"tests/\S+\.py", reason):
+        for path in re.findall(r"(?:toolkit/[\w-]+/)?tests/\S+\.py", reason):
             assert (ROOT / path).is_file(), path
     for start in FAILS:
         assert any(command.startswith(start) for command in found), f"{start} is not on the page any more"

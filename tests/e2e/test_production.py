@@ -38,10 +38,11 @@ ASKS = (
 )
 # After the last uninstall there is no guard: that is the page's proof.
 EXIT_CODES = {"guard status": (0, 4)}
+HEADS = "toolkit/peagle-sm/tests/cli/test_heads.py"
 NOT_HERE = {
     "pip install": "the package index is not asked; tests/e2e/test_wheel.py installs the wheel",
-    "peagle-sm heads check": "asks the hub; test_heads.py of peagle-sm, against a hub on this machine",
-    "peagle-sm heads stage": "the same, into the local S3: test_heads.py of peagle-sm",
+    "peagle-sm heads check": f"asks the hub; {HEADS}, against a hub on this machine",
+    "peagle-sm heads stage": f"the same, into the local S3: {HEADS}",
     "peagle-sm serve": "serves until Ctrl-C: tests/e2e/test_openai_document.py",
     "peagle-sm bench": "wants the real engine's figures: tests/e2e/test_measuring.py",
     "peagle-sm compare": "the same: tests/e2e/test_measuring.py",
@@ -118,6 +119,6 @@ def test_what_is_not_run_here_is_run_where_it_is_said() -> None:
     assert len(HERE) > len(left_out)
     for start, reason in NOT_HERE.items():
         assert any(line.startswith(start) for line in left_out), f"{start} is not on the page any more"
-        found = re.search(r"tests/\S+\.py", reason)
+        found = re.search(r"(?:toolkit/[\w-]+/)?tests/\S+\.py", reason)
         assert found is not None
         assert (ROOT / found[0]).is_file()

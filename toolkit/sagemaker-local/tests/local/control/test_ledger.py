@@ -23,7 +23,10 @@ def cited(ledger: str) -> Iterator[tuple[str, str]]:
 
 
 def test_every_test_that_the_ledger_names_exists(ledger: str, root: Path) -> None:
-    texts = {path.name: path.read_text() for path in (root / "tests" / "local").rglob("test_*.py")}
+    texts = {
+        path.name: path.read_text()
+        for path in (root / "toolkit/sagemaker-local/tests/local").rglob("test_*.py")
+    }
     missing = [f"{file}::{test}" for file, test in cited(ledger) if f"def {test}(" not in texts.get(file, "")]
     assert missing == []
 
