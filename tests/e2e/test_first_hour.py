@@ -5,7 +5,6 @@ The page is for AWS. What is different here:
 - MY-BUCKET, which the page tells the reader to replace, is a bucket of the local server;
 - `sleep` moves the local clock forward, and `date` follows it (PRELUDE);
 - the confirmation prompts are answered with `y` at a terminal; the CDK's settings need no approval;
-HEADS = "toolkit/peagle-sm/tests/cli/test_heads.py"
 - ONLY_AWS has every command that is left out, with the reason, and what takes its place.
 """
 
@@ -27,6 +26,7 @@ from tests.rules.files import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 
 PAGE = Path("docs/how-to/first-hour.md")
+HEADS = "toolkit/peagle-sm/tests/cli/test_heads.py"
 PRELUDE = """\
 advanced=0
 sleep() { peagle-sm local clock advance "$1s" && advanced=$((advanced + $1)); }
