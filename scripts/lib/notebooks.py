@@ -17,9 +17,9 @@ from pathlib import Path
 
 from sagemaker_local.engine.locked_env import ensure_locked
 from scripts.bench.local_stack import LocalStack
+from scripts.lib.environment import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = sorted(path.parent for path in (ROOT / "toolkit").glob("*/pyproject.toml"))
 FOLDER = ROOT / "docs" / "notebooks"
 LOCK = ROOT / "requirements" / "notebooks.lock"
 RUNNER = Path(__file__).with_name("notebook_run.py")

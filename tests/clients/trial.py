@@ -14,11 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import peagle_sm
-from sagemaker_local.paths import PACKAGE
 from sagemaker_local.process import client as local
 from tests.clients.clients import PROGRAMS, Client
 from tests.clients.columns import Column
+from tests.own_packages import link_packages
 
 EXACT, WRONG, ERROR, HANG = "exact", "wrong", "error", "hang"
 #: A stream of the table takes a client some 20 ms of CPU.
@@ -50,10 +49,7 @@ class Program(AbstractContextManager["Program"]):
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        # Only our packages, by links: their own site-packages would go before the client's.
-        (self._home / "path").mkdir()
-        for package in (PACKAGE, Path(peagle_sm.__file__).parent):
-            (self._home / "path" / package.name).symlink_to(package, target_is_directory=True)
+        link_packages(self._home / "path")
         return self
 
     def __exit__(

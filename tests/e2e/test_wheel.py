@@ -10,7 +10,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,16 +156,37 @@ def test_peagle_sm_alone_plans_and_names_the_packages_that_other_commands_need(a
     assert alone.run("--version").stdout.startswith("peagle-sm ")
     assert alone.run("help", "streams").stdout.startswith("# ")
     alone.run("init", "gpt-oss-20b")
-    assert alone.json("plan")["endpoint_name"]
+    assert alone.json("plan")["name"] == "gpt-oss-20b-p-eagle"
     for arguments, path in (
         (["bench", "demo"], "./toolkit/peagle-bench"),
         (["learn", "plan"], "./toolkit/peagle-learn"),
         (["list", "--local"], "./toolkit/sagemaker-local"),
+        (["local", "up"], "./toolkit/sagemaker-local"),
+        (["heads", "check", "tiny-code"], "./toolkit/sagemaker-local"),
     ):
         refused = alone.attempt(*arguments)
         assert refused.returncode not in (0, 1)
         assert path in refused.stderr
         assert "Traceback" not in refused.stderr
+    program = """
+import peagle_sm
+try:
+    peagle_sm.make_session(local=True)
+except peagle_sm.EngineError as error:
+    print(error.next_step)
+"""
+    assert "./toolkit/sagemaker-local" in alone.python(program)
+    report = alone.attempt("doctor").stdout
+    assert "sagemaker-local" in report
+    assert "No module named" not in report
+
+
+@pytest.mark.slow
+def test_completion_offers_the_commands_that_are_installed(alone: Installed) -> None:
+    typed = {"_PEAGLE_SM_COMPLETE": "bash_complete", "COMP_WORDS": "peagle-sm ", "COMP_CWORD": "1"}
+    completed = replace(alone, environ=alone.environ | typed).run().stdout
+    assert "plain,deploy" in completed
+    assert "bench" not in completed
 
 
 @pytest.mark.slow
@@ -180,7 +201,7 @@ def test_the_cdk_app_comes_from_the_wheel(alone: Installed) -> None:
 @pytest.mark.slow
 def test_sagemaker_local_answers_boto3_without_the_other_packages(folder: Path, wheels: Wheels) -> None:
     there = install(folder, "server", wheels, "sagemaker-local")
-    assert not {"peagle-sm", "click", "pydantic"} & there.distributions()
+    assert not {"peagle-sm", "peagle-bench", "peagle-learn"} & there.distributions()
     program = """
 import boto3
 from sagemaker_local import lifecycle

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-import peagle_sm
 from sagemaker_local.engine.locked_env import ensure_locked
-from sagemaker_local.paths import PACKAGE
 from sagemaker_local.process.status import LocalStatus
+from tests.own_packages import link_packages
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements" / "sagemaker-sdk.lock"
 PROGRAMS = Path(__file__).with_name("programs")
@@ -34,10 +33,7 @@ def sdk_python() -> Path:
 def sdk(sdk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Sdk:
     """Runs a program of `programs/` with what the page says to set, and returns the JSON it prints last."""
     home = tmp_path_factory.mktemp("home")
-    # Only our packages, by links: their own site-packages would put their dependencies before the SDK's.
-    (home / "path").mkdir()
-    for package in (PACKAGE, Path(peagle_sm.__file__).parent):
-        (home / "path" / package.name).symlink_to(package, target_is_directory=True)
+    link_packages(home / "path")
 
     def run(program: str, status: LocalStatus, **more: str) -> dict[str, Any]:
         environ = {

@@ -27,11 +27,7 @@ MOST_DEPTHS = len(_LOOKS)
 
 
 def training_page(state: JobState, now: datetime) -> str:
-    """Return the page; without lines of the trainer it has the facts alone.
-
-    Raises:
-        NotFound: Jinja2, a package of the extra `measure`, is not installed.
-    """
+    """Return the page; without lines of the trainer it has the facts alone."""
     return render(
         "training.html",
         title=f"Training job {state.job.name}",

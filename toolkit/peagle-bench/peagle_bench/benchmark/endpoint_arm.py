@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from peagle_bench.results.records import ArmRecord, Mode
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import component_names, describe_component
-from peagle_sm.aws.session.local_server import stand_in_weights
+from peagle_sm.aws.session.local_server import is_installed, stand_in_weights
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.session.signing import is_remote
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
@@ -296,7 +296,7 @@ def _served_model(url: str) -> dict[str, Any]:
 
 def _is_shipped(root: object) -> bool:
     """Decide whether a server on this machine serves the weights that ship with peagle-sm."""
-    if not isinstance(root, str):
+    if not isinstance(root, str) or not is_installed():
         return False
     shipped = stand_in_weights() / "target" / "model.safetensors"
     weights = Path(root) / shipped.name

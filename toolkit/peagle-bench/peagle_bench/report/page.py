@@ -49,7 +49,6 @@ def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
 
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
-        NotFound: Jinja2, a package of the extra `measure`, is not installed.
     """
     parts = parts_of(files)
     name = title or "P-EAGLE report"

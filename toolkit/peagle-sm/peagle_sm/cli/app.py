@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
+from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options, write_sections
 
 PROGRAM = "peagle-sm"
 """The name in usage lines and suggestions, however the program was started."""
@@ -62,9 +62,8 @@ class App(LazyGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of a first week, then the names of the others."""
-        for title, names in _FIRST_WEEK.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(_NAME_WIDTH), self.entries[name].help) for name in names])
+        first = {title: [self.entries[name] for name in names] for title, names in _FIRST_WEEK.items()}
+        write_sections(formatter, first)
         shown = {name for names in _FIRST_WEEK.values() for name in names}
         others: dict[str, list[str]] = {}
         for entry in self.entries.values():
@@ -120,7 +119,6 @@ def _forget_closed_pipes() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-_NAME_WIDTH = 8
 _FIRST_WEEK = {
     "Plan": ("init", "plan"),
     "Run": ("deploy", "status", "invoke", "pause", "delete"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from threading import Thread
@@ -20,27 +19,11 @@ import click
 from peagle_sm.aws.files import write_file
 from peagle_sm.cli.base import State
 from peagle_sm.cli.console import note, say
-from peagle_sm.core.errors import EngineError
-from peagle_sm.core.words import clone_command
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-
-
-def need_local_server() -> None:
-    """Check that the package sagemaker-local is installed.
-
-    Raises:
-        EngineError: it is not; the next step is the command that installs it.
-    """
-    if find_spec("sagemaker_local") is None:
-        raise EngineError(
-            "the local SageMaker needs the package sagemaker-local, which is not installed",
-            next_step=clone_command("sagemaker-local"),
-            details={"found": sys.executable},
-        )
 
 
 def open_session(state: State, spec_region: str | None = None, default_region: str | None = None) -> Session:
@@ -52,9 +35,8 @@ def open_session(state: State, spec_region: str | None = None, default_region: s
     Raises:
         CredentialsError: no or unknown region or profile, or a --region other than the local server's.
         NotFound: --local was given, but no local server runs.
+        EngineError: --local was given, but sagemaker-local is not installed.
     """
-    if state.local:
-        need_local_server()
     from peagle_sm.aws.session.local_server import session_for
 
     asked = state.settings

@@ -221,16 +221,26 @@ _HABITS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _from_distribution(entry: Entry) -> object:
-    """Load a command that another distribution of this project adds.
+def write_sections(formatter: click.HelpFormatter, sections: Mapping[str, Sequence[Entry]]) -> None:
+    """Write commands section by section, their texts in one column."""
+    width = max((len(entry.name) for entries in sections.values() for entry in entries), default=0)
+    for title, entries in sections.items():
+        with formatter.section(title):
+            formatter.write_dl([(entry.name.ljust(width), entry.help) for entry in entries])
+
+
+def _from_distribution(entry: Entry, ctx: click.Context) -> Any:
+    """Load a command that another distribution of this project adds; None if completion cannot offer it.
 
     Raises:
-        NotFound: it is not installed.
+        NotFound: the distribution is not installed.
     """
     from importlib.metadata import entry_points
 
     for point in entry_points(group="peagle_sm.commands", name=entry.name):
         return point.load()
+    if ctx.resilient_parsing:  # a shell's completion asks for every command
+        return None
     from peagle_sm.core.errors import NotFound
     from peagle_sm.core.words import clone_command
 
@@ -261,12 +271,11 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         module, _, attribute = entry.target.partition(":")
-        command = (
-            getattr(import_module(f"{self.package}.{module}"), attribute)
-            if attribute
-            else _from_distribution(entry)
-        )
-        assert isinstance(command, click.Command), entry.target
+        if attribute:
+            command = getattr(import_module(f"{self.package}.{module}"), attribute)
+        else:
+            command = _from_distribution(entry, ctx)
+        assert command is None or isinstance(command, click.Command), entry.target
         return command
 
     def resolve_command(
@@ -288,13 +297,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands, section by section."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        sections: dict[str, list[Entry]] = {}
         for entry in self.entries.values():
-            sections.setdefault(entry.section, []).append((entry.name, entry.help))
-        width = max((len(name) for name in self.entries), default=0)
-        for title, rows in sections.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, text in rows])
+            sections.setdefault(entry.section, []).append(entry)
+        write_sections(formatter, sections)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, then the group's own options, then the global ones."""

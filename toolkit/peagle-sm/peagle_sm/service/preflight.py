@@ -29,7 +29,7 @@ from typing import Any
 from peagle_sm.aws.control.stacks import describe
 from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.readers import PERMISSIONS, readers
-from peagle_sm.aws.session.local_server import engine_state
+from peagle_sm.aws.session.local_server import engine_state, is_installed
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS
@@ -228,7 +228,7 @@ def read_machine(root: Path | None = None) -> Machine:
         python=sys.version_info[:3],
         boto3=version("boto3"),
         missing_members=_missing_members(),
-        missing_packages=() if find_spec("sagemaker_local") else ("sagemaker-local",),
+        missing_packages=() if is_installed() else ("sagemaker-local",),
         disk_free_bytes=shutil.disk_usage(place).free,
         disk_path=str(place),
         memory_free_bytes=_free_memory(),

@@ -2,20 +2,23 @@
 
 The order is the same for every caller: argument or flag, then the environment, then the spec. No other
 module imports the package `sagemaker_local`. Its errors become peagle-sm's here, with the same messages.
-It is imported in functions, so that finding the stand-in weights needs no package of the extra ``local``.
+It is imported in functions: peagle-sm works without it, and says how to install it where it is needed.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.files import CannotWrite
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import EngineError, NotFound, PeagleError, SpecError
+from peagle_sm.core.words import clone_command
 
 if TYPE_CHECKING:
     from sagemaker_local.process.ending import Ended
@@ -108,8 +111,20 @@ LOGGER = "sagemaker_local"
 """Name of the logger for the server's log."""
 
 
+def is_installed() -> bool:
+    """Return whether the package sagemaker-local is installed."""
+    return find_spec("sagemaker_local") is not None
+
+
 @contextmanager
 def _mapped_errors() -> Iterator[None]:
+    """Raise the package's errors, and its absence, as peagle-sm's; import the package inside."""
+    if not is_installed():
+        raise EngineError(
+            "the local SageMaker needs the package sagemaker-local, which is not installed",
+            next_step=clone_command("sagemaker-local"),
+            details={"found": sys.executable},
+        )
     from sagemaker_local import errors
 
     kinds: tuple[tuple[type[errors.LocalError], type[PeagleError]], ...] = (
@@ -139,9 +154,9 @@ def up(
         EngineError: the port is in use, or the server ended before it answered.
         SpecError: the port is invalid, or the engine's Python does not exist.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.up(
             port, detach=detach, progress=progress, engine_python=engine_python, on_ready=on_ready
         )
@@ -153,9 +168,9 @@ def down(port: int | None) -> list[Ended]:
     Raises:
         EngineError: a process did not end, even after SIGKILL.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.down(port)
 
 
@@ -167,25 +182,25 @@ def find_server(port: int | None = None) -> LocalStatus:
         SpecError: several run and no port was given.
         EngineError: the server runs but does not answer.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.find_server(port)
 
 
 def servers(port: int | None = None) -> list[LocalStatus]:
     """Return the status of all running servers, or of the one at a port."""
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.status(port)
 
 
 def known_servers() -> list[ServerState]:
     """Return the recorded state of all servers, running or killed, without a call."""
-    from sagemaker_local.process import state
-
     with _mapped_errors():
+        from sagemaker_local.process import state
+
         return list(state.read_all())
 
 
@@ -195,9 +210,9 @@ def refuse_taken(port: int) -> None:
     Raises:
         EngineError: the port is in use; the message names the program.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         lifecycle.refuse_taken(port)
 
 
@@ -208,9 +223,9 @@ def advance_clock(port: int, seconds: float, progress: Callable[[float], None]) 
         SpecError: the clock only goes forward, by at most a year at a time.
         EngineError: the server does not answer.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.advance_clock(port, seconds, progress)
 
 
@@ -220,9 +235,9 @@ def endpoint_logs(port: int, endpoint: str, lines: int) -> list[str]:
     Raises:
         EngineError: the server does not answer.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.endpoint_logs(port, endpoint, lines)
 
 
@@ -232,9 +247,9 @@ def fault_of(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SpecError: the fault is invalid.
     """
-    from sagemaker_local.faults import parse
-
     with _mapped_errors():
+        from sagemaker_local.faults import parse
+
         return parse(given).to_dict()
 
 
@@ -245,9 +260,9 @@ def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
         SpecError: the fault is invalid.
         EngineError: the server does not answer.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.add_fault(port, fault)
 
 
@@ -257,9 +272,9 @@ def faults(port: int) -> list[dict[str, Any]]:
     Raises:
         EngineError: the server does not answer.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.faults(port)
 
 
@@ -270,9 +285,9 @@ def clear_faults(port: int, ids: Sequence[str]) -> list[dict[str, Any]]:
         NotFound: an id is unknown; the faults before it are removed.
         EngineError: the server does not answer.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         return lifecycle.clear_faults(port, ids)
 
 
@@ -283,9 +298,9 @@ def interrupt_training(port: int, job: str) -> None:
         SpecError: there is no such job, it is not on Spot instances, or it has none now.
         EngineError: the server does not answer.
     """
-    from sagemaker_local import lifecycle
-
     with _mapped_errors():
+        from sagemaker_local import lifecycle
+
         lifecycle.interrupt_training(port, job)
 
 
@@ -295,19 +310,26 @@ def ensure_engine(progress: Callable[[str], None]) -> Path:
     Raises:
         EngineError: the build failed; the message ends with the installer's last lines.
     """
-    from sagemaker_local.engine.env import ensure_engine as ensure
-
     with _mapped_errors():
+        from sagemaker_local.engine.env import ensure_engine as ensure
+
         return ensure(progress)
 
 
 def engine_state() -> str:
     """Return the engine environment's state: ready, incomplete or not built."""
+    if not is_installed():
+        return "not built"
     from sagemaker_local.engine.env import engine_state as state
 
     return state()
 
 
 def stand_in_weights() -> Path:
-    """Return the folder of the small stand-in weights: target, eagle3 and p-eagle."""
-    return Path(str(resources.files("sagemaker_local"))) / "weights"
+    """Return the folder of the small stand-in weights: target, eagle3 and p-eagle.
+
+    Raises:
+        EngineError: sagemaker-local, which carries them, is not installed.
+    """
+    with _mapped_errors():
+        return Path(str(resources.files("sagemaker_local"))) / "weights"

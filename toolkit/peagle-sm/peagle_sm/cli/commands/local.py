@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from peagle_sm.cli.arguments import need_local_server
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.console import emit, note, to_json, until_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
@@ -51,7 +50,8 @@ def local() -> None:
     """Run a local SageMaker on this machine.
 
     It serves the AWS API on one port of the loopback address. Behind each endpoint it runs the real vLLM on
-    small stand-in weights. Needs the extra `local`. `peagle-sm local down` deletes everything in it.
+    small stand-in weights. Needs the package sagemaker-local. `peagle-sm local down` deletes everything in
+    it.
     """
 
 
@@ -122,7 +122,6 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
     prints its status; --port starts a second one. The first start builds the engine environment from the
     shipped lock (about 2.5 GB, once).
     """
-    need_local_server()
     from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken, servers
     from peagle_sm.aws.session.local_server import up as start
 
@@ -213,7 +212,6 @@ def status(state: State, port: int | None) -> None:
     With --format json, prints one object, as `local up` does; a list of objects if several servers run and
     no port is given. Exit code 4 if no server runs.
     """
-    need_local_server()
     from peagle_sm.aws.session.local_server import find_server, servers
 
     wanted = chosen_port(state, port)
@@ -244,7 +242,6 @@ def logs(state: State, name: str | None, follow: bool, tail: int, port: int | No
     Without NAME, prints the server's log; with NAME, the last lines of that endpoint's engine. To follow an
     engine's log, use `peagle-sm logs NAME --follow --local`.
     """
-    need_local_server()
     from peagle_sm.aws.session.local_server import endpoint_logs, find_server
 
     server = find_server(chosen_port(state, port))
@@ -293,7 +290,6 @@ def down(state: State, port: int | None) -> None:
     Without --port, stops all your local servers on this machine, with all their endpoints. The command checks
     that each process has ended before it lists it.
     """
-    need_local_server()
     from peagle_sm.aws.session.local_server import down as stop
 
     ended = stop(chosen_port(state, port))

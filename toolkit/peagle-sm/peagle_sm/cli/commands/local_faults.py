@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from peagle_sm.cli.arguments import need_local_server
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.commands.local import chosen_port, port_option, render_faults
 from peagle_sm.cli.console import emit, note
@@ -99,7 +98,6 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
       keeps-generating         the engine generates on after the client has left
       no-format                the engine does not get the demanded format
     """
-    need_local_server()
     from peagle_sm.aws.session.local_server import add_fault, fault_of, find_server
 
     options = {name: value for name, value in given.items() if value is not None}
@@ -114,7 +112,6 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
 @click.pass_obj
 def list_(state: State, port: int | None) -> None:
     """List the faults, and how often each was injected."""
-    need_local_server()
     from peagle_sm.aws.session.local_server import faults, find_server
 
     _show(state, faults(find_server(chosen_port(state, port)).port))
@@ -130,7 +127,6 @@ def clear(state: State, ids: tuple[str, ...], port: int | None) -> None:
 
     Prints the removed faults, and how often each was injected. Exit code 4 if an ID does not exist.
     """
-    need_local_server()
     from peagle_sm.aws.session.local_server import clear_faults, find_server
 
     _show(state, clear_faults(find_server(chosen_port(state, port)).port, ids))
@@ -157,7 +153,6 @@ def interrupt(state: State, job: str, port: int | None) -> None:
     checkpoint. Then it starts again with the checkpoints that are in S3. JOB is its name; it needs
     EnableManagedSpotTraining.
     """
-    need_local_server()
     from peagle_sm.aws.session.local_server import find_server, interrupt_training
 
     interrupt_training(find_server(chosen_port(state, port)).port, job)
@@ -200,7 +195,6 @@ def advance(state: State, duration: str, port: int | None) -> None:
             next_step="peagle-sm local clock advance 2h",
             details={"found": duration, "allowed": "a number and s, m, h or d"},
         ) from error
-    need_local_server()
     from peagle_sm.aws.session.local_server import advance_clock, find_server
 
     server = find_server(chosen_port(state, port))

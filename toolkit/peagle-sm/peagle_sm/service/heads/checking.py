@@ -55,10 +55,10 @@ class Sources:
         catalog: Catalog | None = None,
         shipped: Path | None = None,
     ) -> None:
-        """Take factories of session and hub; ``shipped`` holds the stand-in weights."""
+        """Take factories of session and hub; ``shipped`` replaces the stand-in weights."""
         self._make_session, self._make_hub = session, hub or _default_hub
         self.catalog = catalog or load_catalog()
-        self._shipped = shipped or stand_in_weights()
+        self._shipped = shipped
         self._hub: Hub | None = None
 
     @property
@@ -145,7 +145,7 @@ class Sources:
         return Place(place.name, place.folder, place.directory, place.snapshot, entry, head_id, entry.target)
 
     def _artifact(self, artifact: str, what: str) -> Place:
-        directory = self._shipped / artifact
+        directory = (self._shipped or stand_in_weights()) / artifact
         if not (directory / "config.json").is_file():
             raise NotFound(f"{what} is missing ({directory})", next_step="Install peagle-sm again.")
         return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
