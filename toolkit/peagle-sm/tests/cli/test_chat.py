@@ -70,7 +70,7 @@ def test_with_json_each_turn_is_an_object(peagle: Run, endpoint: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "part", "exit_code"),
     [
-        ("stream-error", {"after_events": 2}, "token0 token1 ", 9),
+        ("stream-error", {"after_events": 2}, "token0 token1 ", 6),
         ("model-error", {"status": 400, "message": "no such field"}, "", 2),
     ],
 )
