@@ -197,8 +197,7 @@ _INTRO = """\
 [Add a preflight check](../explanation/follow.md#add-a-preflight-check).
 
 `plan` runs the checks that need only the spec, without an account. `deploy` runs those and the preflight
-before it creates anything; `peagle-sm plan --preflight` shows both. `peagle-sm doctor` runs all checks,
-those of this machine too; `--fix` repairs what can be repaired.
+before it creates anything. `peagle-sm doctor` runs all checks, those of this machine too, and changes nothing.
 
 - **error**: the deploy would fail, or P-EAGLE would be off and nothing would say so. Nothing is created;
   exit code 3, or 5 without credentials.
@@ -207,7 +206,7 @@ those of this machine too; `--fix` repairs what can be repaired.
   goes on.
 - **skipped**: left out with `--skip-check ID`. The report still says what the check looks for.
 
-All look-ups run at the same time, in at most 30 seconds together (`doctor --timeout`). They only read. The
+All look-ups run at the same time, in at most 30 seconds together. They only read. The
 local SageMaker has no quotas, prices or registry, so fewer checks apply there.
 """
 
@@ -227,14 +226,10 @@ def checks_page() -> str:
 
 def _table() -> list[str]:
     rows = [
-        f"| [{each.id}](#{each.id}) | {each.severity} | {_where(each)} | {_yes(each)} | {each.what} |"
+        f"| [{each.id}](#{each.id}) | {each.severity} | {_where(each)} | {each.what} |"
         for each in ALL_CHECKS
     ]
-    return ["| check | at worst | looks at | `--fix` | what |", "|---|---|---|---|---|", *rows]
-
-
-def _yes(each: Check) -> str:
-    return "yes" if each.fix else ""
+    return ["| check | at worst | looks at | what |", "|---|---|---|---|", *rows]
 
 
 def _where(each: Check) -> str:
@@ -252,5 +247,4 @@ def _traps() -> list[str]:
 def _full(each: Check) -> str:
     source = f"[{each.source}]({each.url})" if each.url else each.source
     lines = [f"### {each.id}", "", each.what, "", f"- why: {each.why}", f"- fix: {each.remedy}"]
-    lines += [f"- `--fix`: {each.fix.what}"] if each.fix else []
     return "\n".join([*lines, f"- source: {source}", ""])

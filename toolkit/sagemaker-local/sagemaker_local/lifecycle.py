@@ -295,7 +295,7 @@ def refuse_taken(port: int) -> None:
     if known is not None and known.server.alive:
         raise EngineError(
             f"a local SageMaker already runs at port {port} (process {known.server.pid})",
-            next_step=f"use it, or end it: peagle-sm local down --port {port}",
+            next_step=f"use it, or end it: peagle-sm local down --local-port {port}",
         )
     if not spawn.is_free(port):
         raise EngineError(

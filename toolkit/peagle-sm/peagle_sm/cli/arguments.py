@@ -72,6 +72,18 @@ learn_spec_argument = click.argument(
 )
 
 
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+unguarded_option = click.option(
+    "--unguarded",
+    is_flag=True,
+    help="Go on without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
+)
+component_option = click.option(
+    "--component",
+    help="Inference component to invoke.  [default: the one with the endpoint's name, if it has components]",
+)
+
+
 def given(path: Path) -> str:
     """Return " SPEC" for a suggested command; empty for peagle.yaml."""
     return "" if str(path) == "peagle.yaml" else f" {quote(str(path))}"

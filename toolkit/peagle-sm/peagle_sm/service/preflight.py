@@ -1,9 +1,8 @@
 """Preflight checks, and the results of `doctor`.
 
 Readers run in parallel, within a time limit; each check evaluates what they read. `read_machine` reads
-this machine (Python, boto3, disk, memory, the engine's environment). `mending` proposes the changes of
-`doctor --fix`: fields of the spec and commands to run. `Checkup` holds the results for programs and
-notebooks.
+this machine (Python, boto3, disk, memory, the engine's environment). `Checkup` holds the results for
+programs and notebooks.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -31,13 +30,11 @@ from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.readers import PERMISSIONS, readers
 from peagle_sm.aws.session.local_server import engine_state, is_installed
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS
 from peagle_sm.core.checks.base import STATUSES, Guard, Machine, Result, Status, Unknown, judge
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.guard import GUARD_STACK
-from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.guard.status import shipped
@@ -82,16 +79,13 @@ def preflight(
     return judge(ALL_CHECKS, facts, draft, skip)
 
 
-def without_session(
-    problem: PeagleError, plan: Plan | None, machine: Any, *, skip: Collection[str] = ()
-) -> tuple[Result, ...]:
+def without_session(problem: PeagleError, plan: Plan | None, machine: Machine) -> tuple[Result, ...]:
     """Check the spec and this machine; ``problem``, why no session opened, is reported, too."""
-    known_ids(skip)
     identity = next(each for each in ALL_CHECKS if each.id == "credentials")
     message = f"{problem.message} The checks of the account did not run."
     error = Result(identity.id, "error", message, identity.what, identity.why, problem.next_step or "")
     draft = None if plan is None else plan.draft
-    return (error, *judge(ALL_CHECKS, {"machine": machine}, draft, skip))
+    return (error, *judge(ALL_CHECKS, {"machine": machine}, draft))
 
 
 def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
@@ -275,49 +269,6 @@ def _node_version() -> str | None:
     return done.stdout.strip() or None
 
 
-_OF_OTHERS = ("jumpstart-cache-prod-", "jumpstart-private-cache-prod-")
-
-
-@dataclass(frozen=True)
-class Mending:
-    """Proposed fixes: ``fields`` (dotted name -> value) and their ``reasons``.
-
-    ``commands`` are commands of this program; each shows its cost and its own confirmation prompt.
-    """
-
-    fields: dict[str, Any] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    commands: tuple[tuple[str, ...], ...] = ()
-
-
-def mending(results: Iterable[Result], draft: Draft | None) -> Mending:
-    """Collect the fixes for all errors and warnings."""
-    fixes = {each.id: each.fix for each in ALL_CHECKS}
-    fields: dict[str, Any] = {}
-    reasons: dict[str, str] = {}
-    commands: list[tuple[str, ...]] = []
-    for result in results:
-        fix = fixes.get(result.check)
-        if fix is None or result.status not in ("error", "warning"):
-            continue
-        if fix.edits is not None and draft is not None:
-            for name, value in fix.edits(draft).items():
-                fields[name] = value
-                reasons.setdefault(name, f"{result.check}: {fix.what}")
-        if fix.command and fix.command not in commands:
-            commands.append(fix.command)
-    return Mending(fields, reasons, tuple(commands))
-
-
-def own_buckets(draft: Draft | None) -> tuple[str, ...]:
-    """Return the buckets that the guard's role must read: all but JumpStart's."""
-    if draft is None:
-        return ()
-    uris = [uri for uri in (draft.model_uri, draft.head_uri) if uri]
-    buckets = dict.fromkeys(split_uri(uri)[0] for uri in uris)
-    return tuple(each for each in buckets if not each.startswith(_OF_OTHERS))
-
-
 _TONES: dict[Status, Tone] = {"error": "bad", "warning": "caution", "unknown": "caution"}
 _TITLES: dict[Status, str] = {
     "error": "Errors",
@@ -413,8 +364,6 @@ def _lines(result: Result, verbose: bool) -> str:
         lines.append(f"why: {result.why}")
     if result.next_step:
         lines.append(f"next: {result.next_step}")
-    if result.fix:
-        lines.append(f"--fix: {result.fix}")
     if verbose and result.source:
         lines.append(f"source: {result.source}" + (f" <{result.url}>" if result.url else ""))
     return "\n  ".join(lines)

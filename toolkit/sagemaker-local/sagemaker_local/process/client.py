@@ -91,7 +91,7 @@ def _ask(
     except OSError as error:
         raise EngineError(
             f"the local SageMaker at port {port} does not answer: {error}",
-            next_step=f"stop it, then start a new one: peagle-sm local down --port {port}",
+            next_step=f"stop it, then start a new one: peagle-sm local down --local-port {port}",
         ) from error
 
 

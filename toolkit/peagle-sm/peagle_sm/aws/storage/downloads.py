@@ -181,7 +181,7 @@ class Hub:
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(asked) and asked != commit):
             raise ServiceFault(
                 f"the hub's commit for {asked!r} of {repository}: found {commit!r}; expected 40 hex digits",
-                next_step="Give the commit itself: --revision with its 40 hex digits.",
+                next_step="Give the commit itself: OWNER/NAME@COMMIT, with its 40 hex digits.",
             )
         card = found.card_data
         licence = card.get("license") if card is not None else None

@@ -14,11 +14,11 @@ from peagle_sm.core.checks import (
     placement,
     resources,
 )
-from peagle_sm.core.checks.base import SPEC, Check, Fix, check
+from peagle_sm.core.checks.base import SPEC, Check, check
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding, worst_first
 
-__all__ = ["ALL_CHECKS", "SPEC_CHECKS", "Check", "Fix", "check", "run_checks"]
+__all__ = ["ALL_CHECKS", "SPEC_CHECKS", "Check", "check", "run_checks"]
 
 _MODULES = (
     model,

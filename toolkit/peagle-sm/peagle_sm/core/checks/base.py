@@ -19,23 +19,6 @@ from peagle_sm.core.words import Finding, Severity
 SPEC = "spec"
 """Reader name of a check that needs only the spec."""
 
-Edits = Mapping[str, Any]
-"""New values of spec fields, by dotted name."""
-
-
-@dataclass(frozen=True)
-class Fix:
-    """Fix for `doctor --fix`: ``edits`` of the spec, or a ``command``.
-
-    ``edits`` are pure and may be empty. ``command`` is a command of this program without its name, such as
-    ("guard", "install"); it has its own confirmation prompt.
-    """
-
-    what: str
-    edits: Callable[[Draft], Edits] | None = None
-    command: tuple[str, ...] = ()
-
-
 Findings = Iterator[str | Finding]
 """What a check yields: a message, which takes the check's severity and remedy, or a whole finding."""
 
@@ -58,7 +41,6 @@ class Check:
     url: str = ""
     reads: str = SPEC
     needs_spec: bool = True
-    fix: Fix | None = None
 
     def findings(self, *given: Any) -> list[Finding]:
         """Return what ``look`` finds, each with this check's id, source and url, and a next step."""
@@ -85,7 +67,6 @@ def check(
     url: str = "",
     reads: str = SPEC,
     needs_spec: bool = True,
-    fix: Fix | None = None,
 ) -> Callable[[Callable[..., Findings]], Check]:
     """Make a check from a function, whose docstring is the ``what``.
 
@@ -95,7 +76,7 @@ def check(
 
     def wrap(look: Callable[..., Findings]) -> Check:
         what = (look.__doc__ or "").strip()
-        return Check(check_id, what, why, source, remedy, look, severity, url, reads, needs_spec, fix)
+        return Check(check_id, what, why, source, remedy, look, severity, url, reads, needs_spec)
 
     return wrap
 
@@ -305,7 +286,7 @@ class Unknown:
 class Result:
     """One line of a preflight's output; a check that found several things has several.
 
-    ``permission`` is the missing one of an unknown check, ``fix`` what `doctor --fix` would do.
+    ``permission`` is the missing one of an unknown check.
     """
 
     check: str
@@ -317,7 +298,6 @@ class Result:
     source: str = ""
     url: str = ""
     permission: str | None = None
-    fix: str | None = None
     expires: str | None = None
 
 
@@ -364,16 +344,7 @@ def _results(
                 status,
                 finding.message,
                 next_step=finding.next_step,
-                fix=_fix(check, draft) if status != "ok" else None,
                 expires=finding.expires,
             )
         if not findings:
             yield result("ok", "")
-
-
-def _fix(check: Check, draft: Draft | None) -> str | None:
-    if check.fix is None:
-        return None
-    if check.fix.edits is not None and (draft is None or not check.fix.edits(draft)):
-        return None
-    return check.fix.what

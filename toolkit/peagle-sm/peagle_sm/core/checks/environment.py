@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Findings, Fix, check
+from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments, load_forbidden, version_of
 from peagle_sm.core.plan.environment import (
     COMPILATION_CONFIG,
@@ -247,7 +247,6 @@ def hub_model_id(draft: Draft) -> Findings:
     source="vllm-project/vllm pull request 43010",
     remedy=f"Remove {RUNNER_VARIABLE}, or set it to 0.",
     url="https://github.com/vllm-project/vllm/pull/43010",
-    fix=Fix(f"set {RUNNER_VARIABLE} to 0", edits=lambda _: {f"serving.env.{RUNNER_VARIABLE}": "0"}),
 )
 def v2_model_runner(draft: Draft) -> Findings:
     """The V2 model runner, which has no parallel drafting and does not run on a CPU."""

@@ -9,7 +9,7 @@ import datetime as dt
 import re
 from functools import cache
 
-from peagle_sm.core.checks.base import Edits, Findings, Fix, check
+from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.engines import PackagedData, Version, read_data, version_of
 from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
@@ -104,19 +104,12 @@ def request_metrics(draft: Draft) -> Findings:
         yield f"serving.env.{REQUEST_METRICS}: found with mode none; allowed only with speculation on"
 
 
-def _verbatim(draft: Draft) -> Edits:
-    """Turn the supervisor off, so that the command line stays unchanged."""
-    off = environment(draft).get(AUTO_RECOVERY) == "false"
-    return {} if off else {f"serving.env.{AUTO_RECOVERY}": "false"}
-
-
 @check(
     "json-quotes",
     why='The supervisor joins the command line without quotes: {"method":…} becomes {method:…}.',
     source="model-hosting-container-standards <= 0.1.15 (vLLM images 0.20.2 to 0.23.0, server v2.0)",
     remedy="Use image 0.24.0 or newer, or keep PROCESS_AUTO_RECOVERY=false.",
     url="https://github.com/aws/model-hosting-container-standards",
-    fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
 def json_quotes(draft: Draft) -> Findings:
     """An image that strips the quotes of JSON values."""
@@ -139,7 +132,6 @@ def json_quotes(draft: Draft) -> Findings:
     remedy="Write the value without % and ' ;', or set serving.env.PROCESS_AUTO_RECOVERY: 'false'.",
     severity="warning",
     url="https://github.com/aws/model-hosting-container-standards",
-    fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
 def supervisor_characters(draft: Draft) -> Findings:
     """Values that the supervisor of newer images breaks."""

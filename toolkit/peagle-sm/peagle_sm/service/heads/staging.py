@@ -101,16 +101,13 @@ def plan_staging(
     uri: str,
     *,
     sources: Sources,
-    target: str | None = None,
     head: str | None = None,
-    revision: str | None = None,
-    target_revision: str | None = None,
     mode: str | None = None,
 ) -> StagingPlan:
     """Check the head and the prefix, and plan the staging.
 
-    For a model of the catalogue, its head is staged below it (``head`` names another head). Any other head
-    is staged alone, unless ``target`` is given.
+    With ``head``, ``what`` is a model, and the head is staged below it. Without, ``what`` is a model of the
+    catalogue, which is staged with its head, or a head alone.
 
     Raises:
         HeadRefused: the head must not be deployed.
@@ -119,12 +116,11 @@ def plan_staging(
         NotFound, CredentialsError, ServiceFault: something does not exist, or cannot be reached.
     """
     bucket, prefix = _prefix(uri)
-    if what in sources.catalog.models and not Path(what).is_dir():
-        target = target or what
-    opened = sources.head(head or what, revision, mode)
-    whole = None if target is None else sources.target(target, target_revision)
+    has_target = head is not None or (what in sources.catalog.models and not Path(what).is_dir())
+    opened = sources.head(head or what, mode)
+    whole = sources.target(what) if has_target else None
     config = None if whole is None else config_of(whole)
-    report = inspect_place(sources, opened, config or target, mode=mode)
+    report = inspect_place(sources, opened, config, mode=mode)
     report.raise_for_faults()
     parts = [] if whole is None else [_target_part(whole)]
     vocabulary = None if whole is None else sources.vocabulary(whole)

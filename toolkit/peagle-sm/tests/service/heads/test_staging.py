@@ -74,7 +74,7 @@ Stage = Callable[..., Staged]
 @pytest.fixture
 def staged(sources: Sources, family: Path, tmp_path: Path) -> Stage:
     def call(uri: str, *, head: Path | None = None, told: Any = lambda *step: None) -> Staged:
-        plan = plan_staging(str(head or family / "head"), uri, sources=sources, target=str(family / "target"))
+        plan = plan_staging(str(family / "target"), uri, sources=sources, head=str(head or family / "head"))
         return stage(plan, sources=sources, cache=tmp_path / "cache", version="1", told=told, part_bytes=PART)
 
     return call
@@ -122,9 +122,8 @@ def test_a_target_and_its_head_lie_under_one_prefix(
     assert (manifest.head_facts.method, manifest.head and manifest.head.licence) == ("p-eagle", "apache-2.0")
     sums = {file.name: file.sha256 for file in manifest.files}
     assert sums["p-eagle/config.json"] == check_head(family / "head", sources=sources).files[1].sha256
-    plan = plan_staging(
-        str(family / "head"), f"s3://{bucket}/models/tiny", sources=sources, target=str(family / "target")
-    )
+    uri = f"s3://{bucket}/models/tiny"
+    plan = plan_staging(str(family / "target"), uri, sources=sources, head=str(family / "head"))
     assert plan.part("target").left_out == ("modeling.py",)  # type: ignore[union-attr]
     assert spec_fields(plan, done) == {
         "source": "container",
@@ -290,7 +289,7 @@ def test_from_the_hub_the_commit_is_recorded(
     assert (done.model_uri, done.head_uri) == (None, uri)
     assert os.listdir(tmp_path / "cache" / "hub") == ["owner--head"]
     before = len(hub.requests)
-    again = plan_staging("owner/head", uri, sources=sources, revision="a" * 40)
+    again = plan_staging(f"owner/head@{'a' * 40}", uri, sources=sources)
     assert stage(again, sources=sources, cache=tmp_path / "cache", version="1").sent == 0
     whole = [path for _, path, span in hub.requests[before:] if path.startswith("/large") and span is None]
     assert whole == [], "what is in the cache is not fetched again"

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from peagle_sm.cli.arguments import follower, given, open_session, read_spec, spec_argument
+from peagle_sm.cli.arguments import (
+    follower,
+    given,
+    open_session,
+    read_spec,
+    spec_argument,
+    unguarded_option,
+    yes_option,
+)
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.status import emit_ready
 from peagle_sm.cli.commands.guard import with_guard
@@ -31,15 +39,10 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @spec_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON; create nothing.")
 @click.option("--wait/--no-wait", default=True, help="Wait until the endpoint is in service.")
-@click.option(
-    "--unguarded",
-    is_flag=True,
-    help="Deploy without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
-)
-@click.option("--verbose", "-v", is_flag=True, help="At the end, list each override of the local engine.")
+@unguarded_option
 @skip_option
 @global_options
 @click.pass_obj
@@ -50,7 +53,6 @@ def deploy(
     dry_run: bool,
     wait: bool,
     unguarded: bool,
-    verbose: bool,
     skip: tuple[str, ...],
 ) -> None:
     """Create an endpoint from a spec and wait until it is in service.
@@ -101,7 +103,7 @@ def deploy(
             )
 
         endpoint = with_guard(state, session, follow, yes, attempt)
-    emit_ready(state, endpoint.name, endpoint.status, session, verbose)
+    emit_ready(state, endpoint.name, endpoint.status, session)
 
 
 def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
@@ -139,7 +141,7 @@ def question(found: str, made: Plan) -> str:
 @click.command(cls=Command)
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Show what would change and what that costs; change nothing.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.option(
     "--strategy",
     type=click.Choice(("in-place", "off-update-on")),
@@ -152,11 +154,7 @@ def question(found: str, made: Plan) -> str:
     metavar="NAME",
     help="Also roll back an in-place update on this CloudWatch alarm of yours. May be repeated.",
 )
-@click.option(
-    "--unguarded",
-    is_flag=True,
-    help="Update without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
-)
+@unguarded_option
 @skip_option
 @global_options
 @click.pass_obj

@@ -18,6 +18,8 @@ from peagle_sm.cli.arguments import (
     follower,
     name_from_spec,
     open_session,
+    unguarded_option,
+    yes_option,
 )
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.status import emit_ready
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @global_options
 @click.pass_obj
 def pause(state: State, name: str, yes: bool) -> None:
@@ -78,12 +80,8 @@ def pause(state: State, name: str, yes: bool) -> None:
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-@click.option(
-    "--unguarded",
-    is_flag=True,
-    help="Resume without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
-)
+@yes_option
+@unguarded_option
 @global_options
 @click.pass_obj
 def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
@@ -122,7 +120,7 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[NAME] DURATION", shell_complete=complete_endpoint)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @global_options
 @click.pass_context
 def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
@@ -235,7 +233,7 @@ def render_kept(lease: Lease) -> str:
 
 @click.command(cls=Command)
 @click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1, shell_complete=complete_endpoint)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.option("--with-logs", is_flag=True, help="Also delete each endpoint's log group.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 @global_options

@@ -20,7 +20,6 @@ from peagle_sm.core.display import text
 from peagle_sm.core.errors import LockStale, PlanRefused, SpecError
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session.session import Session
     from peagle_sm.core.checks.base import Result
     from peagle_sm.core.planning import Plan
     from peagle_sm.service.jumpstart_lock import Locking
@@ -30,45 +29,26 @@ if TYPE_CHECKING:
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Print only the exact requests, as JSON.")
 @click.option("--stack", is_flag=True, help="Plan for `cdk deploy`, which also applies update settings.")
-@click.option("--preflight", is_flag=True, help="Also check the account, as `deploy` does.")
 @global_options
 @click.pass_obj
-def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: bool) -> None:
+def plan(state: State, spec_path: Path, dry_run: bool, stack: bool) -> None:
     """Show what a spec would create, and what it would cost.
 
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created, and no AWS account is
     needed: without a region or credentials the plan has us-east-1 and a placeholder account, and says so.
-    Exit code 3 if a finding has the severity "error".
+    `peagle-sm doctor` also checks the account. Exit code 3 if a finding has the severity "error".
     """
     from peagle_sm.core.plan.resolve import DEFAULT_REGION
     from peagle_sm.service import plan_for
-    from peagle_sm.service.preflight import refuse_errors, results_data
 
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region, DEFAULT_REGION)
     made = plan_for(spec, session, stack=stack, without_credentials=True)
-    results = _preflight(session, made) if preflight and not made.refused else ()
-    checked = f"\n\n{render_results(results, state.flags, verbose=True)}" if results else ""
     if dry_run:
         print_dry_run(state, made)
     else:
-        emit(
-            state,
-            table=lambda: f"{made}{checked}",
-            data=lambda: made.to_dict() | ({"preflight": results_data(results)} if results else {}),
-            names=[made.names.endpoint],
-        )
+        emit(state, table=lambda: str(made), data=made.to_dict, names=[made.names.endpoint])
     refuse_if_needed(made, shown=state.format == "table")
-    refuse_errors(results)
-
-
-def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
-    """Run the account's checks; those of the spec are in the plan's findings."""
-    from peagle_sm.core.checks import SPEC_CHECKS
-    from peagle_sm.service.preflight import preflight
-
-    findings = {each.id for each in SPEC_CHECKS}
-    return tuple(each for each in preflight(session, made) if each.check not in findings)
 
 
 def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
@@ -118,14 +98,15 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
 @click.command(cls=Command)
 @spec_argument
 @click.option("--upgrade", is_flag=True, help="Lock JumpStart's newest version, and show what changes.")
-@click.option("--check", is_flag=True, help="Write nothing; exit code 9 if the lock would change.")
-@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Show what would change; write nothing. Exit code 9 if the lock would change.",
+)
 @click.option("--config", metavar="NAME", help="JumpStart config.  [default: the best one with a head]")
 @global_options
 @click.pass_obj
-def lock(
-    state: State, spec_path: Path, upgrade: bool, check: bool, dry_run: bool, config: str | None
-) -> None:
+def lock(state: State, spec_path: Path, upgrade: bool, check: bool, config: str | None) -> None:
     """Pin what JumpStart resolves a spec to; check or upgrade the lock.
 
     SPEC is a YAML file (default: peagle.yaml). The lock is written beside it: peagle.lock, or with --local
@@ -153,7 +134,7 @@ def lock(
     made = make_lock(spec, spec_path, session, upgrade=upgrade, config=config)
     if made.unreadable:
         note(state, f"replaced: {made.unreadable}")
-    written = made.stale and not check and not dry_run
+    written = made.stale and not check
     if written:
         write_lock(made)
     emit(
