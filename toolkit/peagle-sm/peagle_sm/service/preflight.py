@@ -1,7 +1,7 @@
 """Preflight checks, and the results of `doctor`.
 
 Readers run in parallel, within a time limit; each check evaluates what they read. `read_machine` reads
-this machine (Python, boto3, disk, memory, the engine's environment). `Checkup` holds the results for
+this machine (packages, disk, memory, the engine's environment). `Checkup` holds the results for
 programs and notebooks.
 """
 
@@ -11,18 +11,14 @@ import os
 import platform
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, partial
-from importlib.metadata import version
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.control.stacks import describe
@@ -192,60 +188,17 @@ def results_data(results: Collection[Result]) -> list[dict[str, Any]]:
     return [plain(asdict(each)) for each in results]
 
 
-_NODE_TIMEOUT_S = 10
-# What the plans use, by the shape in botocore's model of SageMaker that must have it.
-MEMBERS = {
-    "ContainerDefinition": ("AdditionalModelDataSources", "ContainerMetricsConfig", "ModelDataSource"),
-    "ProductionVariant": (
-        "CapacityReservationConfig",
-        "InferenceAmiVersion",
-        "InstancePools",
-        "ManagedInstanceScaling",
-        "RoutingConfig",
-        "VariantInstanceProvisionTimeoutInSeconds",
-    ),
-    "CreateEndpointConfigInput": ("MetricsConfig",),
-    "S3ModelDataSource": ("ModelAccessConfig",),
-}
-
-
-def read_machine(root: Path | None = None) -> Machine:
-    """Read this machine's state; run only `node --version`, and change nothing.
-
-    Args:
-        root: the directory that may have `node_modules`; by default the working directory.
-    """
+def read_machine() -> Machine:
+    """Read this machine's state, and change nothing."""
     cache = cache_dir(os.environ)
     place = next(each for each in (cache, *cache.parents) if each.exists())
-    own_cdk = (root or Path.cwd()) / "node_modules" / ".bin" / "cdk"
     return Machine(
-        python=sys.version_info[:3],
-        boto3=version("boto3"),
-        missing_members=_missing_members(),
         missing_packages=() if is_installed() else ("sagemaker-local",),
         disk_free_bytes=shutil.disk_usage(place).free,
         disk_path=str(place),
         memory_free_bytes=_free_memory(),
         engine=engine_state(),
-        node=_node_version(),
-        cdk=str(own_cdk) if own_cdk.exists() else shutil.which("cdk"),
-        cdk_library=find_spec("aws_cdk") is not None,
         platform=platform.system().lower(),
-    )
-
-
-@cache
-def _missing_members() -> tuple[str, ...]:
-    from botocore.session import Session
-
-    model = Session().get_service_model("sagemaker")
-    known = set(model.shape_names)
-    return tuple(
-        f"{shape}.{member}"
-        for shape, members in MEMBERS.items()
-        for have in [getattr(model.shape_for(shape), "members", {}) if shape in known else {}]
-        for member in members
-        if member not in have
     )
 
 
@@ -255,18 +208,6 @@ def _free_memory() -> int | None:
     import psutil
 
     return int(psutil.virtual_memory().available)
-
-
-def _node_version() -> str | None:
-    if shutil.which("node") is None:
-        return None
-    try:
-        done = subprocess.run(
-            ["node", "--version"], capture_output=True, text=True, timeout=_NODE_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
 
 
 _TONES: dict[Status, Tone] = {"error": "bad", "warning": "caution", "unknown": "caution"}

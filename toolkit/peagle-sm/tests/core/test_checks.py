@@ -67,16 +67,6 @@ def test_errors_come_first() -> None:
     assert severities == ["error", *["warning"] * (len(severities) - 1)]
 
 
-def test_what_is_the_same_here_as_on_aws_is_not_told() -> None:
-    plan = plan_of(GPT, "placement: {region: us-east-1}", LOCAL)
-    assert not {"local-roles", "local-region", "region-name"} & {finding.check for finding in plan.findings}
-
-
-def test_on_aws_nothing_local_is_told() -> None:
-    findings = plan_of(GPT, "placement: {region: eu-west-1}").findings
-    assert not {"local-roles", "local-region", "region-name"} & {finding.check for finding in findings}
-
-
 def test_a_region_that_is_named_missing_is_not_told_twice() -> None:
     plan = plan_of(GPT, "placement: {region: eu-noth-1}")
     assert found(plan, "missing-fact")

@@ -137,8 +137,7 @@ def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
         assert statuses[check] == "ok", found[check]
     # The caller here is one whom IAM does not know; the local server's price list lacks the type.
     assert statuses["caller-rights"] == "unknown"
-    assert statuses["price-listed"] == "warning"
-    assert "no hosting price" in found["price-listed"].message
+    assert "no hosting price" in found["price"].message
     assert "reservation" not in statuses
     assert "kms-key" not in statuses
 

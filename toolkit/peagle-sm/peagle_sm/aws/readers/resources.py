@@ -1,4 +1,4 @@
-"""Readers of a deploy's needs: quotas, prices, network, image, weights, key.
+"""Readers of a deploy's needs: quotas, network, image, weights, key.
 
 Also of its reservation. A draft head in S3 is checked by its manifest, or by its files without a manifest.
 """
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.prices import ask_list
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import s3_folder, split_uri
 from peagle_sm.core.checks.base import (
@@ -20,7 +19,6 @@ from peagle_sm.core.checks.base import (
     Key,
     Network,
     Prefix,
-    Price,
     Quotas,
     Reservation,
 )
@@ -96,20 +94,6 @@ def _instances(session: Session, endpoint: str) -> Counter[str]:
         if kind:
             counts[kind] += count or variant.get("InitialInstanceCount", 0)
     return counts
-
-
-def prices(session: Session, draft: Draft) -> tuple[Price, ...]:
-    """Return what AWS's price list says about each instance type, as the plan read it or asked now.
-
-    Raises:
-        CredentialsError: no permission ``pricing:GetProducts``.
-        ServiceFault: the API did not answer.
-    """
-    return tuple(
-        Price(name, (listed if listed.fresh else ask_list(session, name, draft.region)).why)
-        for name in draft.instance_types
-        for listed in [draft.listed_price(name)]
-    )
 
 
 def reservation(session: Session, draft: Draft) -> Reservation:

@@ -232,14 +232,6 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Price:
-    """Instance type in AWS's price list; ``why`` it has no hosting price in USD, empty if it has."""
-
-    instance_type: str
-    why: str = ""
-
-
-@dataclass(frozen=True)
 class Network:
     """Existing parts of the VPC by id; subnets with zone and free addresses."""
 
@@ -249,23 +241,13 @@ class Network:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine: versions, missing parts, free bytes, state of the engine.
+    """This machine; ``engine`` is "ready", "not built" or "incomplete"."""
 
-    ``engine`` is "ready", "not built" or "incomplete"; ``missing_members`` are request members that the
-    installed botocore lacks.
-    """
-
-    python: tuple[int, int, int]
-    boto3: str
-    missing_members: tuple[str, ...] = ()
     missing_packages: tuple[str, ...] = ()
     disk_free_bytes: int = 0
     disk_path: str = ""
     memory_free_bytes: int | None = None
     engine: str = "ready"
-    node: str | None = None
-    cdk: str | None = None
-    cdk_library: bool = True
     platform: str = "linux"
 
 

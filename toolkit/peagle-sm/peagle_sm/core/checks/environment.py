@@ -290,22 +290,6 @@ def metrics_off(draft: Draft) -> Findings:
 
 
 @check(
-    "component-environment",
-    why="CreateInferenceComponent refuses more entries if the component has its own container.",
-    source="SageMaker API: InferenceComponentContainerSpecification.Environment (16 entries)",
-    remedy="Nothing to do: the plan's component uses a model, which may have 100 entries.",
-    severity="info",
-    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
-    "API_InferenceComponentContainerSpecification.html",
-)
-def component_environment(draft: Draft) -> Findings:
-    """More variables than an inference component with its own container allows."""
-    count = len(environment(draft))
-    if draft.scales_to_zero and count > _COMPONENT_ENTRIES:
-        yield f"{count} variables; a component with its own container allows {_COMPONENT_ENTRIES}"
-
-
-@check(
     "head-context",
     why="Below 10k tokens the model cards recommend the head that was not trained for long context.",
     source="model cards of amazon/gpt-oss-20b-p-eagle-long-context and of its siblings",
@@ -387,21 +371,3 @@ def api_key(draft: Draft) -> Findings:
     for name in ("SM_VLLM_API_KEY", "VLLM_API_KEY"):
         if draft.spec.serving.env.get(name):
             yield f"serving.env.{name}: has no effect on SageMaker, and others can read it"
-
-
-@check(
-    "volume-key",
-    why="AWS's key then encrypts the volume with weights and logs, and you cannot revoke that key.",
-    source="SageMaker API: CreateEndpointConfig.KmsKeyId",
-    remedy="Set security.kms_key_id if your rules require your own key.",
-    severity="info",
-    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
-)
-def volume_key(draft: Draft) -> Findings:
-    """No KMS key for a volume that supports one."""
-    if draft.spec.security.kms_key_id is not None or draft.context.local:
-        return
-    for name in draft.instance_types:
-        entry = draft.instance(name)
-        if entry is not None and not entry.local_storage:
-            yield f"security.kms_key_id is not set; the volume of {name} supports one"

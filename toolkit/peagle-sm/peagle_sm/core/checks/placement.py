@@ -9,45 +9,10 @@ import difflib
 
 from peagle_sm.core.catalog import known_instance_types, known_regions
 from peagle_sm.core.checks.base import Findings, check
-from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.payloads import host_ami
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
-
-
-@check(
-    "local-roles",
-    why="The spec's roles exist only in an AWS account; the local server would refuse them.",
-    source="this project: `peagle-sm help explanation/local`; the roles in `peagle-sm local status`",
-    remedy="Nothing to do: on AWS the roles of the spec are used.",
-    severity="info",
-)
-def local_roles(draft: Draft) -> Findings:
-    """Roles in the spec that the local server replaces with its own."""
-    if not draft.context.local:
-        return
-    roles = {
-        "execution_role_arn": (draft.spec.execution_role_arn, draft.role_arn),
-        "scheduler_role_arn": (draft.spec.scheduler_role_arn, draft.scheduler_role_arn),
-    }
-    for field, (given, used) in roles.items():
-        if given is not None and given != used:
-            yield f"{field}: {given} is replaced by the local server's {used}"
-
-
-@check(
-    "local-region",
-    why="Names and addresses in the local plan differ from those of the same spec on AWS.",
-    source="this project: `peagle-sm help explanation/local`; the local server has one region",
-    remedy="Nothing to do: on AWS the region of the spec is used.",
-    severity="info",
-)
-def local_region(draft: Draft) -> Findings:
-    """A region in the spec that the local server replaces with its own."""
-    given = draft.spec.placement.region
-    if draft.context.local and given is not None and given != draft.region:
-        yield f"placement.region: {given} is replaced by the local server's {draft.region}"
 
 
 @check(
@@ -307,23 +272,6 @@ def gpus(draft: Draft) -> Findings:
             yield Finding(
                 "warning", f"{idle} of the {entry.gpu_count} GPUs of {name} would be billed and unused"
             )
-
-
-@check(
-    "tensor-parallel-degree",
-    why="Two variables for one setting: the LMI image reads one, the vLLM image the other.",
-    source="JumpStart spec of gpt-oss-20b: TENSOR_PARALLEL_DEGREE=8 beside SM_VLLM_TENSOR_PARALLEL_SIZE=1",
-    remedy="Nothing breaks: the vLLM image reads only SM_VLLM_TENSOR_PARALLEL_SIZE. To remove this message, "
-    "set serving.env.TENSOR_PARALLEL_DEGREE to the same value.",
-    severity="warning",
-    url="https://github.com/aws/sagemaker-python-sdk",
-)
-def tensor_parallel_degree(draft: Draft) -> Findings:
-    """TENSOR_PARALLEL_DEGREE that contradicts the tensor parallel size."""
-    degree = environment(draft).get("TENSOR_PARALLEL_DEGREE")
-    size = str(draft.spec.serving.tensor_parallel_size)
-    if degree is not None and degree != size:
-        yield f"JumpStart sets TENSOR_PARALLEL_DEGREE={degree} and SM_VLLM_TENSOR_PARALLEL_SIZE={size}"
 
 
 @check(

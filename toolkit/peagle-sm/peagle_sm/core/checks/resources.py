@@ -15,7 +15,6 @@ from peagle_sm.core.checks.base import (
     KeyRights,
     Network,
     Prefix,
-    Price,
     Quotas,
     Reservation,
     check,
@@ -299,19 +298,3 @@ def vpc(fact: Network, draft: Draft) -> Findings:
     for name, (zone, free) in fact.subnets.items():
         if free < _FREE_ADDRESSES:
             yield f"security.vpc: subnet {name} in {zone} has {free} free addresses"
-
-
-@check(
-    "price-listed",
-    reads="prices",
-    why="Without AWS's own figure the plan's price may be wrong. The type may be available all the same.",
-    source="AWS Price List API: AmazonSageMaker, component Hosting",
-    remedy="Check AWS's SageMaker pricing page, and write its price into lifecycle.usd_per_hour.",
-    severity="warning",
-    url="https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/price-changes.html",
-)
-def price_listed(fact: tuple[Price, ...], draft: Draft) -> Findings:
-    """A type without a hosting price in AWS's list."""
-    for price in fact:
-        if price.why:
-            yield f"{price.why}; counted: {draft.price(price.instance_type) or 'no price'}"

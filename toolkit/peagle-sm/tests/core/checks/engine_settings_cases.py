@@ -509,16 +509,6 @@ CASES = [
     ),
     Case("tensor-parallel-heads", GPT, "serving: {tensor_parallel_size: 4}"),
     Case(
-        "cudagraphs-on-cpu",
-        TINY,
-        "serving: {cudagraph_mode: PIECEWISE}",
-        LOCAL,
-        severity="info",
-        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
-    ),
-    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
-    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
-    Case(
         "slice-counts",
         GPT,
         "metrics: {slices: [format]}",
