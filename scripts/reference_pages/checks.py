@@ -12,7 +12,7 @@ _INTRO = """\
 [Add a preflight check](../explanation/follow.md#add-a-preflight-check).
 
 `plan` runs the checks that need only the spec, without an account. `deploy` runs those and the preflight
-before it creates anything. `peagle-sm doctor` runs all checks, also those of this machine, and changes nothing.
+before it creates anything. `peagle-sm doctor` runs all, also those of this machine, and changes nothing.
 
 - **error**: the deploy would fail, or P-EAGLE would be off and nothing would say so. Nothing is created;
   exit code 3, or 5 without credentials.

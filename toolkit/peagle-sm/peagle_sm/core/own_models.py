@@ -66,11 +66,10 @@ def own_entry(own_model: OwnModel, facts: OwnFacts) -> ModelEntry:
     from peagle_sm.core.model_config import read_config  # few specs need it
 
     config = read_config(facts.config, facts.place) if facts.place else None
-    counted = config.parameters.total / 1e9 if config and config.parameters else None
-    if counted is None and facts.parameters is not None:
-        counted = facts.parameters / 1e9
-    parameters = own_model.parameters_b or counted
-    weights = own_model.weights_gb or _weights_gb(own_model, config, facts)
+    parameters = facts.parameters / 1e9 if facts.parameters is not None else None
+    weights = own_model.weights_gb
+    if weights is None and config is not None and facts.weights_bytes is not None:
+        weights = facts.weights_bytes / 1e9 / config.shrinks_by
     longest = config.max_context if config else None
     return ModelEntry(
         title=own_model.name
@@ -85,7 +84,7 @@ def own_entry(own_model: OwnModel, facts: OwnFacts) -> ModelEntry:
         own=True,
         architecture=config.architecture if config else None,
         config_place=facts.place or None,
-        number_type=config.number_type if config and config.quantization is None else None,
+        number_type=config.number_type if config else None,
         most_head_gb=_most_head_gb(config) if config else {},
         attention=tuple(AttentionGroup(**group) for group in config.attention)
         if config and config.attention is not None
@@ -121,19 +120,6 @@ def _hub_id(own_model: OwnModel) -> str | None:
     """Return the repository that the config names, for advice on where the weights are."""
     place = own_model.config or ""
     return place if place.count("/") == 1 and not place.startswith((".", "/", "s3:")) else None
-
-
-def _weights_gb(own_model: OwnModel, config: ConfigFacts | None, facts: OwnFacts) -> float | None:
-    """Return the weights in the engine's memory: the files' size, else the count with its data types."""
-    if config is None:
-        return None
-    if facts.weights_bytes is not None:
-        return facts.weights_bytes / 1e9 / config.shrinks_by
-    if own_model.parameters_b is None:
-        return config.weights_gb
-    if config.weights_gb is not None and config.parameters is not None:
-        return own_model.parameters_b * config.weights_gb / (config.parameters.total / 1e9)
-    return own_model.parameters_b * config.bytes_per_parameter if config.bytes_per_parameter else None
 
 
 def _model_entry(name: str, entry: Any, spec: EndpointSpec) -> ModelEntry:

@@ -81,7 +81,7 @@ def test_a_folder_is_relative_to_the_spec(folder: Path, tmp_path: Path) -> None:
         assert weights_gb(spec) == pytest.approx(0.269030016)
 
 
-def test_only_the_indexs_files_count_and_without_any_the_shapes(folder: Path, tmp_path: Path) -> None:
+def test_only_the_indexs_files_count(folder: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "spec.yaml")
     (folder / "consolidated.safetensors").write_bytes(b"x" * 5000)
     (folder / "model-1.safetensors").write_bytes(b"x" * 3000)
@@ -90,7 +90,7 @@ def test_only_the_indexs_files_count_and_without_any_the_shapes(folder: Path, tm
     assert weights_gb(load_spec(path)) == 3000 / 1e9
     (folder / "model-1.safetensors").unlink()
     (folder / "consolidated.safetensors").unlink()
-    assert weights_gb(load_spec(path)) == pytest.approx(134_515_008 * 2 / 1e9, rel=0.001)
+    assert weights_gb(load_spec(path)) is None
 
 
 def test_an_index_says_the_parameters_of_an_unknown_architecture(folder: Path, tmp_path: Path) -> None:

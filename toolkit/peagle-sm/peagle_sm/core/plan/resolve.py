@@ -263,20 +263,13 @@ class _Resolver:
                 "Download its config.json and model.safetensors.index.json into a folder beside the spec, "
                 "and give the folder as model.config.",
             )
-        elif model.parameters_b is None:
-            self._miss(
-                "model.parameters_b",
-                f"model.parameters_b: found nothing; {model.config_place} has an architecture whose "
-                "parameters are not counted here, and no index of the weights",
-                "Set model.parameters_b to the billions of parameters on the model's card; or give a folder "
-                "that has model.safetensors.index.json as model.config.",
-            )
         else:
             self._miss(
                 "model.weights_gb",
-                f"model.weights_gb: found nothing; {model.config_place} has a quantization whose sizes are "
-                "not known here",
-                "Set model.weights_gb to the size of its *.safetensors in GB (10^9 bytes).",
+                f"model.weights_gb: found nothing, and neither weights nor their index are beside "
+                f"{model.config_place}",
+                "Set model.weights_gb to the size of the *.safetensors in GB (10^9 bytes); or put "
+                "model.safetensors.index.json beside config.json.",
             )
 
     def _usable_lock(self) -> Lock | None:

@@ -32,14 +32,11 @@ class OwnModel(SpecPart):
     jumpstart: str | None = Field(
         default=None, min_length=1, description="JumpStart's id of the model, for source: jumpstart."
     )
-    parameters_b: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Billions of parameters; left out, counted."
-    )
     weights_gb: float | None = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="GB (10^9 bytes) of the weights in GPU memory; left out, from the index or the config.",
+        description="GB (10^9 bytes) of the weights in GPU memory; left out, from the files or their index.",
     )
     license: str | None = Field(default=None, min_length=1, description="Licence, as its card names it.")
 
