@@ -7,8 +7,7 @@ from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS, Check
 _INTRO = """\
 # Checks: what is checked before a deploy
 
-`scripts/reference` writes this page from the registry of checks.
-`peagle-sm checks` lists the same; `--format json` has every field. To write a check of your own, see
+`scripts/reference` writes this page from the registry of checks. To write a check of your own, see
 [Add a preflight check](../explanation/follow.md#add-a-preflight-check).
 
 `plan` runs the checks that need only the spec, without an account. `deploy` runs those and the preflight

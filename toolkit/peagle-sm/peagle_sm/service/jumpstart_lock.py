@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from peagle_sm.aws.files import cache_dir, write_file
-from peagle_sm.aws.readers.jumpstart import DocumentCache, Fetched
+from peagle_sm.aws.files import write_file
+from peagle_sm.aws.readers.jumpstart import Fetched, read_document
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import ModelEntry, load_catalog
 from peagle_sm.core.checks.jumpstart import lock_findings
@@ -62,7 +62,7 @@ class Found:
     bucket: str
 
 
-def find(rows: Sequence[Row], documents: DocumentCache, entry: ModelEntry, keep: Lock | None) -> Found:
+def find(rows: Sequence[Row], session: Session, bucket: str, entry: ModelEntry, keep: Lock | None) -> Found:
     """Return a model's spec: the version that ``keep`` locked, else the newest.
 
     The model is found by its id, else by the Hugging Face URL in its spec.
@@ -74,24 +74,26 @@ def find(rows: Sequence[Row], documents: DocumentCache, entry: ModelEntry, keep:
     """
     if keep is not None:
         row = row_of(rows, keep.jumpstart.model_id, keep.jumpstart.version)
-        return _open(row, documents, keep.source.found_by)
+        return _open(row, session, bucket, keep.source.found_by)
     known = entry.jumpstart_model_id
     if known is not None and (entry.own or any(row.model_id == known for row in rows)):
-        return _open(row_of(rows, known), documents, "id")  # raises for an id that the user gave in vain
+        return _open(
+            row_of(rows, known), session, bucket, "id"
+        )  # raises for an id that the user gave in vain
     if entry.hub_id is None:
         raise NotFound(
             f"{entry.title}: the catalogue has neither a JumpStart id nor a Hugging Face URL for it",
             next_step="Set source: container in the spec.",
         )
-    return _by_url(rows, documents, entry.hub_id)
+    return _by_url(rows, session, bucket, entry.hub_id)
 
 
-def _by_url(rows: Sequence[Row], documents: DocumentCache, hub_id: str) -> Found:
+def _by_url(rows: Sequence[Row], session: Session, bucket: str, hub_id: str) -> Found:
     """Return the model whose spec has the repository's URL, best number format first."""
     looked = candidates(rows, hub_id)
     same = []
     for row in looked:
-        found = _open(row, documents, "url")
+        found = _open(row, session, bucket, "url")
         names = [name for name in (found.document.model.huggingface_id, found.document.model.url) if name]
         if any(hub_name(name) == hub_name(hub_id) for name in names):
             return found
@@ -106,10 +108,10 @@ def _by_url(rows: Sequence[Row], documents: DocumentCache, hub_id: str) -> Found
     return same[0]
 
 
-def _open(row: Row, documents: DocumentCache, by: By) -> Found:
-    fetched = documents.read(row.spec_key)
-    document = parse_document(fetched.content, f"s3://{documents.bucket}/{row.spec_key}")
-    return Found(row, document, fetched, by, documents.bucket)
+def _open(row: Row, session: Session, bucket: str, by: By) -> Found:
+    fetched = read_document(session, bucket, row.spec_key)
+    document = parse_document(fetched.content, f"s3://{bucket}/{row.spec_key}")
+    return Found(row, document, fetched, by, bucket)
 
 
 @dataclass(frozen=True)
@@ -166,18 +168,13 @@ def make_lock(
     before, unreadable = _read(path)
     config = config or (before.asked.config if before else None)
     buckets = buckets_for(session.region, environ)
-    documents = DocumentCache(
-        session,
-        buckets.public,
-        keep=None if session.is_local else cache_dir(environ) / "jumpstart",
-        environ=environ,
-    )
-    rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
+    manifest = read_document(session, buckets.public, MANIFEST_KEY)
+    rows = parse_manifest(manifest.content, f"s3://{buckets.public}/{MANIFEST_KEY}")
     still_valid = before is not None and before.asked.model == spec.model_name and not upgrade
     if before is not None and entry.own and before.jumpstart.model_id != entry.jumpstart_model_id:
         still_valid = False  # the spec's own model has another JumpStart id now
     keep = before if still_valid else None
-    found = find(rows, documents, entry, keep)
+    found = find(rows, session, buckets.public, entry, keep)
     made = _lock(spec, session, found, buckets, config)
     newest = row_of(rows, found.row.model_id).version
     return Locking(
@@ -255,7 +252,6 @@ def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, 
             bucket=found.bucket,
             spec_key=found.row.spec_key,
             sha256=found.fetched.sha256,
-            etag=found.fetched.etag,
             found_by=found.by,
         ),
         jumpstart=LockedModel(

@@ -135,7 +135,7 @@ def known_ids(ids: Collection[str]) -> None:
     for wrong in sorted(set(ids) - known):
         raise SpecError(
             f"--skip-check: found {wrong}; allowed: an id of a check",
-            next_step="Run `peagle-sm checks` to list the ids.",
+            next_step="Run `peagle-sm help checks` to list the ids.",
             details={"found": wrong, "allowed": sorted(known)},
         )
 

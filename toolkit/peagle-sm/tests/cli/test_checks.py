@@ -1,4 +1,4 @@
-"""`peagle-sm checks` and `peagle-sm doctor`, and the page about them."""
+"""`peagle-sm doctor`, and the page of the checks."""
 
 from __future__ import annotations
 
@@ -130,24 +130,12 @@ def test_what_a_deploy_goes_on_in_spite_of() -> None:
     ]
 
 
-def test_all_checks_as_json_with_every_field() -> None:
-    result = run("checks", "--format", "json")
-    rows = json.loads(result.stdout)
-    assert [row["id"] for row in rows] == [each.id for each in ALL_CHECKS]
-    assert len(rows) >= 30
-    for row in rows:
-        assert row["what"]
-        assert row["why"]
-        assert row["source"]
-        assert row["remedy"]
-        assert row["severity"] in ("error", "warning", "info")
-    assert run("checks", "--format", "quiet").stdout.split() == [row["id"] for row in rows]
-    assert run("checks").stdout.splitlines()[0].split() == [
-        "CHECK",
-        "SEVERITY",
-        "READS",
-        "DESCRIPTION",
-    ]
+def test_every_check_says_what_why_and_what_to_do() -> None:
+    for check in ALL_CHECKS:
+        assert check.what
+        assert check.why
+        assert check.source
+        assert check.remedy
 
 
 def test_the_page_has_a_section_for_each_check() -> None:

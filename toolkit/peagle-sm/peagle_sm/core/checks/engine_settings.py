@@ -303,6 +303,21 @@ def k_table_graphs(draft: Draft) -> Findings:
         yield f"{_TABLE}: the row {list(zero)} has K 0, where vLLM issue 49548 saw the throughput collapse"
 
 
+@check(
+    "cudagraphs-on-cpu",
+    why="vLLM sets the mode to NONE on a platform without CUDA graphs.",
+    source="vLLM 0.32.0: config/vllm.py, support_static_graph_mode",
+    remedy="Remove serving.cudagraph_mode, or keep it for AWS.",
+    severity="info",
+    url="https://github.com/vllm-project/vllm/blob/main/vllm/platforms/interface.py",
+)
+def cudagraphs_on_cpu(draft: Draft) -> Findings:
+    """A CUDA graph mode on the local SageMaker, whose engines run on a CPU."""
+    mode = draft.spec.serving.cudagraph_mode
+    if draft.context.local and mode not in (None, "NONE"):
+        yield f"serving.cudagraph_mode: {mode} has no effect on a CPU"
+
+
 def _on_gpus(draft: Draft) -> bool:
     entries = [draft.instance(name) for name in draft.instance_types]
     return any(entry is not None and entry.gpu_count > 0 for entry in entries)

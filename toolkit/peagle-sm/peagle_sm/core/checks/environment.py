@@ -268,7 +268,7 @@ def v2_model_runner(draft: Draft) -> Findings:
         yield Finding(
             "error",
             f"image: vLLM {entry.version} has only the V2 model runner, which has no parallel drafting",
-            "Use an image with an older vLLM (`peagle-sm engines` lists them), or mode eagle3.",
+            "Use an image with an older vLLM (`peagle-sm help engines` lists them), or mode eagle3.",
         )
     elif value == "1" and entry.p_eagle_on_v2 != "parallel":
         yield f"serving.env.{RUNNER_VARIABLE}: found {value!r} with mode p-eagle; allowed: 0"

@@ -13,7 +13,6 @@ from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.engines import PackagedData, Version, read_data, version_of
 from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
-    REQUEST_METRICS,
     environment,
     extra_variables,
     speculative_config,
@@ -43,8 +42,8 @@ def image_version(draft: Draft) -> Findings:
 @check(
     "engine-known",
     why="Model runner, flags and faults differ between versions; those of an unknown one are assumed.",
-    source="vLLM's source, read by scripts/engine-matrix; `peagle-sm engines` lists the versions",
-    remedy="Use a version that `peagle-sm engines` lists, or check the canary's acceptance after the deploy.",
+    source="vLLM's source, read by scripts/engine-matrix; `peagle-sm help engines` lists the versions",
+    remedy="Use a version of `peagle-sm help engines`, or check the canary's acceptance after the deploy.",
     severity="warning",
     url="https://github.com/vllm-project/vllm/releases",
 )
@@ -65,7 +64,7 @@ def engine_known(draft: Draft) -> Findings:
 @check(
     "flag-versions",
     why="An engine refuses to start with a flag that it does not support.",
-    source="vLLM's source by version: `peagle-sm engines`, data/engines.yaml",
+    source="vLLM's source by version: `peagle-sm help engines`, data/engines.yaml",
     remedy="Use another image, or remove the setting.",
     url="https://github.com/vllm-project/vllm/releases",
 )
@@ -89,19 +88,6 @@ def flag_versions(draft: Draft) -> Findings:
     config, parallel = speculative_config(draft), engines.parallel_drafting
     if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
         yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}"
-
-
-@check(
-    "request-metrics",
-    why="The engine refuses to start with this flag when speculation is off.",
-    source="vLLM 0.29.0: --per-request-spec-decode-metrics",
-    remedy=f"Remove {REQUEST_METRICS} from serving.env.",
-    url="https://github.com/vllm-project/vllm/releases",
-)
-def request_metrics(draft: Draft) -> Findings:
-    """Per-request draft metrics without speculation."""
-    if not draft.speculating and REQUEST_METRICS in draft.spec.serving.env:
-        yield f"serving.env.{REQUEST_METRICS}: found with mode none; allowed only with speculation on"
 
 
 @check(

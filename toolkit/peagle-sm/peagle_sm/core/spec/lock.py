@@ -66,7 +66,6 @@ class LockedSource(_Part):
     bucket: str
     spec_key: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    etag: str | None = None
     found_by: Literal["id", "url"]
 
 
@@ -130,10 +129,8 @@ class Lock(_Part):
     instances: Mapping[str, LockedInstance] = Field(min_length=1)
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields for a comparison: without writer, time and S3 ETag."""
-        return self.model_dump(
-            mode="json", exclude={"written_by": True, "written_at": True, "source": {"etag"}}
-        )
+        """Return the fields for a comparison: without writer and time."""
+        return self.model_dump(mode="json", exclude={"written_by": True, "written_at": True})
 
 
 def dump_lock(lock: Lock) -> str:

@@ -1,12 +1,9 @@
-"""`peagle-sm doctor` and `checks`: run or list the checks before a deploy.
-
-The checks read the account, the spec and this machine.
-"""
+"""`peagle-sm doctor`: check the account, the spec and this machine before a deploy."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +11,9 @@ from peagle_sm.cli.arguments import open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.planning.plan import render_results
 from peagle_sm.cli.console import emit
-from peagle_sm.cli.terminal import render_table
 from peagle_sm.core.errors import CredentialsError
 
 if TYPE_CHECKING:
-    from peagle_sm.core.checks import Check
     from peagle_sm.core.checks.base import Result
 
 
@@ -29,7 +24,7 @@ skip_option = click.option(
     "skip",
     metavar="ID",
     multiple=True,
-    help="Skip a check; the output says so. May be repeated. `peagle-sm checks` lists the IDs.",
+    help="Skip a check; the output says so. May be repeated. `peagle-sm help checks` lists the IDs.",
 )
 
 
@@ -85,43 +80,3 @@ def _show(state: State, results: tuple[Result, ...], verbose: bool) -> None:
             next_step="Fix the errors above, then run `peagle-sm doctor` again.",
             details=error.details,
         ) from None
-
-
-@click.command(cls=Command)
-@global_options
-@click.pass_obj
-def checks(state: State) -> None:
-    """List the checks that run before a deploy.
-
-    `peagle-sm doctor` runs all of them. --format json also has the reason, source and remedy of each check;
-    `peagle-sm help reference/checks` is the same list to read.
-    """
-    from peagle_sm.core.checks import ALL_CHECKS
-
-    emit(
-        state,
-        table=lambda: render_table(
-            ("check", "severity", "reads", "description"), [_row(each) for each in ALL_CHECKS]
-        ),
-        data=lambda: [check_data(each) for each in ALL_CHECKS],
-        names=[each.id for each in ALL_CHECKS],
-    )
-
-
-def _row(each: Check) -> tuple[str, ...]:
-    return each.id, each.severity, each.reads, each.what
-
-
-def check_data(each: Check) -> dict[str, Any]:
-    """Return one check for --format json."""
-    return {
-        "id": each.id,
-        "severity": each.severity,
-        "reads": each.reads,
-        "needs_spec": each.needs_spec,
-        "what": each.what,
-        "why": each.why,
-        "source": each.source,
-        "url": each.url,
-        "remedy": each.remedy,
-    }
