@@ -43,7 +43,7 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
 
 
 def _with_own_entries(spec: EndpointSpec, base: Path, session: Session | None = None) -> EndpointSpec:
-    if spec.own_model is None and spec.catalog is None:
+    if spec.own_model is None:
         return spec
     from peagle_sm.service.own_models import with_head_size, with_own_entries  # few specs need it
 

@@ -194,21 +194,6 @@ def test_an_arm_of_a_comparison_keeps_what_was_read(folder: Path, tmp_path: Path
     assert arm.own_model == base.own_model
 
 
-def test_a_catalogue_file_beside_the_spec(tmp_path: Path) -> None:
-    path = write(tmp_path / "spec.yaml", model="team", catalog="team.yml")
-    (tmp_path / "team.yml").write_text("models:\n  team: {weights_gb: 3.0}\n")
-    assert catalog_for(load_spec(path)).model("team").weights_gb == 3.0
-    for text, said in (("- a\n", "models and heads"), ("model: {}\n", "model"), ("a: [\n", "not YAML")):
-        (tmp_path / "team.yml").write_text(text)
-        with pytest.raises(SpecError) as caught:
-            load_spec(path)
-        assert caught.value.message.startswith("catalog: ")
-        assert said in caught.value.message
-    (tmp_path / "team.yml").unlink()
-    with pytest.raises(SpecError, match=r"catalog: .*cannot be read"):
-        load_spec(path)
-
-
 def test_any_jumpstart_id_is_locked_and_planned(local: Session, tmp_path: Path) -> None:
     model = {"name": "mine", "jumpstart": "openai-reasoning-gpt-oss-20b"}
     path = tmp_path / "spec.yaml"
