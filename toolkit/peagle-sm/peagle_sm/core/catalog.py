@@ -208,8 +208,9 @@ class Vocabulary(PackagedData):
 class ModelEntry(PackagedData):
     """A target model; unknown fields are None.
 
-    ``own`` is True for the spec's own model; ``config_place`` is where its config.json was read, None before. ``parameters_b`` are billions. ``number_type`` is that
-    of the config, None if it is quantized. ``most_head_gb`` is an upper estimate of a draft head by mode.
+    ``own`` is True for the spec's own model; ``config_place`` is where its config.json was read, None before.
+    ``parameters_b`` are billions. ``number_type`` is that of the config, None if it is quantized.
+    ``most_head_gb`` is an upper estimate of a draft head by mode.
     """
 
     title: str

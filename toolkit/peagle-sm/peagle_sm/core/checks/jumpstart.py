@@ -14,7 +14,7 @@ from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, ImageFacts
 from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.engines import version_of
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.spec.lock import Lock, is_same_model
+from peagle_sm.core.spec.lock import Lock
 from peagle_sm.core.words import Finding, Severity, worst_first
 
 LMI_CONFIG = "OPTION_SPECULATIVE_CONFIG"
@@ -200,14 +200,12 @@ def jumpstart_message(draft: Draft) -> Findings:
     yield from draft.jumpstart.messages if draft.jumpstart else ()
 
 
-def lock_findings(
-    lock: Lock, catalog: Catalog, *, newest: str | None = None, hub_id: str | None = None
-) -> tuple[Finding, ...]:
+def lock_findings(lock: Lock, catalog: Catalog, *, newest: str | None = None) -> tuple[Finding, ...]:
     """Return the findings on a lock, errors first; ``newest`` is the newest version.
 
     No plan of this program fixes an error: with mode p-eagle, `plan` and `deploy` refuse it.
     """
-    found = [*_on_acceleration(lock, catalog), *_on_licence(lock), *_on_model(lock, newest, hub_id)]
+    found = [*_on_acceleration(lock, catalog), *_on_licence(lock), *_on_model(lock, newest)]
     return tuple(worst_first(found))
 
 
@@ -244,7 +242,7 @@ def _on_licence(lock: Lock) -> Iterator[Finding]:
         )
 
 
-def _on_model(lock: Lock, newest: str | None, hub_id: str | None) -> Iterator[Finding]:
+def _on_model(lock: Lock, newest: str | None) -> Iterator[Finding]:
     model = lock.jumpstart
     name = f"{model.model_id} {model.version}"
     if model.deprecated:
@@ -252,8 +250,6 @@ def _on_model(lock: Lock, newest: str | None, hub_id: str | None) -> Iterator[Fi
     if model.vulnerable or model.vulnerabilities:
         named = ", ".join(model.vulnerabilities) or "not named"
         yield _of_model("jumpstart-vulnerable", "warning", f"AWS marks {name} as vulnerable: {named}")
-    if hub_id is not None and model.url and not is_same_model(model.url, hub_id):
-        yield _of_model("jumpstart-url", "warning", f"its spec is for {model.url}; expected {hub_id}")
     if newest is not None and newest != model.version:
         yield _of_model("jumpstart-newer", "info", f"JumpStart has {newest}; {model.version} is locked")
     for message in model.messages:
@@ -263,7 +259,6 @@ def _on_model(lock: Lock, newest: str | None, hub_id: str | None) -> Iterator[Fi
 def _of_model(check: str, severity: Severity, message: str) -> Finding:
     steps = {
         "jumpstart-message": "Read the message.",
-        "jumpstart-url": "Check that it is the model that you want before you deploy it.",
         "jumpstart-newer": "Nothing to do; `peagle-sm lock --upgrade SPEC` changes to it.",
     }
     step = steps.get(check, "Change to the newest version with `peagle-sm lock --upgrade SPEC`.")

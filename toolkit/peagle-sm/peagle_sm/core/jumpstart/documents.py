@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
-from peagle_sm.core.spec.lock import model_name
 from peagle_sm.core.spec.validation import explain, show, suggest
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
@@ -83,7 +82,6 @@ class Row(Record):
     version: str = Field(min_length=1)
     min_version: str
     spec_key: str = Field(min_length=1)
-    search_keywords: tuple[str, ...] | None = None
 
 
 def parse_manifest(content: bytes, origin: str = MANIFEST_KEY) -> tuple[Row, ...]:
@@ -127,25 +125,6 @@ def row_of(rows: Sequence[Row], model_id: str, version: str | None = None) -> Ro
             next_step="Run `peagle-sm lock --upgrade SPEC` to use the newest; it shows the changes.",
         )
     return chosen[-1]
-
-
-def candidates(rows: Sequence[Row], hub_id: str, limit: int = 12) -> tuple[Row, ...]:
-    """Return the newest rows of models that may match a repository, best first.
-
-    The manifest has no URLs, so the caller must read the specs of these models. The best match shares the
-    most words with the repository's name; models that share none are left out.
-    """
-    wanted = _words(model_name(hub_id).rpartition("/")[2])
-    newest = {
-        row.model_id: row for row in sorted(rows, key=lambda row: order_of(row.version))
-    }  # the last one of an id wins
-    scored = [(len(wanted & _words(row.model_id)), row) for row in newest.values()]
-    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: (-pair[0], pair[1].model_id))
-    return tuple(row for _, row in best[:limit])
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 # What a config may not change (JumpStartConfigComponent.OVERRIDING_DENY_LIST of the SDK).
@@ -274,7 +253,6 @@ class Model(Record):
     version: str = Field(min_length=1)
     min_sdk_version: str | None = None
     url: str | None = None
-    huggingface_id: str | None = None
     license: str | None = None
     gated_bucket: bool = False
     deprecated: bool = False

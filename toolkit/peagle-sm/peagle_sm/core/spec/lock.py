@@ -5,7 +5,6 @@ With a lock, deploy and synth need no look-up in JumpStart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,25 +24,6 @@ _HEAD = """\
 # `peagle-sm lock --upgrade` moves it to JumpStart's newest version and shows what changes.
 """
 UNREADABLE_STEP = "Write it again with `peagle-sm lock SPEC`; it has no content of your own."
-
-_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
-# The endings by which a repository on the hub names the number format of the same model.
-_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
-
-
-def hub_name(url: str) -> str:
-    """Return the repository of a Hugging Face URL or id, in lower case: "openai/gpt-oss-20b"."""
-    return _HUB.sub("", url.strip()).strip("/").lower()
-
-
-def model_name(url: str) -> str:
-    """Return the repository's name without a suffix for the number format, such as -FP8."""
-    return _FORMATS.sub("", hub_name(url))
-
-
-def is_same_model(url: str, hub_id: str) -> bool:
-    """Say whether a URL is that of a repository, or of the same model in another number format."""
-    return model_name(url) == model_name(hub_id)
 
 
 class _Part(BaseModel):
@@ -66,7 +46,6 @@ class LockedSource(_Part):
     bucket: str
     spec_key: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    found_by: Literal["id", "url"]
 
 
 class LockedModel(_Part):

@@ -139,7 +139,6 @@ def _lock_facts(made: Locking) -> list[tuple[str, str]]:
     others = [name for name in model.ranking if name != model.config]
     facts = [
         ("model", f"{model.model_id} {model.version}"),
-        ("found by", "its id" if source.found_by == "id" else f"its Hugging Face URL, {model.url}"),
         ("config", model.config + (f" (also: {', '.join(others)})" if others else "")),
         ("read from", f"s3://{source.bucket}/{source.spec_key}\nsha256 {source.sha256}"),
     ]
