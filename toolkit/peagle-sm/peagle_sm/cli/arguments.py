@@ -39,13 +39,13 @@ def open_session(state: State, spec_region: str | None = None, default_region: s
     """
     from peagle_sm.aws.session.local_server import session_for
 
-    asked = state.settings
+    settings = state.settings
     return session_for(
         state.environ,
-        profile=asked.profile,
-        region=asked.region,
-        local=asked.local,
-        port=asked.local_port,
+        profile=settings.profile,
+        region=settings.region,
+        local=settings.local,
+        port=settings.local_port,
         spec_region=spec_region or state.spec_region,
         default_region=default_region,
     )

@@ -115,8 +115,8 @@ class ImageCatalog(PackagedData):
 
     def lmi_engine_at_most(self, uri: str) -> Version | None:
         """Return the newest vLLM that an LMI image can have; None if unknown."""
-        found = re.search(r"-lmi(\d+)", uri)
-        later = [number for number in self.lmi if found and number >= int(found[1])]
+        match = re.search(r"-lmi(\d+)", uri)
+        later = [number for number in self.lmi if match and number >= int(match[1])]
         return version_of(self.lmi[min(later)]) if later else None
 
     def loses_quotes(self, image: ImageFacts) -> bool:
@@ -453,8 +453,8 @@ class Catalog(PackagedData):
 
     def price(self, instance: str, region: str) -> PriceEntry | None:
         """Return an instance's price in a region, SageMaker's first; None if unknown."""
-        found = [row for row in self.prices if row.instance == instance and row.region == region]
-        return min(found, key=lambda row: row.kind != "sagemaker", default=None)
+        rows = [row for row in self.prices if row.instance == instance and row.region == region]
+        return min(rows, key=lambda row: row.kind != "sagemaker", default=None)
 
 
 def choose_price(

@@ -68,7 +68,7 @@ def deploy(
             confirm=None if yes else _ask,
             progress=follow,
             unguarded=unguarded,
-            preflight=lambda made: require_preflight(place, made, skip=skip_checks),
+            preflight=lambda plan: require_preflight(place, plan, skip=skip_checks),
             skip_checks=skip_checks,
         )
 
@@ -141,8 +141,8 @@ def doctor(
     in_spec = chosen.placement.region if chosen else None
     place = session or _session_for(spec, local, profile, region, sagemaker_session, in_spec, DEFAULT_REGION)
     more = {"machine": read_machine}
-    found = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
-    return Checkup(found)
+    results = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
+    return Checkup(results)
 
 
 def as_spec(spec: SpecLike | ModelBuilder) -> EndpointSpec:

@@ -77,7 +77,7 @@ def preflight(
 
 def without_session(problem: PeagleError, plan: Plan | None, machine: Machine) -> tuple[Result, ...]:
     """Check the spec and this machine; ``problem``, why no session opened, is reported, too."""
-    identity = next(each for each in ALL_CHECKS if each.id == "credentials")
+    identity = next(check for check in ALL_CHECKS if check.id == "credentials")
     message = f"{problem.message} The checks of the account did not run."
     error = Result(identity.id, "error", message, identity.what, identity.why, problem.next_step or "")
     draft = None if plan is None else plan.draft
@@ -90,9 +90,9 @@ def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = (
     Raises:
         PreflightFailed: a check found an error; ``details["results"]`` has all results.
     """
-    found = preflight(session, plan, skip=skip)
-    elsewhere = {"guard-installed", *(each.id for each in SPEC_CHECKS)}
-    results = tuple(each for each in found if each.check not in elsewhere or each.status == "skipped")
+    every = preflight(session, plan, skip=skip)
+    elsewhere = {"guard-installed", *(check.id for check in SPEC_CHECKS)}
+    results = tuple(result for result in every if result.check not in elsewhere or result.status == "skipped")
     refuse_errors(results)
     return results
 
@@ -104,13 +104,13 @@ def refuse_errors(results: Collection[Result]) -> None:
         CredentialsError: there are no valid credentials.
         PreflightFailed: another check found an error.
     """
-    errors = [each for each in results if each.status == "error"]
+    errors = [result for result in results if result.status == "error"]
     if not errors:
         return
-    details = {"results": [asdict(each) for each in results if each.status != "ok"]}
-    steps = " ".join(dict.fromkeys(each.next_step for each in errors))
-    message = "\n".join(f"{each.check}: {each.message}" for each in errors)
-    if any(each.check == "credentials" for each in errors):
+    details = {"results": [asdict(result) for result in results if result.status != "ok"]}
+    steps = " ".join(dict.fromkeys(result.next_step for result in errors))
+    message = "\n".join(f"{result.check}: {result.message}" for result in errors)
+    if any(result.check == "credentials" for result in errors):
         raise CredentialsError(message, next_step=steps, details=details)
     raise PreflightFailed(
         f"the preflight found errors; nothing was created:\n{message}",
@@ -121,8 +121,8 @@ def refuse_errors(results: Collection[Result]) -> None:
 
 def _skip_options(errors: Collection[Result]) -> str:
     """Return the options of `deploy` that skip these errors; the guard has its own."""
-    ids = dict.fromkeys(each.check for each in errors)
-    return " ".join("--unguarded" if each == "guard-installed" else f"--skip-check {each}" for each in ids)
+    ids = dict.fromkeys(result.check for result in errors)
+    return " ".join("--unguarded" if name == "guard-installed" else f"--skip-check {name}" for name in ids)
 
 
 def known_ids(ids: Collection[str]) -> None:
@@ -131,7 +131,7 @@ def known_ids(ids: Collection[str]) -> None:
     Raises:
         SpecError: an id is unknown.
     """
-    known = {each.id for each in ALL_CHECKS}
+    known = {check.id for check in ALL_CHECKS}
     for wrong in sorted(set(ids) - known):
         raise SpecError(
             f"--skip-check: found {wrong}; allowed: an id of a check",
@@ -185,7 +185,7 @@ def _read_into(facts: dict[str, Any], name: str, read: Callable[[], Any]) -> Non
 
 def results_data(results: Collection[Result]) -> list[dict[str, Any]]:
     """Return the results as plain JSON types."""
-    return [plain(asdict(each)) for each in results]
+    return [plain(asdict(result)) for result in results]
 
 
 def read_machine() -> Machine:
@@ -242,7 +242,7 @@ class Checkup(Shown):
     @property
     def errors(self) -> tuple[Result, ...]:
         """Errors that would make a deploy fail, each with its next step."""
-        return tuple(each for each in self.results if each.status == "error")
+        return tuple(result for result in self.results if result.status == "error")
 
     def card(self, verbose: bool = False) -> Card:
         """Return the view that terminals and notebooks show: failed checks with next steps, and the counts.
@@ -250,11 +250,11 @@ class Checkup(Shown):
         ``verbose`` adds reasons, sources and the passed checks.
         """
         worst: dict[str, Status] = {}
-        for each in sorted(self.results, key=lambda result: STATUSES.index(result.status)):
-            worst.setdefault(each.check, each.status)
+        for result in sorted(self.results, key=lambda result: STATUSES.index(result.status)):
+            worst.setdefault(result.check, result.status)
         counts = Counter(worst.values())
         words = [
-            f"{counts[status]} {said}" for status, said in _WORDS.items() if counts[status] or status == "ok"
+            f"{counts[status]} {text}" for status, text in _WORDS.items() if counts[status] or status == "ok"
         ]
         tone: Tone = next((tone for status, tone in _TONES.items() if counts[status]), "good")
         blocks = (
@@ -268,12 +268,12 @@ class Checkup(Shown):
 
     def _blocks(self, verbose: bool) -> Iterator[tuple[str, list[str]]]:
         for status, title in _TITLES.items():
-            chosen = [each for each in self.results if each.status == status]
+            chosen = [result for result in self.results if result.status == status]
             brief = status in ("unknown", "skipped") and not verbose
-            yield title, _by_cause(chosen) if brief else [_lines(each, verbose) for each in chosen]
-        fine = [each for each in self.results if each.status == "ok"]
-        yield "Good to know", [f"{each.check}: {each.message}" for each in fine if each.message]
-        names = " ".join(dict.fromkeys(each.check for each in fine if not each.message))
+            yield title, _by_cause(chosen) if brief else [_lines(result, verbose) for result in chosen]
+        fine = [result for result in self.results if result.status == "ok"]
+        yield "Good to know", [f"{result.check}: {result.message}" for result in fine if result.message]
+        names = " ".join(dict.fromkeys(result.check for result in fine if not result.message))
         yield "Passed", textwrap.wrap(names, 98, break_on_hyphens=False) if verbose else []
 
 
@@ -291,8 +291,8 @@ def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
 def _by_cause(results: Sequence[Result]) -> list[str]:
     """Return one line for each cause: many checks are unknown for the same cause."""
     causes: dict[str, list[str]] = {}
-    for each in results:
-        causes.setdefault(_OPERATION.sub("", each.message), []).append(each.check)
+    for result in results:
+        causes.setdefault(_OPERATION.sub("", result.message), []).append(result.check)
     return [
         f"{', '.join(dict.fromkeys(checks)) if len(checks) < 4 else f'{len(set(checks))} checks'}: {cause}"
         for cause, checks in causes.items()

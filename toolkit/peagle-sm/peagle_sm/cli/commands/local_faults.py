@@ -123,12 +123,12 @@ def clear(state: State, ids: tuple[str, ...]) -> None:
     _show(state, clear_faults(find_server(state.local_port).port, ids))
 
 
-def _show(state: State, found: Sequence[dict[str, Any]]) -> None:
+def _show(state: State, faults: Sequence[dict[str, Any]]) -> None:
     emit(
         state,
-        table=lambda: render_faults(found),
-        data=lambda: list(found),
-        names=[each["id"] for each in found],
+        table=lambda: render_faults(faults),
+        data=lambda: list(faults),
+        names=[fault["id"] for fault in faults],
     )
 
 

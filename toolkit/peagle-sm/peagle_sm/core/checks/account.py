@@ -200,8 +200,8 @@ def _trust(fact: Role, field: str, service: str) -> Findings:
     if not fact.exists:
         yield f"{field}: the role {fact.arn} does not exist"
     elif service not in fact.trusts:
-        found = ", ".join(fact.trusts) or "nobody"
-        yield f"{field}: {service} may not assume {fact.arn}; it trusts {found}"
+        trusted = ", ".join(fact.trusts) or "nobody"
+        yield f"{field}: {service} may not assume {fact.arn}; it trusts {trusted}"
 
 
 @check(
@@ -271,8 +271,8 @@ def scheduler_role_rights(fact: Rights, _: Draft) -> Findings:
 def guard_installed(fact: Guard, _: Draft | None) -> Findings:
     """No guard in the region, or one whose stack does not work."""
     if not fact.works:
-        found = "is not installed" if fact.status is None else f"does not work: its stack is {fact.status}"
-        yield f"the guard {found}"
+        state = "is not installed" if fact.status is None else f"does not work: its stack is {fact.status}"
+        yield f"the guard {state}"
 
 
 @check(

@@ -44,7 +44,7 @@ class Check:
 
     def findings(self, *given: Any) -> list[Finding]:
         """Return what ``look`` finds, each with this check's id, source and url, and a next step."""
-        found = (Finding(self.severity, one) if isinstance(one, str) else one for one in self.look(*given))
+        raw = (Finding(self.severity, item) if isinstance(item, str) else item for item in self.look(*given))
         return [
             replace(
                 finding,
@@ -53,7 +53,7 @@ class Check:
                 source=self.source,
                 url=self.url,
             )
-            for finding in found
+            for finding in raw
         ]
 
 
@@ -297,8 +297,8 @@ def judge(
         draft: the resolved spec; None without one.
         skip: ids to report as skipped, with what they check.
     """
-    found = [result for check in checks for result in _results(check, facts, draft, skip)]
-    return tuple(sorted(found, key=lambda result: STATUSES.index(result.status)))
+    results = [result for check in checks for result in _results(check, facts, draft, skip)]
+    return tuple(sorted(results, key=lambda result: STATUSES.index(result.status)))
 
 
 def _results(

@@ -68,7 +68,7 @@ def argument_versions(draft: Draft) -> Findings:
     """Settings and arguments that the image's vLLM does not have."""
     if draft.image is None or draft.image.version is None:
         return
-    version, found, engines = draft.image.version, draft.image.version_text, draft.catalog.engines
+    version, version_text, engines = draft.image.version, draft.image.version_text, draft.catalog.engines
     needed: list[tuple[str, Range]] = []
     for field, name, value in _settings(draft):
         if value is not None:
@@ -81,7 +81,7 @@ def argument_versions(draft: Draft) -> Findings:
             needed.append((field, span))
     for what, span in needed:
         if not span.covers(version):
-            yield f"{what} needs {span.text}; the image has {found}"
+            yield f"{what} needs {span.text}; the image has {version_text}"
 
 
 def _own_name(name: str) -> bool:

@@ -236,9 +236,9 @@ def environment_booleans(draft: Draft) -> Findings:
 )
 def hub_model_id(draft: Draft) -> Findings:
     """A hub's model id in the environment."""
-    found = draft.spec.serving.env.get("HF_MODEL_ID")
-    if found is not None and not found.startswith(MODEL_MOUNT):
-        yield f"serving.env.HF_MODEL_ID: found {found!r}, which is ignored: model_uri is served"
+    model_id = draft.spec.serving.env.get("HF_MODEL_ID")
+    if model_id is not None and not model_id.startswith(MODEL_MOUNT):
+        yield f"serving.env.HF_MODEL_ID: found {model_id!r}, which is ignored: model_uri is served"
 
 
 @check(

@@ -73,21 +73,21 @@ def flag_versions(draft: Draft) -> Findings:
     if draft.image is None or draft.image.version is None:
         return
     engines, first = draft.catalog.engines, draft.catalog.images.tags[0].first
-    found, version = draft.image.version_text, draft.image.version
+    version_text, version = draft.image.version_text, draft.image.version
     extra = {variable for variable, _ in extra_variables(draft.spec.serving.extra_args).values()}
     for name in environment(draft):
         if name.startswith("SM_VLLM_") and version < version_of(first):
             needed = f"vLLM {first} or newer (first AWS image with SM_VLLM_*)"
-            yield f"{name} needs {needed}; the image has {found}"
+            yield f"{name} needs {needed}; the image has {version_text}"
         elif (
             name not in extra
             and engines.known(name)
             and not (support := engines.support(name)).covers(version)
         ):
-            yield f"{name} needs {support.text}; the image has {found}"
+            yield f"{name} needs {support.text}; the image has {version_text}"
     config, parallel = speculative_config(draft), engines.parallel_drafting
     if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
-        yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}"
+        yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {version_text}"
 
 
 @check(
@@ -285,8 +285,8 @@ _CPU_FAMILIES = ("c", "m", "r", "t")
 
 def registry_of(uri: str) -> tuple[str, str, str] | None:
     """Return account, region and rest of an ECR image URI; None if not ECR."""
-    found = _ECR.fullmatch(uri)
-    return (found[1], found[2], found[3]) if found else None
+    match = _ECR.fullmatch(uri)
+    return (match[1], match[2], match[3]) if match else None
 
 
 @check(

@@ -133,10 +133,10 @@ def _of_sizes(env: Mapping[str, str]) -> Iterator[Finding]:
 
 def _parsed(text: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 _SDK = "https://github.com/aws/sagemaker-python-sdk"
@@ -205,15 +205,15 @@ def lock_findings(lock: Lock, catalog: Catalog, *, newest: str | None = None) ->
 
     No plan of this program fixes an error: with mode p-eagle, `plan` and `deploy` refuse it.
     """
-    found = [*_on_acceleration(lock, catalog), *_on_licence(lock), *_on_model(lock, newest)]
-    return tuple(worst_first(found))
+    findings = [*_on_acceleration(lock, catalog), *_on_licence(lock), *_on_model(lock, newest)]
+    return tuple(worst_first(findings))
 
 
 def _on_acceleration(lock: Lock, catalog: Catalog) -> Iterator[Finding]:
     channels = frozenset({lock.head.channel} if lock.head else ())
-    for name, one in lock.instances.items():
-        environment = {**lock.environment, **one.environment}
-        for reason in unaccelerated(catalog.images.describe(one.image), environment, channels, catalog):
+    for name, instance in lock.instances.items():
+        environment = {**lock.environment, **instance.environment}
+        for reason in unaccelerated(catalog.images.describe(instance.image), environment, channels, catalog):
             step = (
                 "Nothing to do: `peagle-sm deploy` has its own settings. Do not use JumpStart's button."
                 if reason.severity == "warning"

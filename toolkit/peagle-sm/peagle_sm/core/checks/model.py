@@ -124,9 +124,9 @@ def memory(draft: Draft) -> Findings:
 )
 def context_length(draft: Draft) -> Findings:
     """A max_model_len above the model's context length."""
-    longest, asked = draft.model.max_context, draft.max_model_len
-    if longest is not None and asked is not None and asked > longest:
-        yield f"serving.max_model_len: found {asked}; allowed: at most {longest}"
+    longest, given = draft.model.max_context, draft.max_model_len
+    if longest is not None and given is not None and given > longest:
+        yield f"serving.max_model_len: found {given}; allowed: at most {longest}"
 
 
 _METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}

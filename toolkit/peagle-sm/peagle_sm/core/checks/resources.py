@@ -202,8 +202,8 @@ def artifacts_files(fact: Artifacts, draft: Draft) -> Findings:
             if key.endswith(_CODE) and not (beside and field == "model_uri" and key.startswith(f"{beside}/"))
         ]
         if code:
-            told = ", ".join(code[:3]) + (" …" if len(code) > 3 else "")
-            yield Finding("warning", f"{field}: {prefix.uri} has files that can run code: {told}")
+            names_text = ", ".join(code[:3]) + (" …" if len(code) > 3 else "")
+            yield Finding("warning", f"{field}: {prefix.uri} has files that can run code: {names_text}")
 
 
 @check(

@@ -63,13 +63,13 @@ def check_record(model: type[AnyRecord], data: Any, origin: str) -> AnyRecord:
         # strict as JSON is: a list stands for a tuple, and a text never for a number
         return model.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        told: SpecError = explain(error, origin=origin, model=model)
-        raise CatalogueDamaged(told.message, next_step=_STEP, details=told.details) from error
+        problem: SpecError = explain(error, origin=origin, model=model)
+        raise CatalogueDamaged(problem.message, next_step=_STEP, details=problem.details) from error
 
 
-def damaged(origin: str, found: Any, allowed: str) -> CatalogueDamaged:
+def damaged(origin: str, value: Any, allowed: str) -> CatalogueDamaged:
     """Return the error for a wrong value."""
-    return CatalogueDamaged(f"{origin}: found {show(found)}; allowed: {allowed}", next_step=_STEP)
+    return CatalogueDamaged(f"{origin}: found {show(value)}; allowed: {allowed}", next_step=_STEP)
 
 
 MANIFEST_KEY = "models_manifest.json"
@@ -351,15 +351,15 @@ def _ranking(data: Mapping[str, Any], names: tuple[str, ...], origin: str) -> tu
 
 
 def _mapping(data: Mapping[str, Any], field: str, origin: str) -> dict[str, Any]:
-    found = data.get(field)
-    if found is None:
+    value = data.get(field)
+    if value is None:
         return {}
-    if not isinstance(found, dict):
-        raise damaged(f"{origin}: {field}", found, "a mapping of names to fields")
-    return found
+    if not isinstance(value, dict):
+        raise damaged(f"{origin}: {field}", value, "a mapping of names to fields")
+    return value
 
 
-def _names(found: Any, origin: str) -> list[str]:
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise damaged(origin, found, "a list of names")
-    return found
+def _names(value: Any, origin: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise damaged(origin, value, "a list of names")
+    return value

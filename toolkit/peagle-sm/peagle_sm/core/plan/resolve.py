@@ -277,7 +277,7 @@ class _Resolver:
         lock = self.spec.lock(place)
         if lock is None:
             return None
-        said = mismatches(
+        reasons = mismatches(
             lock,
             model=self.spec.model_name,
             instance_types=tuple(self.spec.placement.instance_types),
@@ -285,12 +285,12 @@ class _Resolver:
             place=place,
         )
         if self.model.own and lock.jumpstart.model_id != self.model.jumpstart_model_id:
-            said.append(
+            reasons.append(
                 f"it is of JumpStart's {lock.jumpstart.model_id}, but the spec has model.jumpstart: "
                 f"{self.model.jumpstart_model_id}"
             )
-        if said:
-            self._miss("lock", f"the lock next to the spec does not match: {'; '.join(said)}", _LOCK)
+        if reasons:
+            self._miss("lock", f"the lock next to the spec does not match: {'; '.join(reasons)}", _LOCK)
         return lock
 
     def _jumpstart(self) -> JumpStartEntry | None:
@@ -544,15 +544,15 @@ def _prefix(uri: str) -> str:
 def _jumpstarts_tokens(entry: JumpStartEntry | None) -> int | None:
     """Return the number of draft tokens in JumpStart's settings, if any."""
     try:
-        found = json.loads(entry.speculative_config).get("num_speculative_tokens") if entry else None
+        tokens = json.loads(entry.speculative_config).get("num_speculative_tokens") if entry else None
     except (ValueError, AttributeError):  # none, or not what vLLM would take; a check says so
         return None
-    return found if isinstance(found, int) and found > 0 else None
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
 
 
 def _max_model_len(entry: JumpStartEntry | None, model: ModelEntry) -> int | None:
-    found = entry.environment.get("SM_VLLM_MAX_MODEL_LEN", "") if entry else ""
-    return int(found) if found.isdigit() else model.default_max_model_len
+    text = entry.environment.get("SM_VLLM_MAX_MODEL_LEN", "") if entry else ""
+    return int(text) if text.isdigit() else model.default_max_model_len
 
 
 def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
@@ -622,7 +622,7 @@ def _entry_of(lock: Lock) -> JumpStartEntry:
         date=lock.written_at[:10],
         gated=lock.licence.gated,
         image=first.image,
-        family_images={name: one.image for name, one in lock.instances.items()},
+        family_images={name: instance.image for name, instance in lock.instances.items()},
         target_key="",
         draft_key="",
         target_uri=first.target_uri,
@@ -635,7 +635,7 @@ def _entry_of(lock: Lock) -> JumpStartEntry:
         startup_timeout_s=lock.startup_timeout_s or _LONGEST_WAIT_S,
         environment=environment,
         speculative_config=speculative,
-        instance_environment={name: dict(one.environment) for name, one in lock.instances.items()},
+        instance_environment={name: dict(instance.environment) for name, instance in lock.instances.items()},
         locked=True,
         deprecated=lock.jumpstart.deprecated,
         vulnerabilities=lock.jumpstart.vulnerabilities

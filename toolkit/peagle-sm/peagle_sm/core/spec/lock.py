@@ -141,8 +141,8 @@ def parse_lock(text: str, origin: str = "peagle.lock") -> Lock:
     try:
         return Lock.model_validate(data)
     except ValidationError as error:
-        told = explain(error, origin=origin, model=Lock)
-        raise SpecError(told.message, next_step=UNREADABLE_STEP, details=told.details) from error
+        problem = explain(error, origin=origin, model=Lock)
+        raise SpecError(problem.message, next_step=UNREADABLE_STEP, details=problem.details) from error
 
 
 def lock_path(spec_path: Path, place: Place) -> Path:
@@ -154,21 +154,21 @@ def mismatches(
     lock: Lock, *, model: str, instance_types: tuple[str, ...], region: str, place: Place
 ) -> list[str]:
     """Return the mismatches between a lock and a plan's input."""
-    said = []
+    reasons = []
     if lock.asked.model != model:
-        said.append(f"it is for model {lock.asked.model}, but the spec has {model}")
+        reasons.append(f"it is for model {lock.asked.model}, but the spec has {model}")
     if lock.source.place != place:
-        said.append(
+        reasons.append(
             "it was read from the local server, but this plan is for AWS"
             if place == "aws"
             else "it was read from AWS, but this plan is for the local server"
         )
     if lock.source.region != region:
-        said.append(f"it is for region {lock.source.region}, but the plan is for {region}")
+        reasons.append(f"it is for region {lock.source.region}, but the plan is for {region}")
     missing = [name for name in instance_types if name not in lock.instances]
     if missing:
-        said.append(f"it has {', '.join(lock.instances)}, but the spec needs {', '.join(missing)}")
-    return said
+        reasons.append(f"it has {', '.join(lock.instances)}, but the spec needs {', '.join(missing)}")
+    return reasons
 
 
 Kind = Literal["added", "removed", "changed"]

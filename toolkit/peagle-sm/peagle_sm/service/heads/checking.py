@@ -130,14 +130,14 @@ class Sources:
         heads = self.catalog.heads_for(model)
         wanted = mode or "p-eagle"
         named = entry.default_heads.get(wanted)  # type: ignore[call-overload]
-        found = named or next((name for name, head in heads.items() if head.method == wanted), None)
-        if found is None:
+        head_id = named or next((name for name, head in heads.items() if head.method == wanted), None)
+        if head_id is None:
             raise SpecError(
                 f"no {wanted} head of {model} is in the catalogue"
                 + (f"; it has: {', '.join(heads)}" if heads else ""),
                 next_step="Give the head itself: a folder, s3://…, or OWNER/NAME on the hub.",
             )
-        return str(found)
+        return str(head_id)
 
     def _catalogued_head(self, head_id: str) -> Place:
         entry = self.catalog.heads[head_id]
@@ -277,17 +277,17 @@ def _target_config(
 
 
 def _unknown_facts(report: HeadReport, draft_tokens: int | None, near: bool) -> list[Finding]:
-    found = []
+    findings = []
     if report.format is not None and not near:
         message = "its weights were not read: NaN and zeros are found only in a folder on this machine"
-        found.append(Finding("info", message, "Download it and check the folder.", check="values"))
+        findings.append(Finding("info", message, "Download it and check the folder.", check="values"))
     if report.format is not None and not report.target_known:
         message = "not compared with a target's config: the target is unknown"
-        found.append(Finding("info", message, "Name the target: --target.", check="target-unknown"))
+        findings.append(Finding("info", message, "Name the target: --target.", check="target-unknown"))
     if draft_tokens is not None and report.trained_k is None:
         message = f"unknown how many draft tokens it was trained for; {draft_tokens} are requested"
-        found.append(Finding("info", message, "Look at its model card.", check="trained-k"))
-    return found
+        findings.append(Finding("info", message, "Look at its model card.", check="trained-k"))
+    return findings
 
 
 def _with_sums(report: HeadReport, directory: Path) -> Any:
@@ -308,7 +308,7 @@ def local_folder(directory: Path) -> Folder:
     Raises:
         OSError: it cannot be read.
     """
-    found = {
+    sizes = {
         path.relative_to(directory).as_posix(): path.stat().st_size
         for path in sorted(directory.rglob("*"))
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
@@ -319,7 +319,7 @@ def local_folder(directory: Path) -> Folder:
             file.seek(start)
             return file.read(length)
 
-    return Folder(str(directory), found, read, near=True)
+    return Folder(str(directory), sizes, read, near=True)
 
 
 _SHOWN = 5

@@ -73,9 +73,11 @@ Stage = Callable[..., Staged]
 
 @pytest.fixture
 def staged(sources: Sources, family: Path, tmp_path: Path) -> Stage:
-    def call(uri: str, *, head: Path | None = None, told: Any = lambda *step: None) -> Staged:
+    def call(uri: str, *, head: Path | None = None, progress: Any = lambda *step: None) -> Staged:
         plan = plan_staging(str(family / "target"), uri, sources=sources, head=str(head or family / "head"))
-        return stage(plan, sources=sources, cache=tmp_path / "cache", version="1", told=told, part_bytes=PART)
+        return stage(
+            plan, sources=sources, cache=tmp_path / "cache", version="1", progress=progress, part_bytes=PART
+        )
 
     return call
 
@@ -164,7 +166,7 @@ def test_killed_between_parts_the_next_run_sends_only_the_others(
 
     uri = f"s3://{bucket}/killed-{after}/"
     with pytest.raises(Killed):
-        staged(uri, told=kill)
+        staged(uri, progress=kill)
     assert uploads(session, bucket) == [f"killed-{after}/model.safetensors"]
     assert f"killed-{after}/manifest.json" not in objects(session, bucket)
     s3 = session.client("s3")
@@ -211,7 +213,7 @@ def test_ctrl_c_leaves_no_incomplete_upload_and_says_what_is_left(
 
     uri = f"s3://{bucket}/pressed/"
     with pytest.raises(Interrupted, match=r"no incomplete upload is left. 1 whole files") as caught:
-        staged(uri, told=press)
+        staged(uri, progress=press)
     assert uploads(session, bucket) == []
     assert caught.value.next_step == f"Run it again, or delete them: aws s3 rm --recursive {uri}"
     assert caught.value.details["resources"] == [f"{uri}config.json"]
@@ -227,7 +229,7 @@ def test_a_fault_on_the_way_names_what_stays_and_what_removes_it(
 
     uri = f"s3://{bucket}/failed/"
     with pytest.raises(NotFound) as caught:
-        staged(uri, told=fail)
+        staged(uri, progress=fail)
     command = f"peagle-sm heads stage --to {uri} --abort{session.command_flags()}"
     assert caught.value.next_step == (
         f"Look. The next run uses the uploaded parts. They are billed; `{command}` deletes them."

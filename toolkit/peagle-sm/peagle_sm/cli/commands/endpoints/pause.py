@@ -270,8 +270,8 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
             yes,
             "deleting",
             lambda going: render_going(going, with_logs),
-            lambda going: f"Delete {', '.join(each.name for each in going)}?",
-            data=lambda going: [asdict(each) for each in going],
+            lambda going: f"Delete {', '.join(endpoint.name for endpoint in going)}?",
+            data=lambda going: [asdict(endpoint) for endpoint in going],
             before=follow.pause,
         )
 
@@ -293,15 +293,15 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
 def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
     """Render each endpoint with its status, its price and the resources to delete."""
     lines = ["To be deleted:"]
-    for each in going:
-        price = usd(each.usd_per_hour, "hour", at_most=each.price_at_most)
-        lines.append(f"  {each.name} ({each.status}, {price})")
-        if each.gone_stack is not None:
-            lines.append(f"    remains of stack {each.gone_stack}, which no longer exists")
-        lines.extend(f"    {resource}" for resource in each.resources)
-        if each.log_group is not None:
+    for endpoint in going:
+        price = usd(endpoint.usd_per_hour, "hour", at_most=endpoint.price_at_most)
+        lines.append(f"  {endpoint.name} ({endpoint.status}, {price})")
+        if endpoint.gone_stack is not None:
+            lines.append(f"    remains of stack {endpoint.gone_stack}, which no longer exists")
+        lines.extend(f"    {resource}" for resource in endpoint.resources)
+        if endpoint.log_group is not None:
             kept = "" if with_logs else ": kept, unless you also confirm to delete it"
-            lines.append(f"    log-group/{each.log_group}{kept}")
+            lines.append(f"    log-group/{endpoint.log_group}{kept}")
     return "\n".join(lines)
 
 

@@ -99,15 +99,15 @@ def list_(state: State, everything: bool) -> None:
     from peagle_sm.service import list_endpoints
 
     session = open_session(state)
-    found = list_endpoints(session, everything=everything, note=lambda text: note(state, f"note: {text}"))
-    if not found and state.format == "table":
+    endpoints = list_endpoints(session, everything=everything, note=lambda text: note(state, f"note: {text}"))
+    if not endpoints and state.format == "table":
         note(state, f"no endpoints in {session.region}")
         return
     emit(
         state,
-        table=lambda: render_list(found, session.now()),
-        data=lambda: [each.to_dict() for each in found],
-        names=[each.name for each in found],
+        table=lambda: render_list(endpoints, session.now()),
+        data=lambda: [endpoint.to_dict() for endpoint in endpoints],
+        names=[endpoint.name for endpoint in endpoints],
     )
 
 
@@ -120,36 +120,40 @@ def render_list(summaries: Sequence[EndpointSummary], now: datetime) -> str:
 
     rows = [
         (
-            each.name,
-            each.status,
-            _short_mode(each),
-            instance_text(each),
-            "-" if each.age_s is None else elapsed(each.age_s),
-            _amount(each, each.usd_per_hour),
-            _amount(each, each.spent_usd),
-            "-" if each.expires_at is None else relative(each.expires_at, now),  # the date is in `status`
+            endpoint.name,
+            endpoint.status,
+            _short_mode(endpoint),
+            instance_text(endpoint),
+            "-" if endpoint.age_s is None else elapsed(endpoint.age_s),
+            _amount(endpoint, endpoint.usd_per_hour),
+            _amount(endpoint, endpoint.spent_usd),
+            "-"
+            if endpoint.expires_at is None
+            else relative(endpoint.expires_at, now),  # the date is in `status`
         )
-        for each in summaries
+        for endpoint in summaries
     ]
     return render_table(
         _HEADERS, rows, right=("age", "usd/hour", "spent"), spare=("age", "mode", "spent", "expires")
     )
 
 
-def _short_mode(each: EndpointSummary) -> str:
-    if each.mode is None:
+def _short_mode(endpoint: EndpointSummary) -> str:
+    if endpoint.mode is None:
         return "-"
     return (
-        each.mode if each.num_speculative_tokens is None else f"{each.mode} K={each.num_speculative_tokens}"
+        endpoint.mode
+        if endpoint.num_speculative_tokens is None
+        else f"{endpoint.mode} K={endpoint.num_speculative_tokens}"
     )
 
 
-def _amount(each: EndpointSummary, value: float | None) -> str:
+def _amount(endpoint: EndpointSummary, value: float | None) -> str:
     """Render an amount of USD; `~` marks an estimate, because of autoscaling, `at most` an upper bound."""
     if value is None:
         return "-"
-    bound = "at most " if each.price_at_most else ""
-    return f"{bound}{'~' if each.instance_bounds else ''}{value:,.2f}"
+    bound = "at most " if endpoint.price_at_most else ""
+    return f"{bound}{'~' if endpoint.instance_bounds else ''}{value:,.2f}"
 
 
 @click.command(cls=Command)
@@ -197,13 +201,13 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
     from peagle_sm.service import wait as wait_for
 
     with follower(state) as follow:
-        found = wait_for(
+        endpoint = wait_for(
             name, session=open_session(state), deleted=deleted, timeout_s=timeout, progress=follow
         )
-    status = found.status if found is not None else "gone"
+    status = endpoint.status if endpoint is not None else "gone"
     emit(
         state,
-        table=lambda: f"endpoint {name} is {'gone' if found is None else 'in service'}",
+        table=lambda: f"endpoint {name} is {'gone' if endpoint is None else 'in service'}",
         data=lambda: {"name": name, "status": status},
         names=[name],
     )

@@ -83,14 +83,14 @@ def list_(state: State, model: str | None) -> None:
     catalog = load_catalog()
     if model is not None:
         catalog.model(model)  # raises for an unknown model
-    found = dict(catalog.heads) if model is None else catalog.heads_for(model)
+    heads = dict(catalog.heads) if model is None else catalog.heads_for(model)
     emit(
         state,
         table=lambda: render_table(
-            _HEAD_HEADERS, [_row(name, head) for name, head in found.items()], right=("trained K", "layers")
+            _HEAD_HEADERS, [_row(name, head) for name, head in heads.items()], right=("trained K", "layers")
         ),
-        data=lambda: [{"id": name, **head.model_dump(mode="json")} for name, head in found.items()],
-        names=found,
+        data=lambda: [{"id": name, **head.model_dump(mode="json")} for name, head in heads.items()],
+        names=heads,
     )
 
 

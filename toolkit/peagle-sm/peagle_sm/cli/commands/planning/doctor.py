@@ -68,13 +68,13 @@ def _show(state: State, results: tuple[Result, ...], verbose: bool) -> None:
         state,
         table=lambda: render_results(results, state.flags, verbose=verbose),
         data=lambda: results_data(results),
-        names=[f"{each.status} {each.check}" for each in results],
+        names=[f"{result.status} {result.check}" for result in results],
     )
     try:
         refuse_errors(results)
     except (CredentialsError, PreflightFailed) as error:
         # The results were just printed, so the message has only the names.
-        names = ", ".join(dict.fromkeys(each.check for each in results if each.status == "error"))
+        names = ", ".join(dict.fromkeys(result.check for result in results if result.status == "error"))
         raise type(error)(
             f"checks with errors: {names}",
             next_step="Fix the errors above, then run `peagle-sm doctor` again.",

@@ -149,7 +149,11 @@ def stage(
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     with termination_is_ctrl_c():
         staged = carry_out(
-            plan, sources=sources, cache=cache_dir(state.environ), version=__version__, told=_follow(state)
+            plan,
+            sources=sources,
+            cache=cache_dir(state.environ),
+            version=__version__,
+            progress=_follow(state),
         )
     fields = spec_fields(plan, staged)
     if spec_path is not None:
@@ -327,9 +331,9 @@ def render_staging(plan: StagingPlan) -> str:
             lines.append(
                 f"{part.place.name}: {asked} is now commit {part.place.folder.revision}, which is recorded"
             )
-    there = sum(1 for name in plan.sizes if name in plan.there)
-    if there:
-        lines.append(f"{there} of {len(plan.sizes)} files exist already, by name and size")
+    existing = sum(1 for name in plan.sizes if name in plan.there)
+    if existing:
+        lines.append(f"{existing} of {len(plan.sizes)} files exist already, by name and size")
     if plan.incomplete:
         lines.append(f"{len(plan.incomplete)} incomplete uploads are continued, if their parts match")
     lines.append(

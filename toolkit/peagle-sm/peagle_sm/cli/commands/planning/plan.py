@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -43,15 +43,15 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool) -> None:
 
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region, DEFAULT_REGION)
-    made = plan_for(spec, session, stack=stack, without_credentials=True)
+    planned = plan_for(spec, session, stack=stack, without_credentials=True)
     if dry_run:
-        print_dry_run(state, made)
+        print_dry_run(state, planned)
     else:
-        emit(state, table=lambda: str(made), data=made.to_dict, names=[made.names.endpoint])
-    refuse_if_needed(made, shown=state.format == "table")
+        emit(state, table=lambda: str(planned), data=planned.to_dict, names=[planned.names.endpoint])
+    refuse_if_needed(planned, shown=state.format == "table")
 
 
-def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
+def print_dry_run(state: State, plan: Plan, skip: Collection[str] = ()) -> None:
     """Print the requests as a JSON array on stdout, with any --format, and the warnings on stderr.
 
     ``skip`` are the checks that --skip-check names.
@@ -59,17 +59,17 @@ def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
     Raises:
         PlanRefused: a finding has the severity "error"; its message has these findings alone.
     """
-    click.echo(to_json(made.to_dict()["requests"]))
-    for assumption in made.context.assumed:
+    click.echo(to_json(plan.to_dict()["requests"]))
+    for assumption in plan.context.assumed:
         note(state, f"note: {assumption}")
-    refuse_if_needed(made, skip=skip)
-    for each in made.findings:
-        if each.severity == "warning" and each.check not in skip:
-            step = f"\n  next: {each.next_step}" if each.next_step else ""
-            note(state, f"warning: {each.check}: {each.message}{step}")
+    refuse_if_needed(plan, skip=skip)
+    for finding in plan.findings:
+        if finding.severity == "warning" and finding.check not in skip:
+            step = f"\n  next: {finding.next_step}" if finding.next_step else ""
+            note(state, f"warning: {finding.check}: {finding.message}{step}")
 
 
-def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
+def refuse_if_needed(plan: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
     """Raise an error with exit code 3 if a finding has the severity "error".
 
     ``skip`` are the checks that --skip-check names.
@@ -77,7 +77,7 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
     Raises:
         PlanRefused: its message has the findings, or only their names if the plan was `shown` before.
     """
-    errors = made.errors(skip)
+    errors = plan.errors(skip)
     if not errors:
         return
     details = {"findings": [finding.to_dict() for finding in errors]}
@@ -131,31 +131,31 @@ def lock(state: State, spec_path: Path, upgrade: bool, check: bool, config: str 
         emit(state, table=lambda: nothing, data=lambda: {"path": None, "written": False}, names=[])
         return
     session = open_session(state, spec.placement.region)
-    made = make_lock(spec, spec_path, session, upgrade=upgrade, config=config)
-    if made.unreadable:
-        note(state, f"replaced: {made.unreadable}")
-    written = made.stale and not check
+    locking = make_lock(spec, spec_path, session, upgrade=upgrade, config=config)
+    if locking.unreadable:
+        note(state, f"replaced: {locking.unreadable}")
+    written = locking.stale and not check
     if written:
-        write_lock(made)
+        write_lock(locking)
     emit(
         state,
-        table=lambda: render_lock(made, written=written),
-        data=lambda: lock_data(made, written=written),
-        names=[str(made.path)],
+        table=lambda: render_lock(locking, written=written),
+        data=lambda: lock_data(locking, written=written),
+        names=[str(locking.path)],
     )
     if check:
-        _refuse_if_stale(state, made, str(spec_path))
+        _refuse_if_stale(state, locking, str(spec_path))
 
 
-def _refuse_if_stale(state: State, made: Locking, spec_path: str) -> None:
-    if not made.stale:
+def _refuse_if_stale(state: State, locking: Locking, spec_path: str) -> None:
+    if not locking.stale:
         return
-    details: dict[str, Any] = {"path": str(made.path), "changes": [one.field for one in made.changes]}
-    what = "does not exist" if made.before is None else f"is stale: {len(made.changes)} fields would change"
+    fields = [change.field for change in locking.changes]
+    what = "does not exist" if locking.before is None else f"is stale: {len(fields)} fields would change"
     raise LockStale(
-        f"{made.path} {what}",
+        f"{locking.path} {what}",
         next_step=f"Run `peagle-sm lock{state.flags} {spec_path}`, review the changes, and commit the lock.",
-        details=details,
+        details={"path": str(locking.path), "changes": fields},
     )
 
 
@@ -179,5 +179,5 @@ def render_results(results: Sequence[Result], flags: str = "", *, verbose: bool 
 
 def render_deploy_notes(results: Sequence[Result]) -> str:
     """Render the warnings of the preflight that do not stop a deploy."""
-    lines = [f"  {each.status.ljust(7)}  {each.check}: {each.message}" for each in results]
+    lines = [f"  {result.status.ljust(7)}  {result.check}: {result.message}" for result in results]
     return "\n".join(["Preflight", *lines, "  for all checks and next steps, run: peagle-sm doctor"])
