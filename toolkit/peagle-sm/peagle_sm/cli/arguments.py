@@ -78,6 +78,11 @@ unguarded_option = click.option(
     is_flag=True,
     help="Go on without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
 )
+temperature_option = click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    help="Sampling temperature; 0 is greedy.  [default: the engine's]",
+)
 component_option = click.option(
     "--component",
     help="Inference component to invoke.  [default: the one with the endpoint's name, if it has components]",

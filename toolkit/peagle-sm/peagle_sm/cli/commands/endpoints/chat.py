@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import component_option, endpoint_argument, open_session
+from peagle_sm.cli.arguments import component_option, endpoint_argument, open_session, temperature_option
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.invoke import print_chunk, render_summary
 from peagle_sm.cli.commands.endpoints.status import read_status
@@ -200,6 +200,7 @@ class Chat:
 @click.option(
     "--max-tokens", type=click.IntRange(min=1), default=MAX_TOKENS, help="Maximum output tokens per answer."
 )
+@temperature_option
 @component_option
 @global_options
 @click.pass_obj
@@ -208,6 +209,7 @@ def chat(
     name: str,
     system: str | None,
     max_tokens: int,
+    temperature: float | None,
     component: str | None,
 ) -> None:
     """Chat with an endpoint.
@@ -236,6 +238,8 @@ def chat(
     if interactive:
         note(state, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat.")
     parameters: dict[str, Any] = {"max_tokens": max_tokens, "component": component}
+    if temperature is not None:
+        parameters["temperature"] = temperature
     talk = Chat(state, endpoint, system, parameters, stand_in=stand_in)
     began = state.monotonic()
     talk.run(typed_lines(state) if interactive else piped_lines(), interactive=interactive)

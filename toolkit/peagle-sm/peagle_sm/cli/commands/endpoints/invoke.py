@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from peagle_sm.cli.arguments import component_option, endpoint_argument, open_session
+from peagle_sm.cli.arguments import component_option, endpoint_argument, open_session, temperature_option
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.status import read_status
 from peagle_sm.cli.console import note, to_json
@@ -159,11 +159,7 @@ def _from_json(value: Any, origin: str) -> InvokeInput:
     type=click.IntRange(min=1),
     help=f"Maximum output tokens.  [default: {MAX_TOKENS}; with --body, the body's]",
 )
-@click.option(
-    "--temperature",
-    type=click.FloatRange(0, 2),
-    help="Sampling temperature; 0 is greedy.  [default: the engine's]",
-)
+@temperature_option
 @component_option
 @click.option(
     "--timeout",
