@@ -82,7 +82,6 @@ class ImageCatalog(PackagedData):
     ami_for_cuda: Mapping[str, str]
     driver_clash: DriverClash
     driver_for_cuda: Mapping[str, int]
-    lmi: Mapping[int, str] = Field(default_factory=dict)
 
     def default_tag(self) -> str:
         """Return the tag of the default version."""
@@ -112,12 +111,6 @@ class ImageCatalog(PackagedData):
             cuda=f"{cuda[1]}.{cuda[2]}" if cuda else None,
             server=None,
         )
-
-    def lmi_engine_at_most(self, uri: str) -> Version | None:
-        """Return the newest vLLM that an LMI image can have; None if unknown."""
-        match = re.search(r"-lmi(\d+)", uri)
-        later = [number for number in self.lmi if match and number >= int(match[1])]
-        return version_of(self.lmi[min(later)]) if later else None
 
     def loses_quotes(self, image: ImageFacts) -> bool:
         """Return whether the image probably strips the quotes of JSON values."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.readers.jumpstart import read_document
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import ModelEntry, load_catalog
+from peagle_sm.core.catalog import ModelEntry
 from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
 from peagle_sm.core.jumpstart.documents import (
@@ -126,7 +126,7 @@ def make_lock(
         lock=new_lock,
         newest=newest,
         changes=changes(before, new_lock),
-        findings=lock_findings(new_lock, load_catalog(), newest=newest),
+        findings=lock_findings(new_lock, newest),
         unreadable=unreadable,
     )
 

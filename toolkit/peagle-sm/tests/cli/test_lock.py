@@ -179,7 +179,6 @@ def test_a_version_that_is_gone_is_told_with_the_way_on(peagle: Run, bucket: Pub
 def test_a_config_asked_for_is_kept(peagle: Run, bucket: Publish, gpt: Path) -> None:
     result = peagle("lock", "--config", "lmi")
     assert "draft head      none" in result.stdout
-    assert "error    jumpstart-no-speculation" in result.stdout
     assert peagle("lock").stdout.startswith("peagle.local.lock is up to date")
     refused = peagle("plan")
     assert refused.exit_code == 3
