@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from peagle_sm.aws.files import CannotWrite, price_file, write_file
-from peagle_sm.core.catalog import NOT_ASKED, ListedPrice, PriceEntry
+from peagle_sm.core.prices import NOT_ASKED, ListedPrice, PriceEntry
 
 MAX_AGE = timedelta(days=1)
 API = "AWS Price List API"

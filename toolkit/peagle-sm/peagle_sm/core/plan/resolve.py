@@ -11,21 +11,18 @@ from typing import Any
 from peagle_sm.core.catalog import (
     GPU_OVERHEAD_GB,
     GPU_SHARE,
-    NOT_ASKED,
     SPECULATIVE_CONFIG,
     Catalog,
     HeadEntry,
     ImageFacts,
     InstanceEntry,
     JumpStartEntry,
-    ListedPrice,
     ModelEntry,
-    PriceEntry,
     Vocabulary,
-    choose_price,
     kv_cache_gb,
 )
 from peagle_sm.core.own_models import catalog_for
+from peagle_sm.core.prices import NOT_ASKED, ListedPrice, PriceEntry, choose_price
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
 from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest
@@ -185,7 +182,8 @@ class Draft:
     def price(self, name: str) -> PriceEntry | None:
         """Return the hosting price of one instance that counts; None if none is known."""
         spec_price = self.spec.lifecycle.usd_per_hour
-        return choose_price(name, self.region, self.catalog, self.listed_price(name), spec_price)
+        table = self.catalog.price(name, self.region)
+        return choose_price(name, self.region, table, self.listed_price(name), spec_price)
 
     @property
     def pipeline_stages(self) -> int:
