@@ -31,12 +31,9 @@ CONNECT_TIMEOUT_S = 10
 RUNTIME_READ_TIMEOUT_S = 490
 # Slightly more than the longest timeout of the guard's functions (stacks/guard/functions.py).
 LAMBDA_READ_TIMEOUT_S = 300
-# A recording waits for KMS in the thread that writes its records.
-KMS_READ_TIMEOUT_S = 10
 # A price only decorates a result, so a call waits only briefly for it.
 PRICE_TIMEOUT_S = 5
 _READ_TIMEOUTS_S = {
-    "kms": KMS_READ_TIMEOUT_S,
     "lambda": LAMBDA_READ_TIMEOUT_S,
     "pricing": PRICE_TIMEOUT_S,
     "sagemaker-runtime": RUNTIME_READ_TIMEOUT_S,
