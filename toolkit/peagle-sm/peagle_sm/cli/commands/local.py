@@ -122,7 +122,8 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
     prints its status; --port starts a second one. The first start builds the engine environment from the
     shipped lock (about 2.5 GB, once).
     """
-    from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken, servers
+    from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken
+    from peagle_sm.aws.session.local_server import status as servers
     from peagle_sm.aws.session.local_server import up as start
 
     def say(line: str) -> None:
@@ -212,7 +213,8 @@ def status(state: State, port: int | None) -> None:
     With --format json, prints one object, as `local up` does; a list of objects if several servers run and
     no port is given. Exit code 4 if no server runs.
     """
-    from peagle_sm.aws.session.local_server import find_server, servers
+    from peagle_sm.aws.session.local_server import find_server
+    from peagle_sm.aws.session.local_server import status as servers
 
     wanted = chosen_port(state, port)
     found = servers(wanted)
