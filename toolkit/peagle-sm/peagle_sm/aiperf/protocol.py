@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import re
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import botocore.session
 
-from peagle_sm.aws.session.signing import sign
-from peagle_sm.aws.streams.answers import aborted_in, error_in
+from peagle_sm.aws.session.signing import current_keys, sign
+from peagle_sm.aws.streams.answers import FinishedAnswers, aborted_in, error_in
 from peagle_sm.aws.streams.framing import FrameDecoder, FrameException
 from peagle_sm.core.errors import CredentialsError, SpecError, StreamError
 
@@ -96,10 +95,6 @@ def _refused(url: str, what: str) -> SpecError:
     )
 
 
-_SERVICE = "sagemaker"
-_UNSIGNED = ("user-agent", "connection", "expect", "x-amzn-trace-id")  #: what a proxy may change on the way
-
-
 class Signer:
     """Signer of SageMaker Runtime requests in one region.
 
@@ -137,32 +132,12 @@ class Signer:
     async def sign(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
         """Return the headers of a POST, their names in lower case, with its signature among them.
 
-        Renewing temporary credentials may ask STS or SSO: that is done in a thread, by one request for all,
-        so that the streams that are being timed are not held up.
+        Temporary credentials are renewed in a thread, once for all requests: no measured stream waits for it.
         """
-        if _needs_renewal(self._credentials):
-            async with self._renewing:
-                if _needs_renewal(self._credentials):
-                    await asyncio.to_thread(self._credentials.get_frozen_credentials)
-        lower = {name.lower(): value for name, value in headers.items()}
-        parts = urlsplit(url)
-        signed = sign(
-            host=parts.netloc,
-            path=parts.path,
-            headers={name: value for name, value in lower.items() if name not in _UNSIGNED},
-            body=body,
-            keys=self._credentials.get_frozen_credentials(),
-            region=self._region,
-            service=_SERVICE,
-            utc=time.time(),
-        )
-        return lower | signed
-
-
-def _needs_renewal(credentials: Any) -> bool:
-    """Whether the next use would renew; keys without an end have no such question."""
-    ask = getattr(credentials, "refresh_needed", None)
-    return ask is not None and bool(ask())
+        async with self._renewing:
+            keys = await current_keys(self._credentials)
+        signed = {name: value for name, value in headers.items() if name.lower() != "connection"}
+        return sign(url, signed, body, keys, self._region)
 
 
 _DONE = "[DONE]"
@@ -196,11 +171,9 @@ class AnswerCheck:
 
     def __init__(self, answers: int = 1) -> None:
         """``answers``: how many the request asks for, its prompts times n; each needs a finish reason."""
-        self._answers = answers
+        self._answers = FinishedAnswers(answers)
         self._events = 0
         self._done = False
-        self._seen: set[int] = set()
-        self._finished: set[int] = set()
 
     def take(self, text: str) -> None:
         """Take the data of one message; what comes after `[DONE]` does not matter.
@@ -225,11 +198,11 @@ class AnswerCheck:
         Raises:
             StreamError: it was cut: an answer has no finish reason.
         """
-        unfinished = max(self._answers, len(self._seen)) - len(self._finished)
-        if unfinished and not (self._done and not (self._finished and self._finished < self._seen)):
+        answers = self._answers
+        if answers.missing and (not self._done or (answers.finished and answers.unfinished)):
             raise StreamError(
-                f"the response stream was cut after {self._events} events: {unfinished} of "
-                f"{unfinished + len(self._finished)} answers have no finish reason"
+                f"the response stream was cut after {self._events} events: {answers.missing} of "
+                f"{answers.expected} answers have no finish reason"
             )
 
     def _take(self, document: Mapping[str, Any]) -> None:
@@ -239,8 +212,4 @@ class AnswerCheck:
         given_up = aborted_in(document)
         if given_up is not None:
             raise StreamError(f"the engine gave the answer up: finish_reason {given_up!r}")
-        for choice in document["choices"] or ():
-            index = choice.get("index") or 0
-            self._seen.add(index)
-            if choice.get("finish_reason"):
-                self._finished.add(index)
+        self._answers.take(document)

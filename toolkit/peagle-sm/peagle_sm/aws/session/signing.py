@@ -1,8 +1,5 @@
 """Signing, TLS and error handling for direct HTTP clients, and bearer tokens.
 
-`sign` is AWS Signature Version 4 for one POST, in a tenth of botocore's time. Source: "Create a signed AWS
-API request", AWS IAM User Guide; tests compare it with botocore's.
-
 A bearer token is for an endpoint's OpenAI route. It is a presigned URL, made without a call, in the format of
 ``sagemaker.core.token_generator`` (sagemaker-core 2.27.0): a presigned ``POST
 https://sagemaker.amazonaws.com/?Action=CallWithBearerToken``, without its scheme, with ``&Version=1``
@@ -14,6 +11,7 @@ endpoints with OpenAI-compatible APIs").
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -31,6 +29,7 @@ from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import USER_AGENT, Session
 from peagle_sm.core.errors import LOGIN_STEP, CredentialsError, SpecError
 
+SERVICE = "sagemaker"
 _ALGORITHM = "AWS4-HMAC-SHA256"
 
 
@@ -50,98 +49,58 @@ class Keys(Protocol):
         """Session token of temporary credentials."""
 
 
-def sign(
-    *,
-    host: str,
-    path: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    keys: Keys,
-    region: str,
-    service: str,
-    utc: float,
-) -> dict[str, str]:
-    """Return ``headers`` with the signature for a POST of ``body``.
-
-    Args:
-        path: the percent-encoded path as sent, without a query.
-        headers: lower-case names; all of them are signed.
-        utc: the time of the signature, seconds since 1970; it is valid for five minutes.
-    """
-    amz_date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
-    signed = {**headers, "host": host, "x-amz-date": amz_date}
-    if keys.token:
-        signed["x-amz-security-token"] = keys.token
-    names = sorted(signed)
-    listed = ";".join(names)
-    canonical = "\n".join(
-        [
-            "POST",
-            quote(path, safe="/-_.~"),  # the canonical path is encoded once more, except in S3
-            "",
-            *(f"{name}:{' '.join(signed[name].split())}" for name in names),
-            "",
-            listed,
-            hashlib.sha256(body).hexdigest(),
-        ]
-    )
-    scope = f"{amz_date[:8]}/{region}/{service}/aws4_request"
-    signature = _signature(canonical, keys, amz_date, region, service)
-    del signed["host"]  # the client adds it
-    signed["authorization"] = (
-        f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
-    )
-    return signed
-
-
-def _signature(canonical: str, keys: Keys, at: str, region: str, service: str) -> str:
-    scope = f"{at[:8]}/{region}/{service}/aws4_request"
-    text = f"{_ALGORITHM}\n{at}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-    key = signing_key(keys.secret_key, at[:8], region, service)
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-
-
-@lru_cache(maxsize=8)
-def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
-    """Return the signing key for one day (``YYYYMMDD``), region and service."""
-    key = f"AWS4{secret}".encode()
-    for part in (date, region, service, "aws4_request"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    return key
-
-
-SERVICE = "sagemaker"
-
-
-def signed_stream_request(
-    *,
+def signed_invocation(
     endpoint_url: str,
     region: str,
     keys: Keys,
     endpoint: str,
     component: str | None,
     body: bytes,
-    utc: float,
+    *,
+    streamed: bool = True,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[str, dict[str, str]]:
-    """Return the URL and headers of a call of InvokeEndpointWithResponseStream.
+    """Return the URL and the headers of a call of InvokeEndpoint, or with a response stream.
 
     The URL is percent-encoded and signed: the client must not encode it again.
     """
-    path = f"/endpoints/{quote(endpoint, safe='')}/invocations-response-stream"
-    headers = {"content-type": "application/json"}
+    call = "invocations-response-stream" if streamed else "invocations"
+    url = f"{endpoint_url.rstrip('/')}/endpoints/{quote(endpoint, safe='')}/{call}"
+    unsigned = {"content-type": "application/json", "user-agent": USER_AGENT, **(headers or {})}
     if component is not None:
-        headers["x-amzn-sagemaker-inference-component"] = component
-    signed = sign(
-        host=urlsplit(endpoint_url).netloc,
-        path=path,
-        headers=headers,
-        body=body,
-        keys=keys,
-        region=region,
-        service=SERVICE,
-        utc=utc,
-    )
-    return endpoint_url.rstrip("/") + path, {**signed, "user-agent": USER_AGENT}
+        unsigned["x-amzn-sagemaker-inference-component"] = component
+    return url, sign(url, unsigned, body, keys, region)
+
+
+def sign(url: str, headers: Mapping[str, str], body: bytes, keys: Keys, region: str) -> dict[str, str]:
+    """Return lower-case ``headers`` with the signature for a POST of ``body`` (AWS Signature Version 4)."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+
+    request = AWSRequest("POST", url, dict(headers), body)
+    SigV4Auth(keys, SERVICE, region).add_auth(request)
+    return {name.lower(): str(value) for name, value in request.headers.items()}
+
+
+async def current_keys(credentials: Any) -> Keys:
+    """Return botocore's credentials at this moment; a refresh, which blocks, runs in a thread.
+
+    Raises:
+        CredentialsError: they have expired and could not be refreshed.
+    """
+    needs_refresh = getattr(credentials, "refresh_needed", None)
+    if needs_refresh is not None and needs_refresh():
+        return await asyncio.to_thread(frozen, credentials)
+    return frozen(credentials)
+
+
+def _signature(canonical: str, keys: Keys, at: str, region: str, service: str) -> str:
+    scope = f"{at[:8]}/{region}/{service}/aws4_request"
+    text = f"{_ALGORITHM}\n{at}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = f"AWS4{keys.secret_key}".encode()
+    for part in (at[:8], region, service, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def error_name(headers: Mapping[str, str], told: Mapping[str, Any]) -> str:

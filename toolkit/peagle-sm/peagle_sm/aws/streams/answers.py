@@ -389,6 +389,46 @@ def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"message": error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)}
 
 
+class FinishedAnswers:
+    """The answers of a stream that have begun, and those that have their finish_reason.
+
+    ``asked`` is the number of answers that the request asks for: its prompts times ``n``.
+    """
+
+    def __init__(self, asked: int = 1) -> None:
+        self.finished: set[int] = set()
+        self._asked = asked
+        self._begun: set[int] = set()
+
+    def take(self, document: Mapping[str, Any]) -> None:
+        """Add an event, in which each choice belongs to an answer."""
+        for choice in document["choices"] or ():
+            index = choice.get("index") or 0
+            self._begun.add(index)
+            if choice.get("finish_reason"):
+                self.finished.add(index)
+
+    @property
+    def unfinished(self) -> set[int]:
+        """Answers that have begun and have no finish_reason."""
+        return self._begun - self.finished
+
+    @property
+    def expected(self) -> int:
+        """Number of answers that the stream should have."""
+        return max(self._asked, len(self._begun))
+
+    @property
+    def missing(self) -> int:
+        """Number of expected answers that have no finish_reason."""
+        return self.expected - len(self.finished)
+
+    @property
+    def are_whole(self) -> bool:
+        """True if every expected answer has its finish_reason."""
+        return not self.missing
+
+
 def aborted_in(document: Mapping[str, Any]) -> str | None:
     """Return the finish_reason of an aborted answer (abort, error); else None."""
     choices = document.get("choices")
