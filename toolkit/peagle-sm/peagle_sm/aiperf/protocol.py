@@ -1,4 +1,4 @@
-"""What AIPerf's transport needs to call SageMaker: URL, signature, response stream.
+"""URL, signature and response stream of AIPerf's requests to SageMaker.
 
 Nothing here imports AIPerf. The URL given to AIPerf names the endpoint; its query parameters choose the
 inference component and the call. Credentials are renewed before they expire, as the AWS SDK does. An answer
@@ -53,7 +53,7 @@ class Address:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What names component and variant in an invocation."""
+        """Headers that select component and variant."""
         chosen = {
             "X-Amzn-SageMaker-Inference-Component": self.component,
             "X-Amzn-SageMaker-Target-Variant": self.variant,
@@ -78,7 +78,7 @@ def parse(url: str) -> Address:
         raise _refused(url, "it does not name an endpoint")
     given: dict[str, str] = {}
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
-        # The model alone may be empty: vLLM's images take that for "the one you have".
+        # Only the model may be empty: vLLM's images then use the model that they serve.
         if key not in _PARAMETERS or key in given or (not value and key != "model"):
             raise _refused(url, f"the parameter {key}={value!r} is unknown, empty or repeated")
         given[key] = value
@@ -163,22 +163,22 @@ async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class AnswerCheck:
-    """Whether a stream of server-sent events is every answer of its request, each of them whole.
+    """Check that a stream of server-sent events has every answer of its request, each complete.
 
     The rules are those of `aws.streams.decoding` and of `serve`, which read bytes; AIPerf gives messages.
     """
 
     def __init__(self, answers: int = 1) -> None:
-        """``answers``: how many the request asks for, its prompts times n; each needs a finish reason."""
+        """``answers``: the prompts of the request times n; each answer needs a finish reason."""
         self._answers = FinishedAnswers(answers)
         self._events = 0
         self._done = False
 
     def take(self, text: str) -> None:
-        """Take the data of one message; what comes after `[DONE]` does not matter.
+        """Add the data of one message; data after `[DONE]` is ignored.
 
         Raises:
-            StreamError: the engine reported an error, gave an answer up, or wrote no event of an answer.
+            StreamError: the engine reported an error, aborted an answer, or sent something else.
         """
         if self._done or not text:
             return
@@ -189,10 +189,10 @@ class AnswerCheck:
         try:
             self._take(json.loads(text))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise StreamError(f"the stream holds an event that is no completion's: {text[:200]}") from error
+            raise StreamError(f"the stream has an event that is not a completion: {text[:200]}") from error
 
     def finish(self) -> None:
-        """The connection has ended.
+        """Check the answers at the end of the connection.
 
         Raises:
             StreamError: it was cut: an answer has no finish reason.
@@ -210,5 +210,5 @@ class AnswerCheck:
             raise StreamError(f"the engine reported an error in the stream: {reported[:500]}")
         given_up = aborted_in(document)
         if given_up is not None:
-            raise StreamError(f"the engine gave the answer up: finish_reason {given_up!r}")
+            raise StreamError(f"the engine aborted the answer: finish_reason {given_up!r}")
         self._answers.take(document)

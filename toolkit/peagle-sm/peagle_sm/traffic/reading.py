@@ -62,26 +62,26 @@ def read(target: str | Path, session: Session | Callable[[], Session] | None = N
     ``session``, or what opens one, is for S3; records on disk need none.
 
     Raises:
-        SpecError: there is no file, or no line of them is a record.
+        SpecError: no file exists, or no line is a record.
         NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
-    found = read_lines(target, session if session is None or callable(session) else lambda: session)
+    recorded = read_lines(target, session if session is None or callable(session) else lambda: session)
     records: dict[str, TrafficRecord] = {}
     damage = Damage()
-    for line in found.lines:
+    for line in recorded.lines:
         try:
             record = from_line(line.raw)
         except ValueError as error:
             damage.add(f"{line.where}: {error}")
         else:
             records.setdefault(record.id, record)
-    notes = (*found.notes, *damage.notes("line is not recorded traffic", "lines are not recorded traffic"))
+    notes = (*recorded.notes, *damage.notes("line is not recorded traffic", "lines are not recorded traffic"))
     if not records:
         raise SpecError(
-            f"{found.origin} has no recorded traffic" + "".join(f"; {note}" for note in notes),
+            f"{recorded.origin} has no recorded traffic" + "".join(f"; {note}" for note in notes),
             next_step="record some with `peagle-sm serve NAME --record FILE`",
         )
-    return Traffic(found.origin, tuple(records.values()), notes)
+    return Traffic(recorded.origin, tuple(records.values()), notes)
 
 
 class Damage:
@@ -132,9 +132,9 @@ def first_line(path: Path) -> RecordedLine | None:
             packed = file.read(len(_GZIP)) == _GZIP
         with gzip.open(path) if packed else path.open("rb") as lines:
             for raw in lines:
-                found = next(_lines_of(str(path), raw, Damage()), None)
-                if found is not None:
-                    return found
+                first = next(_lines_of(str(path), raw, Damage()), None)
+                if first is not None:
+                    return first
     except (OSError, EOFError, zlib.error):
         pass
     return None
@@ -168,17 +168,17 @@ def _on_disk(path: Path) -> list[RecordedFile]:
     if not path.is_dir():
         return [RecordedFile(path.name, str(path), lambda: _file_content(path))]
     below = {each: each.relative_to(path) for each in sorted(path.rglob("*"))}
-    found = [
+    files = [
         RecordedFile(str(name), str(each), lambda each=each: _file_content(each))  # type: ignore[misc]
         for each, name in below.items()
         if each.is_file() and each.name.endswith(SUFFIXES) and WORK_FOLDER not in name.parts
     ]
-    if not found:
+    if not files:
         raise SpecError(
             f"{path} has no capture files ({' or '.join(SUFFIXES)})",
             next_step="give the folder or the file that was recorded",
         )
-    return found
+    return files
 
 
 def _file_content(path: Path) -> bytes:

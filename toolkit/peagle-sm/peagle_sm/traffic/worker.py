@@ -66,7 +66,7 @@ class Worker:
         """Return the redacted line of each request, without its end, or why it cannot be recorded.
 
         Raises:
-            RecordLost: they took too long, or the process ended; ask again for each alone.
+            RecordLost: they took too long, or the process ended; retry them one by one.
         """
         limit = self._timeout_s if len(requests) == 1 else self._together_s
         try:

@@ -109,7 +109,7 @@ def test_an_error_that_the_engine_reports_in_the_stream(error: str) -> None:
 
 @pytest.mark.parametrize("reason", ["abort", "error"])
 def test_an_answer_that_the_engine_gave_up_is_not_whole(reason: str) -> None:
-    with pytest.raises(StreamError, match=f"gave the answer up: finish_reason '{reason}'"):
+    with pytest.raises(StreamError, match=f"aborted the answer: finish_reason '{reason}'"):
         check([event(None), event(reason), "[DONE]"])
 
 

@@ -1,6 +1,6 @@
 """File on this machine that keeps AWS's prices for a day.
 
-A file that is missing, damaged or not writable is no error: prices only decorate a result. Its content is
+A missing, damaged or read-only file is not an error: prices only decorate a result. Its content is
 checked, since a wrong price would make a budget wrong.
 """
 

@@ -137,19 +137,19 @@ async def current_keys(credentials: Any) -> Keys:
     return frozen(credentials)
 
 
-def error_name(headers: Mapping[str, str], told: Mapping[str, Any]) -> str:
+def error_name(headers: Mapping[str, str], document: Mapping[str, Any]) -> str:
     """Return AWS's name of an error (``ThrottlingException`` …), or an empty string."""
-    named = headers.get("x-amzn-errortype") or str(told.get("__type") or told.get("code") or "")
+    named = headers.get("x-amzn-errortype") or str(document.get("__type") or document.get("code") or "")
     return named.split(":")[0].rpartition("#")[2]
 
 
 def json_object(content: bytes) -> dict[str, Any]:
     """Parse a JSON object; return an empty one if ``content`` is not an object."""
     try:
-        told = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def is_remote(url: str) -> bool:
@@ -296,8 +296,8 @@ def _length(hours: float) -> timedelta:
 
 def _end_of(credentials: Any) -> datetime | None:
     """Return the end of temporary credentials from botocore, or None if unknown."""
-    found = getattr(credentials, "_expiry_time", None)
-    return found if isinstance(found, datetime) else None
+    expiry = getattr(credentials, "_expiry_time", None)
+    return expiry if isinstance(expiry, datetime) else None
 
 
 def _expired(why: str) -> CredentialsError:

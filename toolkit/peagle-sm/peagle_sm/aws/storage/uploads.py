@@ -15,6 +15,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from s3transfer.subscribers import BaseSubscriber
+
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import absent_is_not_found
@@ -88,10 +90,10 @@ def checksum_of(session: Session, bucket: str, key: str) -> tuple[int, str | Non
     """
     try:
         with absent_is_not_found(f"s3://{bucket}/{key}"):
-            found = session.api("s3").head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+            head = session.api("s3").head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except NotFound:
         return None
-    return int(found["ContentLength"]), found.get("ChecksumSHA256")
+    return int(head["ContentLength"]), head.get("ChecksumSHA256")
 
 
 def put_bytes(session: Session, bucket: str, key: str, content: bytes) -> None:
@@ -101,7 +103,7 @@ def put_bytes(session: Session, bucket: str, key: str, content: bytes) -> None:
         session.api("s3").put_object(Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, **_SHA256)
 
 
-def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests, sent: Sent) -> None:
+def put_file(session: Session, bucket: str, key: str, path: Path, file: Digests, sent: Sent) -> None:
     """Upload a file, whole or in parts; an error, also of ``sent``, aborts the upload.
 
     Incomplete uploads of the same key, of a process that was killed, are aborted first.
@@ -114,11 +116,11 @@ def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests
     from s3transfer.manager import TransferConfig, TransferManager
 
     config = TransferConfig(
-        multipart_threshold=found.part_bytes + 1,
-        multipart_chunksize=found.part_bytes,
+        multipart_threshold=file.part_bytes + 1,
+        multipart_chunksize=file.part_bytes,
         max_request_concurrency=WORKERS,
     )
-    if len(found.parts) > 1:
+    if len(file.parts) > 1:
         for upload in incomplete_uploads(session, bucket, key):
             if upload.key == key:
                 abort(session, bucket, upload)
@@ -134,14 +136,11 @@ def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests
         future.result()
 
 
-class _Progress:
+class _Progress(BaseSubscriber):
     """Subscriber of s3transfer, which calls it in its own threads; None marks the end."""
 
     def __init__(self, news: SimpleQueue[int | None]) -> None:
         self._news = news
-
-    def on_queued(self, **_: Any) -> None:
-        """Do nothing: s3transfer requires the method."""
 
     def on_progress(self, bytes_transferred: int, **_: Any) -> None:
         self._news.put(bytes_transferred)

@@ -95,7 +95,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
                 await self._read(self._source if self._live and self._source else await self._open_source())
             except (StopAsyncIteration, PeagleError):
                 raise
-            except BaseException:  # mostly a cancellation: nobody reads on
+            except BaseException:  # mostly a cancellation
                 await self.aclose()
                 raise
         return ready.popleft()
@@ -259,22 +259,24 @@ class AsyncCall:
         from botocore.exceptions import ClientError
 
         async with response:
-            told = json_object(await response.read())
+            document = json_object(await response.read())
         answer = {
-            **told,
+            **document,
             "Error": {
-                "Code": error_name(response.headers, told) or str(response.status),
+                "Code": error_name(response.headers, document) or str(response.status),
                 # Throttling has `"message": null`; an error page of a proxy has no JSON.
-                "Message": told.get("Message") or told.get("message") or ("" if told else response.reason),
+                "Message": document.get("Message")
+                or document.get("message")
+                or ("" if document else response.reason),
             },
             "ResponseMetadata": {
                 "RequestId": response.headers.get("x-amzn-RequestId", ""),
                 "HTTPStatusCode": response.status,
             },
         }
-        asked = Invocation(self.session, _OPERATION, self.endpoint, component)
+        invocation = Invocation(self.session, _OPERATION, self.endpoint, component)
         # It may call AWS to find the cause.
-        return await asyncio.to_thread(refusal, ClientError(answer, _OPERATION), asked)  # type: ignore[arg-type]
+        return await asyncio.to_thread(refusal, ClientError(answer, _OPERATION), invocation)  # type: ignore[arg-type]
 
 
 #: A loop keeps only weak references to its tasks.

@@ -453,9 +453,9 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         if isinstance(error, ReadTimeoutError | BotocoreTimeout):
             return self._patience.silent()
         if isinstance(error, ClientError):  # an exception message that botocore decoded
-            told = error.response.get("Error", {})
-            name = str(told.get("Code") or "error")
-            return ModelStreamFailed(f"The stream broke: {name}: {told.get('Message') or error}", name=name)
+            answer = error.response.get("Error", {})
+            name = str(answer.get("Code") or "error")
+            return ModelStreamFailed(f"The stream broke: {name}: {answer.get('Message') or error}", name=name)
         if isinstance(error, BotoCoreError | HTTPError | OSError):
             return StreamCut(f"The connection broke in the middle of the stream: {error}")
         if type(error).__module__ == "botocore.eventstream":

@@ -72,8 +72,8 @@ class Problem:
 
     def body(self) -> bytes:
         """Return the JSON of the answer."""
-        told = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        return json.dumps({"error": told}, ensure_ascii=False).encode()
+        fields = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return json.dumps({"error": fields}, ensure_ascii=False).encode()
 
     def event(self) -> bytes:
         """Return the event that ends a stream; OpenAI clients raise it as an error."""
@@ -81,10 +81,10 @@ class Problem:
 
     def all_headers(self) -> dict[str, str]:
         """Return the headers of the answer, with Retry-After if a retry may help."""
-        told = dict(self.headers)
+        headers = dict(self.headers)
         if self.retry_after_s is not None:
-            told["Retry-After"] = str(self.retry_after_s)
-        return told
+            headers["Retry-After"] = str(self.retry_after_s)
+        return headers
 
 
 def invalid(message: str, status: int = 400, code: str | None = None) -> Problem:
@@ -146,33 +146,35 @@ def of_aws(status: int, headers: Mapping[str, str], content: bytes) -> Problem:
     An engine's error keeps the engine's status and message. Throttling is 429, a missing endpoint is 404, a
     component without a copy is 503; 429 and 503 have Retry-After.
     """
-    told = json_object(content)
-    name = error_name(headers, told)
-    said = str(told.get("Message") or told.get("message") or "") or f"SageMaker answers {status} {name}"
+    document = json_object(content)
+    name = error_name(headers, document)
+    message = (
+        str(document.get("Message") or document.get("message") or "") or f"SageMaker answers {status} {name}"
+    )
     passed = {"x-amzn-RequestId": headers["x-amzn-RequestId"]} if "x-amzn-RequestId" in headers else {}
-    if name == "ModelError" or "OriginalStatusCode" in told:
-        return _of_engine(told, said, passed)
-    lowered = said.lower()
+    if name == "ModelError" or "OriginalStatusCode" in document:
+        return _of_engine(document, message, passed)
+    lowered = message.lower()
     if any(word in name.lower() for word in _THROTTLED) or status == 429:
-        return Problem(429, said, "rate_limit_error", name, None, THROTTLED_S, passed)
+        return Problem(429, message, "rate_limit_error", name, None, THROTTLED_S, passed)
     if name.startswith(_CREDENTIALS):
-        return Problem(403, said, "permission_error", name, None, None, passed)
+        return Problem(403, message, "permission_error", name, None, None, passed)
     if "has no capacity" in lowered:
-        return Problem(503, said, "server_error", "no_capacity", None, STARTING_S, passed)
+        return Problem(503, message, "server_error", "no_capacity", None, STARTING_S, passed)
     if "not found" in lowered or "could not find" in lowered:
-        return Problem(404, said, "invalid_request_error", "endpoint_not_found", None, None, passed)
+        return Problem(404, message, "invalid_request_error", "endpoint_not_found", None, None, passed)
     if status >= 500:
-        return Problem(status if status < 512 else 502, said, "server_error", name, None, None, passed)
-    return Problem(status, said, "invalid_request_error", name or None, None, None, passed)
+        return Problem(status if status < 512 else 502, message, "server_error", name, None, None, passed)
+    return Problem(status, message, "invalid_request_error", name or None, None, None, passed)
 
 
-def _of_engine(told: Mapping[str, Any], said: str, passed: Mapping[str, str]) -> Problem:
-    status = told.get("OriginalStatusCode")
-    original = str(told.get("OriginalMessage") or "")
+def _of_engine(answer: Mapping[str, Any], message: str, passed: Mapping[str, str]) -> Problem:
+    status = answer.get("OriginalStatusCode")
+    original = str(answer.get("OriginalMessage") or "")
     if not isinstance(status, int) or not 400 <= status <= 599:  # 0: the container did not answer in time
-        return Problem(504, original or said, "server_error", "engine_timeout", headers=passed)
+        return Problem(504, original or message, "server_error", "engine_timeout", headers=passed)
     document = json_object(original.encode())
-    fields = engine_error(document) or document or {"message": original or said}
+    fields = engine_error(document) or document or {"message": original or message}
     return replace(of_document(fields, status), headers=passed)
 
 
