@@ -142,10 +142,10 @@ class _Progress(BaseSubscriber):
     def __init__(self, news: SimpleQueue[int | None]) -> None:
         self._news = news
 
-    def on_progress(self, bytes_transferred: int, **_: Any) -> None:
+    def on_progress(self, future: Any, bytes_transferred: int, **_: Any) -> None:
         self._news.put(bytes_transferred)
 
-    def on_done(self, **_: Any) -> None:
+    def on_done(self, future: Any, **_: Any) -> None:
         self._news.put(None)
 
 
