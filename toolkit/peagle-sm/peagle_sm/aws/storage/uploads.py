@@ -15,8 +15,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from s3transfer.subscribers import BaseSubscriber
-
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import absent_is_not_found
@@ -130,13 +128,14 @@ def put_file(session: Session, bucket: str, key: str, path: Path, file: Digests,
         aws_errors("PutObject", session.local_url),
         TransferManager(session.client("s3"), config) as manager,
     ):
-        future = manager.upload(str(path), bucket, key, dict(_SHA256), [_Progress(news)])
+        subscribers: list[Any] = [_Progress(news)]
+        future = manager.upload(str(path), bucket, key, dict(_SHA256), subscribers)
         while (count := news.get()) is not None:
             sent(count)
         future.result()
 
 
-class _Progress(BaseSubscriber):
+class _Progress:
     """Subscriber of s3transfer, which calls it in its own threads; None marks the end."""
 
     def __init__(self, news: SimpleQueue[int | None]) -> None:
