@@ -17,8 +17,8 @@ from peagle_sm.aws.streams.answers import (
     Usage,
     aborted_in,
     acceptance_of,
+    choice_content,
     engine_error,
-    said_in,
     usage_of,
 )
 from peagle_sm.aws.streams.decoding import EventReader
@@ -110,8 +110,8 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
     )
 
 
-class _Said:
-    """What an answer says so far: each choice, the counts, and what is wrong."""
+class _Answer:
+    """An answer so far: its choices, its counts, and its problem."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -126,7 +126,7 @@ class _Said:
         """Add an event or a whole answer; return whether it has text."""
         has_text = False
         for place, choice in enumerate(document.get("choices") or ()):
-            text, reasoning, calls, _ = said_in(choice)
+            text, reasoning, calls, _ = choice_content(choice)
             index = choice.get("index", place) or 0
             texts, thoughts, tools, reasons = self._choices.setdefault(index, ([], [], ToolCalls(), []))
             texts.append(text)
@@ -154,8 +154,8 @@ class _Said:
         return self.done or (len(self.finished) >= expected and set(self._choices) <= self.finished)
 
 
-def _streamed(exchange: Exchange, answer: bytes) -> _Said:
-    answer_read = _Said()
+def _streamed(exchange: Exchange, answer: bytes) -> _Answer:
+    answer_read = _Answer()
     reader = EventReader(framed=exchange.framed)
     try:
         for part, at_ms in _timed(exchange, answer):
@@ -182,8 +182,8 @@ def _timed(exchange: Exchange, answer: bytes) -> Iterator[tuple[bytes, float | N
         yield answer[start:], None
 
 
-def _whole(answer: bytes) -> _Said:
-    answer_read = _Said()
+def _whole(answer: bytes) -> _Answer:
+    answer_read = _Answer()
     if not answer:
         return answer_read
     try:
@@ -202,7 +202,7 @@ def _whole(answer: bytes) -> _Said:
 
 
 def _outcome(
-    exchange: Exchange, request: Mapping[str, Any], answer_read: _Said
+    exchange: Exchange, request: Mapping[str, Any], answer_read: _Answer
 ) -> tuple[Outcome, str | None]:
     problem = exchange.problem or answer_read.problem
     try:
@@ -220,7 +220,7 @@ def _outcome(
     return "cut", problem
 
 
-def _slices(request: Mapping[str, Any], answer_read: _Said, labels: Mapping[str, str]) -> dict[str, str]:
+def _slices(request: Mapping[str, Any], answer_read: _Answer, labels: Mapping[str, str]) -> dict[str, str]:
     messages = request.get("messages")
     users = [each for each in messages if _is_user(each)] if isinstance(messages, list) else []
     usage = answer_read.usage or Usage(None, None, None)

@@ -59,7 +59,7 @@ class Usage:
     reasoning_tokens: int | None = None
 
 
-def said_in(
+def choice_content(
     choice: Mapping[str, Any],
 ) -> tuple[str, str, tuple[ToolCallPart, ...], tuple[TokenLogprob, ...]]:
     """Return text, reasoning, tool calls and log-probabilities of one choice.
@@ -316,7 +316,7 @@ def choices_of(document: Mapping[str, Any]) -> list[Choice]:
 
 
 def _choice(choice: Mapping[str, Any], place: int) -> Choice:
-    text, reasoning, calls, logprobs = said_in(choice)
+    text, reasoning, calls, logprobs = choice_content(choice)
     joined = ToolCalls()
     for call in calls:
         joined.add(call)
@@ -392,12 +392,12 @@ def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 class FinishedAnswers:
     """The answers of a stream that have begun, and those that have their finish_reason.
 
-    ``asked`` is the number of answers that the request asks for: its prompts times ``n``.
+    ``requested`` is the number of answers that the request asks for: its prompts times ``n``.
     """
 
-    def __init__(self, asked: int = 1) -> None:
+    def __init__(self, requested: int = 1) -> None:
         self.finished: set[int] = set()
-        self._asked = asked
+        self._requested = requested
         self._begun: set[int] = set()
 
     def take(self, document: Mapping[str, Any]) -> None:
@@ -416,7 +416,7 @@ class FinishedAnswers:
     @property
     def expected(self) -> int:
         """Number of answers that the stream should have."""
-        return max(self._asked, len(self._begun))
+        return max(self._requested, len(self._begun))
 
     @property
     def missing(self) -> int:

@@ -24,9 +24,9 @@ from peagle_sm.aws.streams.answers import (
     Usage,
     aborted_in,
     acceptance_of,
+    choice_content,
     engine_error,
     error_in,
-    said_in,
     summarise,
     usage_of,
 )
@@ -397,7 +397,7 @@ class Assembler:
         if not choices:
             return None
         choice = choices[0]
-        text, reasoning, calls, logprobs = said_in(choice)
+        text, reasoning, calls, logprobs = choice_content(choice)
         reason = choice.get("finish_reason")
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"finish_reason of type {type(reason).__name__}")

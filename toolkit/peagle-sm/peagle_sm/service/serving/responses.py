@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from peagle_sm.aws.streams.answers import Usage, said_in, usage_of
+from peagle_sm.aws.streams.answers import Usage, choice_content, usage_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service.serving.upstream import Problem, Relay
 
@@ -151,9 +151,9 @@ def _refused(name: str, value: object, allowed: str) -> SpecError:
 
 @dataclass
 class ChatResponse:
-    """One chat answer as a response; ``asked`` is the request."""
+    """One chat answer as a response; ``request`` is the one that it answers."""
 
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     id: str = ""
     created: float = 0
     model: str = ""
@@ -167,13 +167,13 @@ class ChatResponse:
         if not self.id:
             self.id = str(document.get("id") or "0").removeprefix("chatcmpl-")
             self.created = document.get("created") or 0
-            self.model = str(document.get("model") or self.asked.get("model") or "")
+            self.model = str(document.get("model") or self.request.get("model") or "")
         if document.get("usage"):
             self.usage = usage_of(document["usage"])
         choices = document["choices"]
         if not choices:
             return "", ""
-        text, reasoning, _, _ = said_in(choices[0])
+        text, reasoning, _, _ = choice_content(choices[0])
         self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
         self.text.append(text)
         self.reasoning.append(reasoning)
@@ -181,7 +181,7 @@ class ChatResponse:
 
     def document(self, *, ended: bool = True) -> dict[str, Any]:
         """Return the response so far."""
-        request = self.asked
+        request = self.request
         reason = _CUT_SHORT.get(self.finish_reason or "") if ended else None
         return {
             "id": f"resp_{self.id}",
@@ -265,7 +265,7 @@ class ResponseRelay(Relay):
     """Relay that converts the engine's events to the events of a response."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
-        """Take the request, ``asked``."""
+        """Take the request."""
         super().__init__()
         self._answer = ChatResponse(request)
         self._number = 0
