@@ -151,8 +151,8 @@ async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """
     decoder = FrameDecoder()
     async for data in chunks:
-        payloads, error = decoder.feed([(data, 0.0)])
-        for payload, _ in payloads:
+        payloads, error = decoder.take(data)
+        for payload in payloads:
             yield payload
         if isinstance(error, FrameException):
             raise StreamError(str(error)) from error

@@ -241,8 +241,8 @@ class Relay:
             return b""
         if self._frames is None:
             return self._events(part)
-        payloads, broken = self._frames.feed([(part, 0.0)])
-        passed = b"".join(self._events(payload) for payload, _ in payloads)
+        payloads, broken = self._frames.take(part)
+        passed = b"".join(map(self._events, payloads))
         if broken is not None:
             self.broke(f"The stream broke: {broken}.")
         return passed
