@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from peagle_guard.aws import Component, Job, JobKind, Page, Query, Result, Tagged
+from peagle_guard.aws import Component, Job, JobKind, NoUpdates, Page, Query, Result, Stack, Tagged
 from peagle_guard.records import BUSY, Endpoint, Record
 from peagle_guard.settings import Settings, parse_time
-from peagle_guard.switch import NoUpdates, Stack, turn
+from peagle_guard.switch import turn
 
 START = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)
@@ -112,7 +112,7 @@ class FakeRegister:
 
 
 class FakeAws:
-    """AWS as the sweeper and the switch see it; satisfies ``aws.Aws`` and ``turning.SwitchAws``."""
+    """AWS as the sweeper and the switch see it; satisfies ``aws.Aws``."""
 
     def __init__(self, now: datetime = START, *, page: int = 100, tag_lag: timedelta = timedelta()) -> None:
         self.now = now
@@ -214,6 +214,10 @@ class FakeAws:
     def calls(self) -> Counter[str]:
         return self._calls
 
+    def time(self) -> datetime:
+        self.called("ListEndpoints")
+        return self.now
+
     def list_endpoints(self, token: str | None) -> Page[Endpoint]:
         self.called("ListEndpoints")
         rows = [
@@ -311,9 +315,6 @@ class FakeAws:
         self.endpoints[name].tags = dict(record.tags)
         self.deeds.append((self.now, "create", name))
         return {"state": "done", "detail": "created"}
-
-    def stack_exists(self, name: str) -> bool:
-        return self.describe_stack(name) is not None
 
     def publish(self, subject: str, text: str) -> None:
         self.called("Publish")

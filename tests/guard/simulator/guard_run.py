@@ -21,7 +21,6 @@ from tests.guard.simulator.fake_services.dynamodb import TableRegister
 from tests.guard.simulator.fake_services.errors import AwsFault, Killed
 from tests.guard.simulator.fake_services.fake_aws import FakeAws, FakeRegister, moment
 from tests.guard.simulator.fake_services.sagemaker import Life
-from tests.guard.simulator.fake_switch import FakeSwitch
 from tests.guard.simulator.judging.judge import SWEEP_S, Ended, acted_at
 from tests.guard.simulator.people import SETTINGS, GuardedAccount
 from tests.guard.simulator.worlds.world import BadItem, World
@@ -154,7 +153,7 @@ def start(world: World) -> GuardRun:
     account.cloudformation.asked = run.note_update
 
     def switch(event: Mapping[str, Any]) -> Mapping[str, Any]:
-        return turn(FakeSwitch(account), event)
+        return turn(run.aws, event)
 
     def wake(event: Mapping[str, Any]) -> Mapping[str, Any]:
         endpoints = SageMakerClient(account)

@@ -142,8 +142,8 @@ def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record)
     Raises:
         Refused: the function refused.
     """
-    event = {"action": "off", "stack": lifecycle.stack} if lifecycle.stack else _direct(record)
-    return _ask(aws, settings.switch_function, event)
+    owner = {"stack": lifecycle.stack} if lifecycle.stack else {}
+    return _ask(aws, settings.switch_function, _off(record) | owner)
 
 
 def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> SwitchResponse:
@@ -160,7 +160,7 @@ def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -
         return SwitchResponse(DONE, "no schedule is known")
     # It was armed before the endpoint's creation was known to the second: a little later is still it.
     expires = expires_at(record.created_at, lifecycle, record) + timedelta(minutes=1)
-    event = _direct(record) | {
+    event = _off(record) | {
         "expires_at": expires.isoformat(),
         "last_seen_at": _last_seen_at(record).isoformat(),
     }
@@ -194,7 +194,7 @@ def _last_seen_at(record: Record) -> datetime:
     return max(moment for moment in seen if moment is not None)
 
 
-def _direct(record: Record) -> dict[str, Any]:
+def _off(record: Record) -> dict[str, Any]:
     created = record.created_at.isoformat() if record.created_at else ""
     return {"action": "off", "endpoint": record.name, "arn": record.arn, "created_at": created}
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import ClientError
 
-from peagle_guard.aws import Page, Register, same_time
+from peagle_guard.aws import Aws, Page, same_time
 from peagle_guard.decide import track
 from peagle_guard.records import Endpoint, Lifecycle, OffBy, Record
 from peagle_guard.settings import parse_time
@@ -250,25 +250,11 @@ _TRIES = 5
 _SECOND = timedelta(seconds=1)
 
 
-class Claims(Protocol):
-    """Register and clock, which a claim needs."""
-
-    @property
-    def register(self) -> Register:
-        """The guard's memory."""
-
-    @property
-    def now(self) -> datetime:
-        """The present."""
-
-
 class Contended(Exception):
     """Error: the register was written by others at each try."""
 
 
-def claim(
-    aws: Claims, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool = False
-) -> str | None:
+def claim(aws: Aws, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool = False) -> str | None:
     """Claim the endpoint for turning off; return why it must not be turned off, None if it may.
 
     ``expires_at`` is the end of the lifetime if a schedule claims; None for the sweep or a person. Only a
@@ -288,7 +274,7 @@ def claim(
         return None
 
 
-def is_parting(aws: Claims, endpoint: Endpoint) -> bool:
+def is_parting(aws: Aws, endpoint: Endpoint) -> bool:
     """Decide whether an earlier try has begun to delete components; True if unknown."""
     try:
         record = aws.register.get(endpoint.name)
@@ -297,7 +283,7 @@ def is_parting(aws: Claims, endpoint: Endpoint) -> bool:
     return record.parting and same_time(record.created_at, endpoint.created_at)
 
 
-def unclaim(aws: Claims, endpoint: Endpoint) -> None:
+def unclaim(aws: Aws, endpoint: Endpoint) -> None:
     """Undo parting, since nothing was deleted; if this fails, turning off is finished."""
     with suppress(Exception):
         record = aws.register.get(endpoint.name)
@@ -315,7 +301,7 @@ def moved_to(name: str, moment: datetime) -> str:
     return f"the lifetime of {name} was moved to {moment.isoformat(timespec='seconds')}"
 
 
-def _claim(aws: Claims, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool) -> str | None:
+def _claim(aws: Aws, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool) -> str | None:
     for _ in range(_TRIES):
         record = aws.register.get(endpoint.name)
         if not same_time(record.created_at, endpoint.created_at):
