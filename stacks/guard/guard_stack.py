@@ -39,7 +39,6 @@ from peagle_sm.core.catalog import load_catalog
 from stacks.guard import functions, policies
 from stacks.guard.functions import HAS_EMAIL, Inputs, cdk_asset, code_parameters
 from stacks.guard.policies import REGISTRIES, execution_statements
-from stacks.guard.reasons import acknowledge
 
 _DEAD_LETTERS_LAST_S = 14 * 24 * 3600
 """SQS's longest retention of a message."""
@@ -278,7 +277,6 @@ class GuardStack(Stack):
         add_alarms(self, topic.ref)
         self._outputs(made, switches, containers, topic.ref, queue.attr_arn)
         Tags.of(self).add("peagle-sm:part", "guard")
-        acknowledge(self)
 
     def _sweep_schedule(self, sweeper: lambda_.CfnFunction, queue_arn: str) -> None:
         may = functions.role(
