@@ -94,9 +94,6 @@ def test_a_description_has_variants_and_a_missing_endpoint_is_none(session: Sess
     queued = {**answer, "AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": "s3://answers/"}}}
     stub.add_response("describe_endpoint", queued, {"EndpointName": "chat"})
     assert aws.describe_endpoint("chat") == replace(found, is_async=True)
-    rarely = {**answer, "MetricsConfig": {"MetricPublishFrequencyInSeconds": 300}}
-    stub.add_response("describe_endpoint", rarely, {"EndpointName": "chat"})
-    assert aws.describe_endpoint("chat") == replace(found, publish_seconds=300)
     message = 'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/chat".'
     stub.add_client_error("describe_endpoint", "ValidationException", message)
     assert aws.describe_endpoint("chat") is None

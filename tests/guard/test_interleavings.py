@@ -100,7 +100,7 @@ def due_to_be_woken() -> FakeAws:
     aws.now = START - 12 * HOUR
     for _ in range(2):
         sweep(aws, SETTINGS, aws.now)
-        aws.register.write("chat", off_by="hours", off_at=aws.now, hours_off=True)
+        aws.register.write("chat", off_by="hours", off_at=aws.now)
         aws.endpoints.pop("chat", None)
         aws.now += 10 * MINUTE
     aws.now = START

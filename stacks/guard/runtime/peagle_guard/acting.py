@@ -14,7 +14,7 @@ from peagle_guard.aws import Aws, Unanswered, same_arn, same_time
 from peagle_guard.decide import MOST_WAKE_TRIES, decide, expires_at, repriced, spent_usd, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.lifetime_provider import HARD_AFTER
-from peagle_guard.looking import Inventory, Ours, is_foreign, lifecycle_of
+from peagle_guard.looking import Inventory, Ours, is_foreign
 from peagle_guard.records import (
     BUSY,
     SERVING,
@@ -26,6 +26,7 @@ from peagle_guard.records import (
     OffBy,
     Record,
     Tell,
+    lifecycle_from_tags,
 )
 from peagle_guard.settings import Settings
 
@@ -285,7 +286,7 @@ class Actor:
         why = is_foreign(found, true_tags, record)
         if why is not None:
             return replace(_stood_down(decision, ours.read, why), action=Action.FOREIGN), ()
-        lifecycle = lifecycle_of(found, true_tags)
+        lifecycle = lifecycle_from_tags(true_tags)
         record = repriced(record, ours.read.tags, self.now)
         evidence, faults = self._look_again(replace(ours, endpoint=found, lifecycle=lifecycle, read=record))
         decision = decide(found, lifecycle, record, evidence, self.now)

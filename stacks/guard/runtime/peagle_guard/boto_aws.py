@@ -356,7 +356,6 @@ def endpoint_of(row: Mapping[str, Any]) -> Endpoint:
         variants=tuple(each["VariantName"] for each in variants),
         instances=sum(counts) if counts else None,
         is_async="AsyncInferenceConfig" in row,
-        publish_seconds=row.get("MetricsConfig", {}).get("MetricPublishFrequencyInSeconds", 60),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 
 from peagle_guard.aws import Aws, Page, arn_key, same_arn, same_time
@@ -26,7 +26,7 @@ from peagle_guard.records import (
     lifecycle_from_tags,
 )
 from peagle_guard.training import TrainingEntry
-from peagle_sm.core.plan.tags_and_schedules import IDLE, MANAGED_BY, PUBLISH_SECONDS
+from peagle_sm.core.plan.tags_and_schedules import IDLE, MANAGED_BY
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
         read = repriced(record or Record(name=endpoint.name), _kept(found), now)
         described = _described(aws, endpoint, read, faults)
         if described is not None:
-            lifecycle = lifecycle_of(described, found)
+            lifecycle = lifecycle_from_tags(found)
             ours.append(
                 Ours(inventory.with_components(described), lifecycle, read, (*faults, *lifecycle.faults))
             )
@@ -230,17 +230,6 @@ def evidence_of(
     if inventory.components is None:
         found = {name: _without_components(each) for name, each in found.items()}
     return {each.endpoint.name: found.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
-
-
-def lifecycle_of(endpoint: Endpoint, found: Mapping[str, str]) -> Lifecycle:
-    """Read the tags' settings; the metrics interval comes from the description if no tag has it.
-
-    Endpoints of older versions of peagle-sm have no such tag.
-    """
-    lifecycle = lifecycle_from_tags(found)
-    if PUBLISH_SECONDS in found:
-        return lifecycle
-    return replace(lifecycle, publish=timedelta(seconds=endpoint.publish_seconds))
 
 
 def tracked(each: Ours, now: datetime) -> Record:
@@ -292,15 +281,12 @@ def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) 
         and same_time(record.created_at, endpoint.created_at)
         and same_time(record.described_at, endpoint.modified_at)
     )
-    # An older version of the guard did not record the interval: describe the endpoint once more.
-    interval = record.publish_seconds
-    if same and record.variants and (interval is not None or PUBLISH_SECONDS in record.tags):
+    if same and record.variants:
         return replace(
             endpoint,
             config_name=record.config_name,
             variants=record.variants,
             is_async=record.is_async,
-            publish_seconds=interval or endpoint.publish_seconds,
         )
     try:
         return aws.describe_endpoint(endpoint.name)

@@ -365,7 +365,6 @@ def _read(life: Life, now: int, status: str, modified_at: int) -> tuple[Endpoint
     described = row | {
         "EndpointConfigName": life.config_name,
         "ProductionVariants": [{"VariantName": name, "CurrentInstanceCount": count} for name in variants],
-        "MetricsConfig": {"MetricPublishFrequencyInSeconds": plan.publish_s},
     }
     if plan.async_config:
         described["AsyncInferenceConfig"] = {"OutputConfig": {"S3OutputPath": "s3://answers/"}}
