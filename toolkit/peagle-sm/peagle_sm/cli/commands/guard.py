@@ -54,6 +54,13 @@ def guard() -> None:
     """
 
 
+def _parameter(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        raise click.BadParameter(f"found {text!r}; allowed: NAME=VALUE, such as ReserveConcurrency=no")
+    return name, value
+
+
 @click.command(cls=Command)
 @click.option(
     "--email", metavar="ADDRESS", help="Address to notify before and after an endpoint is turned off."
@@ -66,23 +73,13 @@ def guard() -> None:
     help="Bucket of yours that the endpoints' containers may read models from. May be repeated.",
 )
 @click.option(
-    "--endpoint-key",
-    "endpoint_keys",
-    metavar="ARN",
+    "--parameter",
+    "parameters",
+    metavar="NAME=VALUE",
     multiple=True,
-    help="KMS key of your endpoints' volumes or model buckets. May be repeated.",
-)
-@click.option("--encryption-key", metavar="ARN", help="KMS key to encrypt the guard's own data with.")
-@click.option(
-    "--image-repository",
-    metavar="NAME",
-    help="ECR repository of yours that endpoints run images from; may end with *.",
-)
-@click.option(
-    "--reserve-concurrency/--no-reserve-concurrency",
-    default=None,
-    help="Reserve Lambda concurrency, so that two of the functions never run in parallel. Impossible if the "
-    "account's quota leaves none to reserve.",
+    callback=lambda ctx, param, texts: tuple(map(_parameter, texts)),
+    help="Another parameter of the guard's template, such as ImageRepository=team/* or EndpointKeyArns=ARN "
+    "(`peagle-sm help stacks-guard`). May be repeated.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
@@ -91,29 +88,23 @@ def install(
     state: State,
     email: str | None,
     model_buckets: tuple[str, ...],
-    endpoint_keys: tuple[str, ...],
-    encryption_key: str | None,
-    image_repository: str | None,
-    reserve_concurrency: bool | None,
+    parameters: tuple[tuple[str, str], ...],
     yes: bool,
 ) -> None:
     """Install the guard, or bring it up to date.
 
-    Options that you do not give keep the values of the last installation. Run the command again after each
-    upgrade of peagle-sm. It does not need Node or the CDK.
+    Options and parameters that you do not give keep the values of the last installation. Run the command
+    again after each upgrade of peagle-sm. It does not need Node or the CDK.
     """
     from peagle_sm.service.guard import installation as guard
 
     need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
     session = open_session(state)
-    settings = guard.GuardSettings(
-        email=email,
-        model_buckets=model_buckets or None,
-        endpoint_keys=endpoint_keys or None,
-        encryption_key=encryption_key,
-        image_repository=image_repository,
-        reserve_concurrency=reserve_concurrency,
-    )
+    wanted = dict(parameters or ())
+    if email:
+        wanted["NoticesEmail"] = email
+    if model_buckets:
+        wanted["ModelBucketArns"] = guard.bucket_arns(session.region, model_buckets)
     with follower(state) as follow:
         ask = asking(
             state,
@@ -124,7 +115,7 @@ def install(
             data=plan_data,
             before=follow.pause,
         )
-        report = guard.install(session, settings, confirm=ask, progress=follow)
+        report = guard.install(session, wanted, confirm=ask, progress=follow)
     if report is None:
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     emit(

@@ -17,9 +17,10 @@ from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core import guard
-from peagle_sm.core.errors import NotFound, PlanRefused, ServiceFault
+from peagle_sm.core.errors import NotFound, PlanRefused, ServiceFault, SpecError
 from peagle_sm.core.guard import GuardPrice, guard_price
 from peagle_sm.core.plan.tags_and_schedules import partition
+from peagle_sm.core.spec.validation import suggest
 from peagle_sm.service.guard.status import GuardFiles, shipped
 from peagle_sm.service.inventory.resources import is_ours
 from peagle_sm.service.progress import Pacing, Progress, Reporter
@@ -129,7 +130,7 @@ def _next_step(reason: str, flags: str) -> str:
     if "UnreservedConcurrentExecution" in reason:
         return (
             "The account's quota of concurrent Lambda executions leaves nothing to reserve. Run "
-            f"`peagle-sm guard install --no-reserve-concurrency{flags}`, or raise the quota "
+            f"`peagle-sm guard install --parameter ReserveConcurrency=no{flags}`, or raise the quota "
             "(Service Quotas, Lambda)."
         )
     if "not authorized" in reason.lower() or "AccessDenied" in reason:
@@ -152,37 +153,20 @@ _NEVER_STOOD = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED
 """A stack with one of these statuses can only be deleted; the guard's stack holds no data to lose."""
 
 
-@dataclass(frozen=True)
-class GuardSettings:
-    """Options of an installation; None keeps the installed value, or the default.
+def bucket_arns(region: str, buckets: Iterable[str]) -> str:
+    """Return the value of ModelBucketArns for the names of buckets."""
+    return ",".join(f"arn:{partition(region)}:s3:::{name}" for name in buckets)
 
-    ``email`` gets a notice before and after an endpoint is turned off. The containers may read
-    ``model_buckets`` (names) and use ``endpoint_keys`` (ARNs). ``image_repository`` is the name of your own
-    ECR repository; it may end with a *. ``encryption_key`` (ARN) encrypts the guard's own data.
-    """
 
-    email: str | None = None
-    model_buckets: tuple[str, ...] | None = None
-    endpoint_keys: tuple[str, ...] | None = None
-    encryption_key: str | None = None
-    image_repository: str | None = None
-    reserve_concurrency: bool | None = None
-
-    def parameters(self, region: str) -> dict[str, str]:
-        """Return the template parameters of the options that are set."""
-        bucket_arns = None
-        if self.model_buckets is not None:
-            bucket_arns = ",".join(f"arn:{partition(region)}:s3:::{name}" for name in self.model_buckets)
-        reserve = {None: None, True: "yes", False: "no"}[self.reserve_concurrency]
-        told = {
-            "NoticesEmail": self.email,
-            "ModelBucketArns": bucket_arns,
-            "EndpointKeyArns": None if self.endpoint_keys is None else ",".join(self.endpoint_keys),
-            "EncryptionKeyArn": self.encryption_key,
-            "ImageRepository": self.image_repository,
-            "ReserveConcurrency": reserve,
-        }
-        return {name: value for name, value in told.items() if value is not None}
+def _check_parameters(given: Mapping[str, str], sent: GuardFiles) -> None:
+    allowed = sorted(sent.parameter_names - {"AssetBucket", "AssetKey"})
+    for name in given:
+        if name not in allowed:
+            raise SpecError(
+                f"unknown parameter of the guard's template {name!r}; allowed: {', '.join(allowed)}."
+                f"{suggest(name, allowed)}",
+                next_step="Correct --parameter; `peagle-sm help stacks-guard` describes each.",
+            )
 
 
 @dataclass(frozen=True)
@@ -240,7 +224,7 @@ class UninstallReport:
 
 def install(
     session: Session,
-    settings: GuardSettings | None = None,
+    parameters: Mapping[str, str] | None = None,
     *,
     confirm: Callable[[InstallPlan], bool] = lambda plan: True,
     progress: Progress | None = None,
@@ -249,12 +233,16 @@ def install(
 ) -> InstallReport | None:
     """Install the guard or update it to this version; None when ``confirm`` declines.
 
+    ``parameters`` of the template that are not given keep the installed value, or the default.
+
     Raises:
+        SpecError: the template has no such parameter.
         PlanRefused: the CDK created the stack, so the CDK must update it.
         ServiceFault: AWS refused, or the stack failed; almost nothing that is left is billed.
         CredentialsError: a permission is missing.
     """
-    wanted, sent = settings or GuardSettings(), guard_files or shipped()
+    wanted, sent = parameters or {}, guard_files or shipped()
+    _check_parameters(wanted, sent)
     pace = pacing or Pacing.for_session(session)
     report = Reporter(progress, pace)
     work = StackWork(session, guard.GUARD_STACK, pace, report)
@@ -267,13 +255,15 @@ def install(
         version=sent.version,
         update=existing is not None,
         price=guard_price(),
-        email=wanted.email or (existing.parameters.get("NoticesEmail") if existing else None) or None,
+        email=wanted.get("NoticesEmail")
+        or (existing.parameters.get("NoticesEmail") if existing else None)
+        or None,
         local=session.is_local,
     )
     if not confirm(plan):
         return None
     _upload(session, plan.bucket, sent, report)
-    action = _apply(session, work, existing, _request(session, plan, sent, wanted, existing))
+    action = _apply(session, work, existing, _request(plan, sent, wanted, existing))
     made = stacks.describe(session, guard.GUARD_STACK)
     report("done", f"the guard in {session.region} is {action}", resource=guard.GUARD_STACK)
     return InstallReport(action, plan, sent.digest, made.outputs if made else {})
@@ -311,14 +301,14 @@ def _upload(session: Session, bucket: str, sent: GuardFiles, report: Reporter) -
 
 
 def _request(
-    session: Session, plan: InstallPlan, sent: GuardFiles, wanted: GuardSettings, existing: StackFacts | None
+    plan: InstallPlan, sent: GuardFiles, wanted: Mapping[str, str], existing: StackFacts | None
 ) -> dict[str, Any]:
-    told = {**wanted.parameters(session.region), "AssetBucket": plan.bucket, "AssetKey": sent.key}
+    given = {**wanted, "AssetBucket": plan.bucket, "AssetKey": sent.key}
     parameters: list[dict[str, Any]] = [
-        {"ParameterKey": name, "ParameterValue": value} for name, value in sorted(told.items())
+        {"ParameterKey": name, "ParameterValue": value} for name, value in sorted(given.items())
     ]
     # An omitted parameter would fall back to its default, so the installed values are kept explicitly.
-    kept = set(existing.parameters if existing else ()) & sent.parameter_names - set(told)
+    kept = set(existing.parameters if existing else ()) & sent.parameter_names - set(given)
     parameters += [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept)]
     return {
         "StackName": guard.GUARD_STACK,
