@@ -17,6 +17,7 @@ from peagle_guard.aws import Component, Job, JobKind, NoUpdates, Page, Query, Re
 from peagle_guard.records import BUSY, Endpoint, Record
 from peagle_guard.settings import Settings, parse_time
 from peagle_guard.switch import turn
+from tests.guard.simulator.fake_services.dynamodb import TableRegister
 
 START = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)
@@ -60,55 +61,17 @@ class FakeEndpoint:
     gone_at: datetime | None = None
 
 
-class FakeRegister:
-    """The register in memory, its writes as conditional as DynamoDB's."""
-
-    def __init__(self, world: FakeAws) -> None:
-        self._world = world
-        self.records: dict[str, Record] = {}
-        self.lock_until: datetime | None = None
-        self.last_sweep_at: datetime | None = None
-
-    def scan(self, token: str | None) -> Page[Record]:
-        self._world.called("Scan")
-        return Page(tuple(self.records.values()))
-
-    def get(self, name: str) -> Record:
-        self._world.called("GetItem")
-        return self.records.get(name, Record(name=name))
-
-    def put(self, record: Record, now: datetime) -> bool:
-        self._world.called("UpdateItem")
-        held = self.records.get(record.name)
-        if (held.version if held else 0) != record.version:
-            return False
-        self.records[record.name] = replace(record, version=record.version + 1)
-        return True
-
-    def forget(self, record: Record) -> bool:
-        self._world.called("DeleteItem")
-        held = self.records.get(record.name)
-        if held is None or held.version != record.version:
-            return False
-        del self.records[record.name]
-        return True
-
-    def lock(self, now: datetime, until: datetime) -> bool:
-        self._world.called("Lock")
-        if self.lock_until is not None and self.lock_until > now:
-            return False
-        self.lock_until = until
-        return True
-
-    def unlock(self, now: datetime, *, finished: bool) -> None:
-        self._world.called("Unlock")
-        self.lock_until = None
-        self.last_sweep_at = now if finished else self.last_sweep_at
+class FakeRegister(TableRegister):
+    """The shipped register over a table in memory, and the test's ways to change it."""
 
     def write(self, name: str, **changes: Any) -> None:
         """Change a record as the command line does."""
         held = self.records.get(name, Record(name=name))
-        self.records[name] = replace(held, **{**changes, "version": held.version + 1})
+        self.store(replace(held, **{**changes, "version": held.version + 1}), START)
+
+    def lock_until(self, moment: datetime | None) -> None:
+        """Let another sweep hold the lock; None: nobody."""
+        self.table.items["sweep"] = {"lock_until": {"S": moment.isoformat()}} if moment else {}
 
 
 class FakeAws:
@@ -141,7 +104,7 @@ class FakeAws:
         # Called before each operation, with its name: a test's way to interleave.
         self.hook: Hook | None = None
         self._calls: Counter[str] = Counter()
-        self._register = FakeRegister(self)
+        self._register = FakeRegister(self.called)
 
     # --- the test's side ------------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ def test_two_sweeps_at_once_do_nothing_twice(make: Callable[[], FakeAws], lock: 
 
         def job(late: int, aws: FakeAws = aws, errors: list[str] = errors) -> None:
             if lock == "lock-lost":
-                aws.register.lock_until = None
+                aws.register.lock_until(None)
             errors.extend(sweep(aws, SETTINGS, START + late * MINUTE).failures)
 
         turns.run(lambda job=job: job(0), lambda job=job, late=seed % 4: job(late))  # type: ignore[misc]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -378,7 +377,7 @@ def test_waking_refuses_what_scales(tag: str) -> None:
     """The endpoint of a component would be billed, would serve nothing, and would not count as idle."""
     scheduler, aws = FakeScheduler(), known()
     endpoints, record = FakeEndpoints(scheduler), aws.register.records["chat"]
-    aws.register.records["chat"] = replace(record, tags={**record.tags, tag: "1-3 6.0 10"})
+    aws.register.write("chat", tags={**record.tags, tag: "1-3 6.0 10"})
     answer = wake(scheduler, endpoints, aws.register, SETTINGS, WAKE)
     assert (answer["state"], endpoints.created, scheduler.schedules) == ("refused", [], {})
 
@@ -392,7 +391,7 @@ def test_waking_refuses_what_the_guard_never_saw() -> None:
     )
     other = known()
     record = other.register.records["chat"]
-    other.register.records["chat"] = replace(record, tags={**record.tags, "peagle-sm:endpoint": "another"})
+    other.register.write("chat", tags={**record.tags, "peagle-sm:endpoint": "another"})
     assert wake(scheduler, endpoints, other.register, SETTINGS, WAKE)["state"] == "refused"
     assert endpoints.created == []
 

@@ -124,9 +124,9 @@ def test_a_dry_run_writes_nothing_and_does_nothing() -> None:
 
 def test_a_second_sweep_at_the_same_time_is_left_out() -> None:
     aws = idle()
-    aws.register.lock_until = at(1)
+    aws.register.lock_until(at(1))
     assert run(aws, 0).skipped == "another sweep is running"
-    aws.register.lock_until = at(0)
+    aws.register.lock_until(at(0))
     assert run(aws, 0).skipped is None
 
 

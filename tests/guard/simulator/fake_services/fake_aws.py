@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from peagle_guard.aws import (
     Unanswered,
 )
 from peagle_guard.boto_aws import FunctionFailed, endpoint_of
-from peagle_guard.records import Endpoint, Record
+from peagle_guard.records import Endpoint
 from peagle_guard.training import KINDS
 from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
 from tests.guard.simulator.fake_services.cloudwatch import Points
@@ -64,64 +64,6 @@ def moment(seconds: int) -> datetime:
 def seconds(at: datetime) -> int:
     """Return a datetime as whole seconds since 1970."""
     return int(at.timestamp())
-
-
-@dataclass(slots=True)
-class FakeRegister:
-    """The table: records by name, each write conditional on the version that was read."""
-
-    account: Account
-    records: dict[str, Record] = field(default_factory=dict)
-    locked_until: datetime | None = None
-    last_sweep_at: datetime | None = None
-
-    def scan(self, token: str | None) -> Page[Record]:
-        """Return all records, a page at a time."""
-        self.account.call("Scan")
-        return _page(sorted(self.records.values(), key=lambda record: record.name), token)
-
-    def get(self, name: str) -> Record:
-        """Read one record."""
-        self.account.call("GetItem")
-        return self.records.get(name, Record(name))
-
-    def put(self, record: Record, now: datetime) -> bool:
-        """Write one record as its next version."""
-        self.account.call("PutItem")
-        known = self.records.get(record.name)
-        if (known.version if known else 0) != record.version:
-            return False
-        self.records[record.name] = replace(record, version=record.version + 1)
-        self.account.note_mark(record)
-        return True
-
-    def write(self, record: Record, now: datetime) -> None:
-        """Write a record as the command line does."""
-        self.records[record.name] = record
-
-    def forget(self, record: Record) -> bool:
-        """Remove one record."""
-        self.account.call("DeleteItem")
-        known = self.records.get(record.name)
-        if known is None or known.version != record.version:
-            return False
-        del self.records[record.name]
-        return True
-
-    def lock(self, now: datetime, until: datetime) -> bool:
-        """Take the lock of the sweep."""
-        self.account.call("UpdateItem")
-        if self.locked_until is not None and self.locked_until > now:
-            return False
-        self.locked_until = until
-        return True
-
-    def unlock(self, now: datetime, *, finished: bool = True) -> None:
-        """Give the lock back."""
-        self.account.call("UpdateItem")
-        self.locked_until = None
-        if finished:
-            self.last_sweep_at = now
 
 
 @dataclass(slots=True)
