@@ -108,13 +108,13 @@ def _files(value: Any) -> list[Path]:
 def _expanded(path: Path) -> Iterable[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(item for item in path.iterdir() if item.suffix in (".yaml", ".yml"))
-    if not found:
+    files = sorted(item for item in path.iterdir() if item.suffix in (".yaml", ".yml"))
+    if not files:
         raise SpecError(
             f"{path}: the folder has no spec; allowed: files that end in .yaml or .yml",
             next_step="Give another folder, or write a spec with `peagle-sm init`.",
         )
-    return found
+    return files
 
 
 def _one_of_each_name(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
@@ -132,9 +132,9 @@ def _one_of_each_name(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
 def _one_region(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
     regions = {spec.placement.region: path for path, spec in specs if spec.placement.region}
     if len(regions) > 1:
-        told = ", ".join(f"{region} in {path}" for region, path in sorted(regions.items()))
+        places = ", ".join(f"{region} in {path}" for region, path in sorted(regions.items()))
         raise SpecError(
-            f"placement.region: found {told}; allowed: one region per run, since each has its own guard",
+            f"placement.region: found {places}; allowed: one region per run, since each has its own guard",
             next_step="Run cdk once for each region.",
         )
 

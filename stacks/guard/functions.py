@@ -89,8 +89,8 @@ class Inputs:
         CfnCondition(self._stack, RESERVES, expression=wanted)
 
     def _given(self, name: str, text: str) -> None:
-        there: ICfnConditionExpression = Fn.condition_not(Fn.condition_equals(text, ""))
-        CfnCondition(self._stack, name, expression=there)
+        is_given: ICfnConditionExpression = Fn.condition_not(Fn.condition_equals(text, ""))
+        CfnCondition(self._stack, name, expression=is_given)
 
     def _text(
         self, name: str, description: str, default: str = "", pattern: str | None = None
@@ -276,7 +276,7 @@ def role(
     stack: Stack, construct_id: str, prefix: str, service: str, does: str, statements: list[Any]
 ) -> iam.CfnRole:
     """Add a role whose name ends in the region, with one inline policy."""
-    made = iam.CfnRole(
+    created = iam.CfnRole(
         stack,
         construct_id,
         role_name=Fn.sub(f"{prefix}${{AWS::Region}}"),
@@ -289,5 +289,5 @@ def role(
             )
         ],
     )
-    acknowledge_wildcards(made, statements)
-    return made
+    acknowledge_wildcards(created, statements)
+    return created

@@ -71,7 +71,8 @@ class FakeRegister(TableRegister):
 
     def lock_until(self, moment: datetime | None) -> None:
         """Let another sweep hold the lock; None: nobody."""
-        self.table.items["sweep"] = {"lock_until": {"S": moment.isoformat()}} if moment else {}
+        lock = {"lock_until": {"S": moment.isoformat()}} if moment else {}
+        self.table.items["sweep"] = {"pk": {"S": "sweep"}, **lock}
 
 
 class FakeAws:

@@ -26,6 +26,7 @@ class Turns:
         self._gates: list[threading.Semaphore] = []
         self._alive: list[int] = []
         self._number = threading.local()
+        self._errors: list[Exception] = []
 
     def run(self, *jobs: Callable[[], None]) -> None:
         self._gates = [threading.Semaphore(0) for _ in jobs]
@@ -36,12 +37,15 @@ class Turns:
         self._pass_on()
         for thread in threads:
             thread.join(timeout=60)
+        assert self._errors == []
 
     def _one(self, number: int, job: Callable[[], None]) -> None:
         self._number.value = number
         self._gates[number].acquire()
         try:
             job()
+        except Exception as error:
+            self._errors.append(error)
         finally:
             self._alive.remove(number)
             self._pass_on()

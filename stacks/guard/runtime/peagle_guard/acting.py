@@ -245,9 +245,9 @@ class Actor:
         if self.dry_run or decision.record == record:
             return decision, ()
         # The list may lag behind, so DescribeEndpoint decides.
-        found = self.aws.describe_endpoint(record.name)
-        if found is not None and (
-            same_time(found.created_at, record.created_at) or decision.action is Action.WAKE
+        endpoint = self.aws.describe_endpoint(record.name)
+        if endpoint is not None and (
+            same_time(endpoint.created_at, record.created_at) or decision.action is Action.WAKE
         ):
             return _stood_down(decision, record, "the endpoint still exists"), ()
         if decision.action is Action.WAKE:
@@ -272,24 +272,25 @@ class Actor:
         if len(self.hung) >= _MOST_HUNG:
             reason = f"left to the next sweep: AWS did not answer for {', '.join(self.hung)}"
             return _stood_down(decision, ours.read, reason), (reason,)
-        found = self.aws.describe_endpoint(ours.endpoint.name)
+        endpoint = self.aws.describe_endpoint(ours.endpoint.name)
         seen = ours.endpoint
         if (
-            found is None
-            or not same_time(found.created_at, seen.created_at)
-            or not same_arn(found.arn, seen.arn)
+            endpoint is None
+            or not same_time(endpoint.created_at, seen.created_at)
+            or not same_arn(endpoint.arn, seen.arn)
         ):
             return _stood_down(decision, ours.read, "it changed during the sweep"), ()
-        found = self.inventory.with_components(found)
-        true_tags = self.aws.endpoint_tags(found.arn)
-        record = self.aws.register.get(found.name)
-        why = is_foreign(found, true_tags, record)
+        endpoint = self.inventory.with_components(endpoint)
+        true_tags = self.aws.endpoint_tags(endpoint.arn)
+        record = self.aws.register.get(endpoint.name)
+        why = is_foreign(endpoint, true_tags, record)
         if why is not None:
             return replace(_stood_down(decision, ours.read, why), action=Action.FOREIGN), ()
         lifecycle = lifecycle_from_tags(true_tags)
         record = repriced(record, ours.read.tags, self.now)
-        evidence, faults = self._look_again(replace(ours, endpoint=found, lifecycle=lifecycle, read=record))
-        decision = decide(found, lifecycle, record, evidence, self.now)
+        current = replace(ours, endpoint=endpoint, lifecycle=lifecycle, read=record)
+        evidence, faults = self._look_again(current)
+        decision = decide(endpoint, lifecycle, record, evidence, self.now)
         if decision.action is not Action.TURN_OFF:
             after, more = self._note(decision, record, lifecycle)
             return after, (*faults, *more)
@@ -299,7 +300,7 @@ class Actor:
         try:
             outcome = turn_off(self.aws, self.settings, lifecycle, decision.record)
         except Unanswered:
-            self.hung.append(found.name)
+            self.hung.append(endpoint.name)
             raise
         return replace(decision, reason=f"{decision.reason}: {outcome.state}, {outcome.detail}"), faults
 
@@ -308,10 +309,10 @@ class Actor:
         if endpoint.status not in SERVING | BUSY or self.inventory.components is None:
             return _NOBODY, ()
         record = track(endpoint, ours.lifecycle, ours.read, self.now)
-        found, faults = look(
+        by_name, faults = look(
             self.aws, [Look(endpoint, window(ours.lifecycle, record, self.now), record.streams_hidden)]
         )
-        return found[endpoint.name], tuple(faults)
+        return by_name[endpoint.name], tuple(faults)
 
     def _wake(self, seen: Record, lifecycle: Lifecycle) -> tuple[Decision, tuple[str, ...]]:
         record = self.aws.register.get(seen.name)

@@ -127,19 +127,19 @@ class BotoAws:
             **({"PaginationToken": token} if token else {}),
         )
         rows = answer["ResourceTagMappingList"]
-        found = tuple(Tagged(row["ResourceARN"], _tags(row["Tags"])) for row in rows)
-        return Page(found, answer.get("PaginationToken") or None)
+        tagged = tuple(Tagged(row["ResourceARN"], _tags(row["Tags"])) for row in rows)
+        return Page(tagged, answer.get("PaginationToken") or None)
 
     def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
         """ListTrainingJobs or ListProcessingJobs, those in progress, 100 a page: name and ARN."""
-        asked: dict[str, Any] = {"StatusEquals": "InProgress", "MaxResults": _PAGE, **_next(token)}
+        request: dict[str, Any] = {"StatusEquals": "InProgress", "MaxResults": _PAGE, **_next(token)}
         if kind == "training":
-            training = self._client("sagemaker").list_training_jobs(**asked)
+            training = self._client("sagemaker").list_training_jobs(**request)
             rows = [
                 (row["TrainingJobName"], row["TrainingJobArn"]) for row in training["TrainingJobSummaries"]
             ]
             return Page(tuple(rows), training.get("NextToken"))
-        processing = self._client("sagemaker").list_processing_jobs(**asked)
+        processing = self._client("sagemaker").list_processing_jobs(**request)
         summaries = processing["ProcessingJobSummaries"]
         rows = [(row["ProcessingJobName"], row["ProcessingJobArn"]) for row in summaries]
         return Page(tuple(rows), processing.get("NextToken"))
@@ -186,10 +186,10 @@ class BotoAws:
             body = answer["Payload"].read().decode()
         except (ReadTimeoutError, ConnectionClosedError) as error:
             raise Unanswered(f"{function}: {error}") from error
-        told = json.loads(body) if body else None
-        if answer.get("FunctionError") or not isinstance(told, dict):
+        response = json.loads(body) if body else None
+        if answer.get("FunctionError") or not isinstance(response, dict):
             raise FunctionFailed(f"{function}: {body[:500]}")
-        return told
+        return response
 
     def publish(self, subject: str, text: str) -> None:
         """Send a notice to the topic."""
@@ -198,17 +198,17 @@ class BotoAws:
     def describe_stack(self, name: str) -> Stack | None:
         """DescribeStacks; None where there is none of that name."""
         try:
-            found = self._client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
+            stack = self._client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
         except ClientError as error:
             if "does not exist" in error.response["Error"].get("Message", ""):
                 return None
             raise
-        if found["StackStatus"] == "DELETE_COMPLETE":
+        if stack["StackStatus"] == "DELETE_COMPLETE":
             return None
         parameters = {
-            row["ParameterKey"]: row.get("ParameterValue", "") for row in found.get("Parameters", ())
+            row["ParameterKey"]: row.get("ParameterValue", "") for row in stack.get("Parameters", ())
         }
-        return Stack(name, found["StackStatus"], parameters)
+        return Stack(name, stack["StackStatus"], parameters)
 
     def update_stack(self, name: str, parameters: Sequence[Mapping[str, Any]]) -> None:
         """UpdateStack with the previous template.

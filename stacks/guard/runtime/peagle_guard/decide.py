@@ -120,16 +120,16 @@ def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: da
     """Return the limit that comes (or came) first."""
     warning = min(WARNING, lifecycle.max_lifetime / 4)
     ends = expires_at(endpoint.created_at, lifecycle, record)
-    found = [Limit(_drains_from(ends, lifecycle, record), OffBy.LIFETIME, ends, warning)]
+    limits = [Limit(_drains_from(ends, lifecycle, record), OffBy.LIFETIME, ends, warning)]
     spent = budget_ends_at(lifecycle, record)
     if spent is not None:
-        found.append(Limit(spent, OffBy.BUDGET, spent + DRAIN, warning))
+        limits.append(Limit(spent, OffBy.BUDGET, spent + DRAIN, warning))
     closes = _closes_at(endpoint, lifecycle, record, now)
     if closes is not None:
-        found.append(Limit(closes, OffBy.HOURS, closes + lifecycle.grace, warning))
+        limits.append(Limit(closes, OffBy.HOURS, closes + lifecycle.grace, warning))
     # One limit's drain does not outlast another's.
-    drained_at = min(limit.drained_at for limit in found)
-    return replace(min(found, key=lambda limit: limit.at), drained_at=drained_at)
+    drained_at = min(limit.drained_at for limit in limits)
+    return replace(min(limits, key=lambda limit: limit.at), drained_at=drained_at)
 
 
 def _drains_from(ends: datetime, lifecycle: Lifecycle, record: Record) -> datetime:

@@ -46,12 +46,12 @@ class ReportEntry:
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry as JSON types; times are in ISO format."""
-        told = asdict(self) | {
+        row = asdict(self) | {
             "expires_at": _iso(self.expires_at),
             "quiet_since": _iso(self.quiet_since),
             "faults": list(self.faults),
         }
-        return told if self.faults else {key: value for key, value in told.items() if key != "faults"}
+        return row if self.faults else {key: value for key, value in row.items() if key != "faults"}
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,16 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return it in JSON's types."""
-        told: dict[str, Any] = {
+        row: dict[str, Any] = {
             "time": _iso(self.time),
             "endpoints": [each.as_json() for each in self.endpoints],
             "calls": dict(self.calls),
         }
         if self.training:
-            told["training"] = [each.as_json() for each in self.training]
+            row["training"] = [each.as_json() for each in self.training]
         if self.faults:
-            told["faults"] = list(self.faults)
-        return {**told, "skipped": self.skipped} if self.skipped else told
+            row["faults"] = list(self.faults)
+        return {**row, "skipped": self.skipped} if self.skipped else row
 
 
 def entry(
@@ -153,9 +153,9 @@ def take(aws: Aws) -> Inventory:
     )
 
 
-def is_foreign(endpoint: Endpoint, found: Mapping[str, str], record: Record | None) -> str | None:
+def is_foreign(endpoint: Endpoint, tags: Mapping[str, str], record: Record | None) -> str | None:
     """Return why a tagged or registered endpoint was not created by peagle-sm; None if it was."""
-    if not is_ours(endpoint.name, found):
+    if not is_ours(endpoint.name, tags):
         return "its tags do not mark it as created by peagle-sm"
     if record is not None and record.arn and not same_arn(record.arn, endpoint.arn):
         return f"the register knows this name under another ARN ({record.arn})"
@@ -200,17 +200,17 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
     for endpoint in inventory.endpoints.values():
         record = inventory.records.get(endpoint.name)
         faults: list[str] = []
-        found = _tags(aws, inventory, endpoint, record, faults)
-        if not found.get(MANAGED_BY) and record is None:
+        tags = _tags(aws, inventory, endpoint, record, faults)
+        if not tags.get(MANAGED_BY) and record is None:
             continue
-        why = is_foreign(endpoint, found, record)
+        why = is_foreign(endpoint, tags, record)
         if why is not None:
             others.append(_foreign(endpoint, why, tuple(faults)))
             continue
-        read = repriced(record or Record(name=endpoint.name), _kept(found), now)
+        read = repriced(record or Record(name=endpoint.name), _kept(tags), now)
         described = _described(aws, endpoint, read, faults)
         if described is not None:
-            lifecycle = lifecycle_from_tags(found)
+            lifecycle = lifecycle_from_tags(tags)
             ours.append(
                 Ours(inventory.with_components(described), lifecycle, read, (*faults, *lifecycle.faults))
             )
@@ -226,10 +226,10 @@ def evidence_of(
         for each in ours
         if each.endpoint.status in (SERVING | BUSY) - {"Creating"} and each.endpoint.variants
     ]
-    found, faults = look(aws, looks)
+    by_name, faults = look(aws, looks)
     if inventory.components is None:
-        found = {name: _without_components(each) for name, each in found.items()}
-    return {each.endpoint.name: found.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
+        by_name = {name: _without_components(each) for name, each in by_name.items()}
+    return {each.endpoint.name: by_name.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
 
 
 def tracked(each: Ours, now: datetime) -> Record:
@@ -264,9 +264,9 @@ def _tags(
         return record.tags if same else {}
 
 
-def _kept(found: Mapping[str, str]) -> dict[str, str]:
+def _kept(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the tags to keep in the register, without AWS's own, which CreateEndpoint refuses."""
-    return {key: value for key, value in found.items() if not key.startswith("aws:")}
+    return {key: value for key, value in tags.items() if not key.startswith("aws:")}
 
 
 def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) -> Endpoint | None:

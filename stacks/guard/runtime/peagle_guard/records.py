@@ -226,8 +226,8 @@ def lifecycle_from_tags(tags: Mapping[str, str]) -> Lifecycle:
         return _number(tags, key, faults, lambda n: least <= n <= most, default)
 
     def positive(key: str) -> float | None:
-        found = _number(tags, key, faults, lambda n: n > 0, 0.0)
-        return found or None
+        number = _number(tags, key, faults, lambda n: n > 0, 0.0)
+        return number or None
 
     plain = Lifecycle()
     stack = tags.get(STACK)

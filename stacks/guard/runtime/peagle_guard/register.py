@@ -54,9 +54,9 @@ class DynamoRegister:
         """Return a page (at most 1 MB) of all records."""
         more = {"ExclusiveStartKey": {"pk": {"S": token}}} if token else {}
         answer = self._client.scan(TableName=self._table, ConsistentRead=True, **more)
-        found = tuple(read(item) for item in answer["Items"] if _value(item, "pk", "S").startswith(PREFIX))
+        records = tuple(read(item) for item in answer["Items"] if _value(item, "pk", "S").startswith(PREFIX))
         last = answer.get("LastEvaluatedKey")
-        return Page(found, last["pk"]["S"] if last else None)
+        return Page(records, last["pk"]["S"] if last else None)
 
     def get(self, name: str) -> Record:
         """Read one record consistently; an empty one of version 0 if it does not exist."""
@@ -169,8 +169,8 @@ def read(item: Mapping[str, Mapping[str, Any]]) -> Record:
     """Read an item; missing or invalid attributes have their defaults."""
 
     def text(name: str) -> str:
-        found = _value(item, name, "S")
-        return found if isinstance(found, str) else ""
+        value = _value(item, name, "S")
+        return value if isinstance(value, str) else ""
 
     off_by, spent = text("off_by"), _number(item, "spent_usd")
     counts = {name: _count(item, name) for name in _COUNTS}
@@ -215,13 +215,13 @@ def _json(text: str) -> Any:
         return None
 
 
-def _texts(found: Any) -> dict[str, str]:
-    rows = found.items() if isinstance(found, dict) else ()
+def _texts(values: Any) -> dict[str, str]:
+    rows = values.items() if isinstance(values, dict) else ()
     return {key: value for key, value in rows if isinstance(value, str)}
 
 
-def _names(found: Any) -> tuple[str, ...]:
-    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
+def _names(values: Any) -> tuple[str, ...]:
+    return tuple(each for each in values if isinstance(each, str)) if isinstance(values, list) else ()
 
 
 def _split(held: Mapping[str, dict[str, Any] | None]) -> tuple[Item, list[str]]:

@@ -139,8 +139,8 @@ def run(aws: Aws, settings: Settings, event: Mapping[str, Any]) -> dict[str, Any
     """
     dry_run = event.get("dry_run") is True
     report = sweep(aws, settings, aws.time(), dry_run)
-    found = report.as_json()
-    print(json.dumps(found))
+    document = report.as_json()
+    print(json.dumps(document))
     if report.failures and not dry_run:
         raise SweepFailed("; ".join(report.failures))
-    return found
+    return document

@@ -84,7 +84,7 @@ def watch(
     aws: Aws, settings: Settings, now: datetime, dry_run: bool
 ) -> tuple[list[TrainingEntry], list[str]]:
     """Stop the jobs that are over their limit; return an entry for each of ours, and what failed."""
-    found: list[TrainingEntry] = []
+    entries: list[TrainingEntry] = []
     faults: list[str] = []
     for kind, words in KINDS.items():
         try:
@@ -99,19 +99,19 @@ def watch(
                 fault = f"{type(error).__name__}: {error}"
                 entry = TrainingEntry(name, "none", "it could not be checked or stopped", fault)
             if entry is not None:
-                found.append(entry)
-    return found, [*faults, *(f"{each.name}: {each.fault}" for each in found if each.fault)]
+                entries.append(entry)
+    return entries, [*faults, *(f"{each.name}: {each.fault}" for each in entries if each.fault)]
 
 
 def _running(aws: Aws, kind: JobKind) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    jobs: list[tuple[str, str]] = []
     token: str | None = None
     while True:
         page: Page[tuple[str, str]] = aws.running_jobs(kind, token)
-        found += page.items
+        jobs += page.items
         token = page.token
         if token is None:
-            return found
+            return jobs
 
 
 def _one(

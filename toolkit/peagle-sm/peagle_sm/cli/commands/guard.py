@@ -137,12 +137,12 @@ def status(state: State) -> None:
     from peagle_sm.service.guard.status import guard_status
 
     session = open_session(state)
-    found = guard_status(session)
+    state_of_guard = guard_status(session)
     emit(
         state,
-        table=lambda: render_guard_status(found, session.now()),
-        data=found.to_dict,
-        names=[row.name for row in found.endpoints],
+        table=lambda: render_guard_status(state_of_guard, session.now()),
+        data=state_of_guard.to_dict,
+        names=[row.name for row in state_of_guard.endpoints],
     )
 
 
@@ -267,37 +267,37 @@ def render_uninstalled(report: UninstallReport) -> str:
     return "\n".join(lines)
 
 
-def render_guard_status(found: GuardStatus, now: datetime) -> str:
+def render_guard_status(status: GuardStatus, now: datetime) -> str:
     """Render one guard: its version, what it watches, alarms and warnings."""
-    version = found.version or "unknown"
-    if not found.current:
-        version += f"; this peagle-sm has {found.available}: run `{found.renewal}`"
-    notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in found.notices]
+    version = status.version or "unknown"
+    if not status.current:
+        version += f"; this peagle-sm has {status.available}: run `{status.renewal}`"
+    notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in status.notices]
     fields = [
-        ("guard", f"{found.region}, stack {found.stack_status}"),
+        ("guard", f"{status.region}, stack {status.stack_status}"),
         ("version", version),
-        ("package", found.package or "deployed by the CDK"),
-        ("watches", _watches(found)),
-        ("last sweep", when_to(found.last_sweep_at, now) if found.last_sweep_at else "none yet"),
-        ("alarms", "\n".join(f"{one.name}: {one.state}" for one in found.alarms) or "none"),
-        ("dead letters", str(found.dead_letters)),
+        ("package", status.package or "deployed by the CDK"),
+        ("watches", _watches(status)),
+        ("last sweep", when_to(status.last_sweep_at, now) if status.last_sweep_at else "none yet"),
+        ("alarms", "\n".join(f"{one.name}: {one.state}" for one in status.alarms) or "none"),
+        ("dead letters", str(status.dead_letters)),
         ("notifies", ", ".join(notices) or "nobody"),
-        ("warnings", "\n".join(found.warnings) or "none"),
+        ("warnings", "\n".join(status.warnings) or "none"),
     ]
     text = render_fields(fields)
-    if not found.endpoints:
+    if not status.endpoints:
         return f"{text}\n\nIt watches no endpoints."
-    rows = [_row(one, now) for one in found.endpoints]
+    rows = [_row(one, now) for one in status.endpoints]
     # Columns that have only dashes are left out, for example `kept until` without leases.
     shown = [at for at in range(len(_COLUMNS)) if any(row[at] != "-" for row in rows)]
     table = render_table([_COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
     return f"{text}\n\n{table}"
 
 
-def _watches(found: GuardStatus) -> str:
-    missing = [f"{kind} jobs" for kind in WATCHED_JOBS if kind not in found.jobs]
-    watched = ", ".join(["endpoints", *(f"{kind} jobs" for kind in found.jobs)])
-    return f"{watched}; not {', '.join(missing)}: run `{found.renewal}`" if missing else watched
+def _watches(status: GuardStatus) -> str:
+    missing = [f"{kind} jobs" for kind in WATCHED_JOBS if kind not in status.jobs]
+    watched = ", ".join(["endpoints", *(f"{kind} jobs" for kind in status.jobs)])
+    return f"{watched}; not {', '.join(missing)}: run `{status.renewal}`" if missing else watched
 
 
 def _row(one: Watched, now: datetime) -> tuple[str, ...]:

@@ -111,17 +111,17 @@ class StackWork:
                 self._failed.append(event)
             if event.status.endswith("_IN_PROGRESS") and event.logical_id != self._name:
                 continue  # half of all events; each is followed by its result
-            said = f"{event.logical_id} {event.status}"
+            message = f"{event.logical_id} {event.status}"
             if event.reason and "FAILED" in event.status:
-                said += f": {event.reason}"
-            self._report("stack", said, status=event.status, resource=event.logical_id)
+                message += f": {event.reason}"
+            self._report("stack", message, status=event.status, resource=event.logical_id)
 
 
 def first_cause(failed: Iterable[StackEvent]) -> StackEvent | None:
     """Return the first failure that is not the consequence of another failure."""
     for event in failed:
-        said = (event.reason or "").lower()
-        if said and not any(words in said for words in _CONSEQUENCES):
+        reason = (event.reason or "").lower()
+        if reason and not any(words in reason for words in _CONSEQUENCES):
             return event
     return None
 
@@ -264,31 +264,31 @@ def install(
         return None
     _upload(session, plan.bucket, sent, report)
     action = _apply(session, work, existing, _request(plan, sent, wanted, existing))
-    made = stacks.describe(session, guard.GUARD_STACK)
+    stack = stacks.describe(session, guard.GUARD_STACK)
     report("done", f"the guard in {session.region} is {action}", resource=guard.GUARD_STACK)
-    return InstallReport(action, plan, sent.digest, made.outputs if made else {})
+    return InstallReport(action, plan, sent.digest, stack.outputs if stack else {})
 
 
 def _existing_stack(session: Session, work: StackWork) -> StackFacts | None:
     """Return the existing stack; first delete one whose creation failed."""
-    found = stacks.describe(session, guard.GUARD_STACK)
-    if found is not None and found.moving:
-        work.remember(found.stack_id)
-        found = work.settle(found.stack_id)
-    if found is None or found.status == stacks.GONE:
+    stack = stacks.describe(session, guard.GUARD_STACK)
+    if stack is not None and stack.moving:
+        work.remember(stack.stack_id)
+        stack = work.settle(stack.stack_id)
+    if stack is None or stack.status == stacks.GONE:
         return None
-    if found.status == "REVIEW_IN_PROGRESS" or found.status in _NEVER_STOOD:
-        work.remember(found.stack_id)
+    if stack.status == "REVIEW_IN_PROGRESS" or stack.status in _NEVER_STOOD:
+        work.remember(stack.stack_id)
         stacks.delete(session, guard.GUARD_STACK)
-        work.reach(found.stack_id, "DELETE_COMPLETE")
+        work.reach(stack.stack_id, "DELETE_COMPLETE")
         return None
-    if "AssetKey" not in found.parameters:
+    if "AssetKey" not in stack.parameters:
         raise PlanRefused(
             f"The stack {guard.GUARD_STACK} in {session.region} was deployed by the CDK.",
             next_step=f"Update it with the CDK: `cdk deploy {guard.GUARD_STACK}`.",
-            details={"findings": [], "stack": guard.GUARD_STACK, "found": found.status},
+            details={"findings": [], "stack": guard.GUARD_STACK, "found": stack.status},
         )
-    return found
+    return stack
 
 
 def _upload(session: Session, bucket: str, sent: GuardFiles, report: Reporter) -> None:
@@ -347,8 +347,8 @@ def uninstall(
     """
     pace = pacing or Pacing.for_session(session)
     report = Reporter(progress, pace)
-    found = stacks.describe(session, guard.GUARD_STACK)
-    if found is None or found.status == stacks.GONE:
+    stack = stacks.describe(session, guard.GUARD_STACK)
+    if stack is None or stack.status == stacks.GONE:
         raise NotFound(
             f"No guard is installed in {session.region}.",
             next_step=f"Check the region ({session.region}) and the account ({session.account()}).",
@@ -366,9 +366,9 @@ def uninstall(
     if not confirm(running):
         return None
     work = StackWork(session, guard.GUARD_STACK, pace, report)
-    work.remember(found.stack_id)
+    work.remember(stack.stack_id)
     stacks.delete(session, guard.GUARD_STACK)
-    work.reach(found.stack_id, "DELETE_COMPLETE")
+    work.reach(stack.stack_id, "DELETE_COMPLETE")
     removed = _remove_bucket(session, report)
     report("done", f"the guard in {session.region} is removed", resource=guard.GUARD_STACK)
     return UninstallReport(session.region, removed, tuple(running))
