@@ -170,19 +170,14 @@ def _switch(key: str, value: Any) -> bool:
 def _stand_ins(value: Any) -> StandIns:
     if value is None:
         return StandIns()
-    parts = ("image_uris", "artifacts")
-    if not isinstance(value, dict) or set(value) - set(parts):
+    parts = value.values() if isinstance(value, dict) else [None]
+    uris = [uri for part in parts for uri in (part.values() if isinstance(part, dict) else [None])]
+    if not all(isinstance(uri, str) for uri in uris) or set(value) - {"image_uris", "artifacts"}:
         raise SpecError(
-            f"context key 'stand_ins': found {show(value)}; allowed: a mapping with {' and '.join(parts)}",
+            f"context key 'stand_ins': found {show(value)}; allowed: image_uris and artifacts, "
+            "each a mapping of names to URIs",
             next_step="Copy the entry from this project's cdk.json.",
         )
-    for part in parts:
-        uris = value.get(part, {})
-        if not isinstance(uris, dict) or not all(isinstance(uri, str) for uri in uris.values()):
-            raise SpecError(
-                f"context key 'stand_ins': {part}: found {show(uris)}; allowed: a mapping of names to URIs",
-                next_step="Copy the entry from this project's cdk.json.",
-            )
     return StandIns(**value)
 
 
