@@ -17,7 +17,7 @@ from sagemaker_local.clock import LocalClock
 from sagemaker_local.cloudformation.api.drafts import Sources
 from sagemaker_local.cloudformation.api.service import CloudFormation
 from sagemaker_local.cloudformation.clients import Clients
-from sagemaker_local.cloudformation.types import RegisteredTypes
+from sagemaker_local.cloudformation.resources.types import ResourceTypes
 from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
 from sagemaker_local.contents.seed import Seeded, seed
 from sagemaker_local.control import ControlPlane, Event, Timing
@@ -221,8 +221,8 @@ class Assembly:
             account=ACCOUNT,
             region=REGION,
             now=self._clock.now,
-            types=RegisteredTypes(),
-            connect=Clients(self._url, REGION).connect,
+            types=ResourceTypes(),
+            client=Clients(self._url, REGION).client,
             sources=Sources(
                 read_object=self._artifacts.read,
                 stored=Parameters(self._moto).value,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 # A Lambda may take 15 minutes to answer.
@@ -22,11 +21,8 @@ class Clients:
         self._session: Any = None
         self._made: dict[str, Any] = {}
 
-    def connect(self, role_arn: str | None) -> Callable[[str], Any]:
-        """Return a factory of clients of a service, with the rights of a role."""
-        return self._client
-
-    def _client(self, service: str) -> Any:
+    def client(self, service: str) -> Any:
+        """Return a client of a service."""
         import boto3
         from botocore.config import Config
 

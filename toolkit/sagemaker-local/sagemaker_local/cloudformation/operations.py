@@ -128,7 +128,7 @@ class Operation:
                 evaluation,
                 stack.resources,
                 tags=desired.tags,
-                immutable=tools.immutable,
+                immutable=tools.types.immutable,
                 taggable=tools.types.taggable,
             )
         except TemplateError as error:

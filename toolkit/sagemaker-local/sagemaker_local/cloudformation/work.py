@@ -51,7 +51,6 @@ class Work:
         self._stack = stack
         self._token = token
         self._request_id = str(uuid.uuid4())
-        self._connect = tools.connect(stack.role_arn)
         self.leftovers: list[Resource] = []
 
     def bring(self, evaluation: Evaluation, logical_id: str, tags: Mapping[str, str]) -> bool:
@@ -73,7 +72,7 @@ class Work:
         target = replace(target, properties=new)
         if found is None:
             return self._make(target)
-        details = changed_properties(found.properties, new, self._tools.immutable(found.type_name))
+        details = changed_properties(found.properties, new, self._tools.types.immutable(found.type_name))
         if replaces(details):
             return self._replace(found, target)
         if details or found.unsure or self._tags_changed(found, target):
@@ -216,8 +215,7 @@ class Work:
             stack_id=self._stack.stack_id,
             logical_id=resource.logical_id,
             request_id=self._request_id,
-            connect=self._connect,
-            tell=self._tools.tell,
+            client=self._tools.client,
             pause=self._tools.pause,
             partition=self._tools.partition,
             role_arn=self._stack.role_arn,

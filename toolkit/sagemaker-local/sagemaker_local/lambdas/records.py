@@ -74,8 +74,7 @@ class Functions:
 
 
 def _read(kept: Any) -> Function:
-    # moto answers the first of the asynchronous settings it was given, so the last one is the valid one.
-    events = kept.event_invoke_config[-1].config if kept.event_invoke_config else {}
+    events = kept.event_invoke_config[0].config if kept.event_invoke_config else {}
     reserved = kept.reserved_concurrency
     config = getattr(kept, "peagle_config", {})
     name = kept.function_name

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.other_services.moto import Moto
+from sagemaker_local.other_services.policies import trusts
 from sagemaker_local.other_services.simulation import allows
 from sagemaker_local.scheduler.schedules import Schedule
 
@@ -142,18 +143,9 @@ class Roles:
 
     def trusts(self, arn: str, service: str) -> bool:
         """Return whether the role exists and lets ``service`` assume it."""
-        for role in self._moto.backend("iam").get_roles():
-            if role.arn == arn:
-                statements = json.loads(role.assume_role_policy_document).get("Statement", [])
-                every = statements if isinstance(statements, list) else [statements]
-                return any(service in _services(statement) for statement in every)
-        return False
-
-
-def _services(statement: dict[str, Any]) -> list[str]:
-    principal = statement.get("Principal", {})
-    found = principal.get("Service", []) if isinstance(principal, dict) else []
-    return found if isinstance(found, list) else [found]
+        roles = self._moto.backend("iam").get_roles()
+        role = next((role for role in roles if role.arn == arn), None)
+        return role is not None and trusts(json.loads(role.assume_role_policy_document), service)
 
 
 class Parameters:

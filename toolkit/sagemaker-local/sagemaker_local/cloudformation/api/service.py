@@ -43,7 +43,7 @@ class CloudFormation:
         region: str,
         now: Callable[[], datetime],
         types: Types,
-        connect: Callable[[str | None], Callable[[str], Any]],
+        client: Callable[[str], Any],
         sources: Sources,
     ) -> None:
         """Set up with clock, resource types, clients of the local services, and lookups."""
@@ -54,9 +54,8 @@ class CloudFormation:
             region=region,
             now=now,
             types=types,
-            connect=connect,
+            client=client,
             pause=self._pause,
-            tell=log.info,
         )
         store = Store(tools)
         self._engine = Engine(tools, store)

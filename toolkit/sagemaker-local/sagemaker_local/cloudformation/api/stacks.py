@@ -133,7 +133,7 @@ class Stacks:
             evaluation,
             stack.resources,
             tags=desired.tags,
-            immutable=tools.immutable,
+            immutable=tools.types.immutable,
             taggable=tools.types.taggable,
         )
         outputs = outputs_after(evaluation, stack.resources, found)

@@ -99,7 +99,7 @@ class CustomResource:
                     return answer
                 if error is not None or monotonic() >= limit:
                     raise ResourceFailure(_silence(request_id, error))
-                ctx.wait(_POLL_S)
+                ctx.pause(_POLL_S)
         finally:
             mailbox.close()
 
@@ -172,7 +172,7 @@ def _call(ctx: ResourceContext, token: str, event: Mapping[str, Any], limit: flo
         except ClientError as error:
             if error.response["Error"]["Code"] != _THROTTLED or monotonic() >= limit:
                 raise
-            ctx.wait(_POLL_S)
+            ctx.pause(_POLL_S)
             continue
         payload = answer["Payload"].read().decode(errors="replace")
         return payload if answer.get("FunctionError") else None
