@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -116,6 +117,14 @@ STORAGE = {
         members={"BucketName": "Bucket"},
         attributes=_bucket_attributes,
         settings=(
+            Setting(
+                "AccessControl",
+                "PutBucketAcl",
+                "ACL",
+                default="private",
+                read=lambda value: re.sub(r"(?<!^)(?=[A-Z])", "-", value).lower(),
+                off=("Private",),
+            ),
             Setting(
                 "BucketEncryption",
                 "PutBucketEncryption",
