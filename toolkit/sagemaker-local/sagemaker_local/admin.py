@@ -39,7 +39,6 @@ class Admin:
         prices: PriceList,
         faults: FaultBook,
     ) -> None:
-        """Set up with what each route needs."""
         self._status = status
         self._now = now
         self._advance = advance

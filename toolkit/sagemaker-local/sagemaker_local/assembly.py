@@ -88,7 +88,6 @@ class Assembly:
     """One server without its port: the web application and its background tasks."""
 
     def __init__(self, options: Options, shutdown: Callable[[], None]) -> None:
-        """Connect the parts; ``shutdown`` is called when a client asks the server to end."""
         self._options = options
         self._run_id = uuid.uuid4().hex
         self._clock = LocalClock()

@@ -14,7 +14,6 @@ class Clients:
     """Makes and keeps clients. boto3's clients may be shared between threads, its sessions may not."""
 
     def __init__(self, endpoint_url: str, region: str) -> None:
-        """Store the services' address; nothing is imported yet."""
         self._url = endpoint_url
         self._region = region
         self._lock = threading.Lock()

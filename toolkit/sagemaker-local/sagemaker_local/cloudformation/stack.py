@@ -157,8 +157,6 @@ class ChangeSet:
     description: str | None = None
     role_arn: str | None = None
     on_failure: str | None = None
-    include_nested: bool | None = None
-    deployment_config: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -185,17 +183,13 @@ class Stack:
     role_arn: str | None = None
     updated_at: datetime | None = None
     deleted_at: datetime | None = None
-    disable_rollback: bool = False
     termination_protection: bool = False
-    timeout_minutes: int | None = None
-    deployment_mode: str | None = None
     change_set_id: str | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
     outputs: tuple[Output, ...] = ()
     imports: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)
     change_sets: list[ChangeSet] = field(default_factory=list)
-    before: Snapshot | None = None
 
     @property
     def deleted(self) -> bool:

@@ -24,7 +24,6 @@ class Store:
     """Stacks by id. These methods take the tools' lock themselves."""
 
     def __init__(self, tools: Tools) -> None:
-        """Begin empty."""
         self._tools = tools
         self._stacks: dict[str, Stack] = {}
 

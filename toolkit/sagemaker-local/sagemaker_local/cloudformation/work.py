@@ -46,7 +46,6 @@ class Work:
     """Works on a stack's resources. Each method blocks and may be called from several threads at once."""
 
     def __init__(self, tools: Tools, stack: Stack, token: str | None) -> None:
-        """Set up work on a stack; ``token`` is the caller's, for the events."""
         self._tools = tools
         self._stack = stack
         self._token = token
@@ -57,9 +56,6 @@ class Work:
         """Create or update a resource as in the template; return whether that succeeded."""
         wanted = evaluation.active[logical_id]
         found = self._stack.stand(logical_id)
-        if found is not None and found.status == "CREATE_FAILED":
-            self.leftovers.append(found)
-            found = None
         target = self._target(evaluation, wanted, tags, found)
         try:
             new = evaluation.properties(logical_id, Live(self._stack))

@@ -22,7 +22,6 @@ class CloudWatch:
     """The metrics of one account and region on the local clock, and the states of its alarms."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        """Set the local clock."""
         self.now = now
         self.series = MetricSeries(now)
         self._evaluated: int | None = None

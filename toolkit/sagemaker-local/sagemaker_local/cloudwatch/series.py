@@ -127,7 +127,6 @@ class MetricSeries:
     """Every series of one account and region, in memory, for 15 days of the local clock."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        """Set the local clock."""
         self._now = now
         self._lock = threading.Lock()
         self._series: dict[SeriesKey, dict[int, Aggregate]] = {}

@@ -23,7 +23,6 @@ class DeadLetters:
     """Writes to queues and topics in moto."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Set up with moto, and the clock that dates the records."""
         self._moto = moto
         self._clock = clock
 

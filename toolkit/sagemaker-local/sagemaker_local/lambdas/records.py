@@ -54,7 +54,6 @@ class Functions:
     """The functions in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Set up with the moto that has the functions."""
         self._moto = moto
 
     def find(self, name_or_arn: str) -> Function:

@@ -68,7 +68,6 @@ class Runner:
     """Runs invocations."""
 
     def __init__(self, *, directory: Path, environment: Mapping[str, str]) -> None:
-        """Set up with a folder for unpacked code, and environment variables of every function."""
         self._directory = directory
         self._environment = environment
 

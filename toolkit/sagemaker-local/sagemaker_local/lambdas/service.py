@@ -27,7 +27,6 @@ class Lambdas:
     """The functions of one server. All of it runs in the server's loop."""
 
     def __init__(self, *, moto: Moto, clock: LocalClock, url: str, directory: Path) -> None:
-        """Set up with moto (which has the functions), the server's URL, and a folder for unpacked code."""
         self._functions = Functions(moto)
         self._runner = Runner(directory=directory, environment=_environment(url, moto.region))
         self._teller = Teller(moto, clock)

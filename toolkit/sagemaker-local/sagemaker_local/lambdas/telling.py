@@ -19,7 +19,6 @@ class Teller:
     """Writes on the local clock."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Set up with moto and the clock."""
         self._moto = moto
         self._clock = clock
 

@@ -32,7 +32,6 @@ class Artifacts:
     """Model artifacts in moto's S3. All methods block: call them in a thread."""
 
     def __init__(self, moto: Moto) -> None:
-        """Set the moto instance."""
         self._moto = moto
 
     def make_bucket(self, bucket: str) -> None:
@@ -119,7 +118,6 @@ class Roles:
     """IAM roles in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Set the moto instance."""
         self._moto = moto
 
     def make(self, name: str, service: str, actions: list[str]) -> str:
@@ -152,7 +150,6 @@ class Parameters:
     """The Parameter Store in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Set the moto instance."""
         self._moto = moto
 
     def value(self, name: str) -> str | None:
@@ -165,7 +162,6 @@ class Schedules:
     """EventBridge schedules in moto."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Set the moto instance, and the clock that dates the schedules."""
         self._moto = moto
         self._clock = clock
 

@@ -63,7 +63,6 @@ class RoleStorage:
     """S3 as a role sees it; what it may not do, or is not there, fails the job in AWS's words."""
 
     def __init__(self, moto: Moto, role: str) -> None:
-        """Set up for one role's requests."""
         self._call = moto.call
         self._artifacts = Artifacts(moto)
         self._roles = Roles(moto)
@@ -134,7 +133,6 @@ class ChangingFiles:
     """The files of a running job that are stored as soon as they no longer change."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._seen: dict[Path, Stamp] = {}
         self._kept: dict[Path, Stamp] = {}
 
@@ -172,7 +170,6 @@ class JobProcesses:
     """The processes of one attempt of a job, one for each instance."""
 
     def __init__(self, machine: JobMachine, row: JobRecord, on_line: Callable[[str], None]) -> None:
-        """Set up; nothing happens yet."""
         self._shared = machine
         self._row = row
         self._on_line = on_line

@@ -36,7 +36,6 @@ class ProcessingAttempt(JobProcesses):
     """One run; `sagemaker_local.runtime.job_life.Attempt` says what its methods are for."""
 
     def __init__(self, machine: JobMachine, row: JobRecord, on_line: Callable[[str], None]) -> None:
-        """Set up; nothing happens yet."""
         assert isinstance(row, ProcessingRecord)
         super().__init__(machine, row, on_line)
         self._job = row

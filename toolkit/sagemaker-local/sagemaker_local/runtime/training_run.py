@@ -36,7 +36,6 @@ class TrainingAttempt(JobProcesses):
     def __init__(
         self, machine: JobMachine, trainer: Trainer, row: JobRecord, on_line: Callable[[str], None]
     ) -> None:
-        """Set up; nothing happens yet."""
         assert isinstance(row, TrainingRecord)
         super().__init__(machine, row, on_line)
         self._job = row

@@ -57,7 +57,6 @@ class Targets:
     """Calls targets."""
 
     def __init__(self, *, call: Call, functions: Functions | None, trusts: Trusts) -> None:
-        """Set up with the callers of SageMaker (action, parameters) and Lambda, and the role check."""
         self._call = call
         self._functions = functions
         self._trusts = trusts

@@ -6,6 +6,7 @@ schedules and ages metrics without waiting.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
@@ -46,39 +47,23 @@ def fault() -> None:
 
 @click.command(cls=Command)
 @click.argument("kind")
+@click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--endpoint", metavar="GLOB", help="Names of the endpoints to inject it into.  [default: *]")
-@click.option(
-    "--operation",
-    type=click.Choice(("stream", "invoke", "openai")),
-    help="Calls to inject it into.  [default: all that the kind supports]",
-)
 @click.option(
     "--times", type=click.IntRange(min=1), help="Inject it this often, then remove it.  [default: no limit]"
 )
-@click.option(
-    "--probability", type=click.FloatRange(0, 1), help="Share of the calls to inject it into.  [default: 1]"
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), help="Seed of all random choices of this fault.  [default: 0]"
-)
-@click.option(
-    "--after-events",
-    type=click.IntRange(min=0),
-    help="Events of a stream to send before the fault.  [default: 1]",
-)
-@click.option("--where", help="cut: frame, part, event, start. corrupt: message, prelude, garbage.")
-@click.option("--clean", is_flag=True, default=None, help="cut: still end the HTTP response properly.")
-@click.option("--seconds", type=click.FloatRange(0, 3600), help="stall: duration.  [default: 30]")
-@click.option("--parts", help="split: random, bytes, one.  [default: random]")
-@click.option(
-    "--status", type=int, help="throttle: 400, 429. model-error: the container's status.  [default: 400; 500]"
-)
-@click.option("--code", help="service-error and stream-error: AWS's error code.")
-@click.option("--message", help="Text of the error.")
 @port_option
 @global_options
 @click.pass_obj
-def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
+def add(
+    state: State,
+    /,
+    kind: str,
+    settings: tuple[str, ...],
+    endpoint: str | None,
+    times: int | None,
+    port: int | None,
+) -> None:
     """Add a fault, which applies to the answers from now on.
 
     \b
@@ -97,13 +82,36 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
       draft-tokens             tokens of the stream that the model did not verify
       keeps-generating         the engine generates on after the client has left
       no-format                the engine does not get the demanded format
+
+    \b
+    NAME=VALUE sets one of
+      operation=stream|invoke|openai  calls to inject it into (default: all that the kind supports)
+      probability=0.1                 share of the calls to inject it into (default: 1)
+      seed=7                          seed of all random choices of this fault (default: 0)
+      after_events=3                  events of a stream to send before the fault (default: 1)
+    or an option of the kind, such as where=event; `peagle-sm help faults` lists them.
     """
     from peagle_sm.aws.session.local_server import add_fault, fault_of, find_server
 
-    options = {name: value for name, value in given.items() if value is not None}
-    wanted = fault_of({"kind": kind, **options})
+    options = {"endpoint": endpoint, "times": times, **dict(map(_setting, settings))}
+    wanted = fault_of({"kind": kind, **{name: item for name, item in options.items() if item is not None}})
     added = add_fault(find_server(chosen_port(state, port)).port, wanted)
     emit(state, table=lambda: render_faults([added]), data=lambda: added, names=[added["id"]])
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE; a value that is JSON is a number or true or false, any other is text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SpecError(
+            f"expected NAME=VALUE, found {text!r}",
+            next_step="peagle-sm local fault add cut where=event after_events=3",
+            details={"found": text, "allowed": "NAME=VALUE"},
+        )
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 @click.command("list", cls=Command)

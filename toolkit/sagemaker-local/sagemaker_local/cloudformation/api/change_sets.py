@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_local.cloudformation.api.drafts import Drafts, Request
-from sagemaker_local.cloudformation.api.stacks import Stacks, check_name
+from sagemaker_local.cloudformation.api.stacks import Stacks, check_name, refuse_without_rollback
 from sagemaker_local.cloudformation.api.wire import page
 from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
 from sagemaker_local.cloudformation.language.intrinsics import UNKNOWN
@@ -99,7 +99,6 @@ class ChangeSets:
     """Create, describe, execute, delete, list. Methods raise CloudFormationError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, stacks: Stacks, drafts: Drafts) -> None:
-        """Set up with the parts that the calls use."""
         self._tools = tools
         self._store = store
         self._stacks = stacks
@@ -113,6 +112,7 @@ class ChangeSets:
                 raise invalid(
                     f"the local CloudFormation has no {what}; use change sets of type CREATE and UPDATE"
                 )
+        refuse_without_rollback(request)
         self._drafts.check_role(request.get("RoleARN"))
         with self._tools.lock:
             stack, is_new = self._stack_for(kind, request)
@@ -164,8 +164,6 @@ class ChangeSets:
             description=request.get("Description"),
             role_arn=request.get("RoleARN"),
             on_failure=request.get("OnStackFailure"),
-            include_nested=request.get("IncludeNestedStacks"),
-            deployment_config=request.get("DeploymentConfig"),
         )
         try:
             evaluation = self._drafts.evaluation(desired, stack)
@@ -225,7 +223,6 @@ class ChangeSets:
             "Tags": tag_rows(desired.tags) if desired else [],
             "RollbackConfiguration": {},
             "OnStackFailure": found.on_failure,
-            "DeploymentConfig": found.deployment_config,
             "Changes": rows,
             "NextToken": token,
         }
@@ -250,6 +247,7 @@ class ChangeSets:
 
     def execute_change_set(self, request: Request) -> dict[str, Any]:
         """Answer ExecuteChangeSet. It deletes every change set of the stack."""
+        refuse_without_rollback(request)
         stack, found = self.find(request)
         token = request.get("ClientRequestToken")
         with self._tools.lock:
@@ -265,15 +263,11 @@ class ChangeSets:
             evaluation = self._drafts.evaluation(desired, stack)
             stack.role_arn = found.role_arn or stack.role_arn
             stack.change_set_id = found.change_set_id
-            stack.deployment_mode = (found.deployment_config or {}).get("Mode")
             stack.change_sets.clear()
-            disabled = request.get("DisableRollback", False)
             if found.kind == "CREATE":
-                on_failure = found.on_failure or ("DO_NOTHING" if disabled else "ROLLBACK")
-                self._stacks.begin_creation(stack, desired, evaluation, on_failure, token)
+                self._stacks.begin_creation(stack, desired, evaluation, found.on_failure or "ROLLBACK", token)
             else:
-                disabled = disabled or found.on_failure == "DO_NOTHING"
-                self._stacks.begin_update(stack, desired, evaluation, disable_rollback=disabled, token=token)
+                self._stacks.begin_update(stack, desired, evaluation, token)
         return {}
 
 
@@ -293,5 +287,4 @@ def _summary(stack: Stack, found: ChangeSet) -> dict[str, Any]:
         "ExecutionStatus": found.execution_status,
         "Status": found.status,
         "StatusReason": found.reason,
-        "IncludeNestedStacks": found.include_nested,
     }

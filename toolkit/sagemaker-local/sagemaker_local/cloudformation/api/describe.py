@@ -6,11 +6,9 @@ import json
 from typing import Any
 
 from sagemaker_local.cloudformation.api.change_sets import tag_rows
-from sagemaker_local.cloudformation.api.drafts import Drafts, Request
+from sagemaker_local.cloudformation.api.drafts import Request
 from sagemaker_local.cloudformation.api.wire import page
 from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
-from sagemaker_local.cloudformation.language.parameters import default_text
-from sagemaker_local.cloudformation.language.template import Template, iam_types, needed_capability
 from sagemaker_local.cloudformation.stack import ChangeSet, Event, Resource, Stack
 from sagemaker_local.cloudformation.store import Store
 
@@ -21,10 +19,8 @@ _RESOURCE_NOT_CHECKED = {"StackResourceDriftStatus": "NOT_CHECKED"}
 class Descriptions:
     """Describe and list. Methods raise CloudFormationError or TemplateError."""
 
-    def __init__(self, store: Store, drafts: Drafts) -> None:
-        """Set up with the parts that the calls use."""
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._drafts = drafts
 
     def describe_stacks(self, request: Request) -> dict[str, Any]:
         """Answer DescribeStacks."""
@@ -119,31 +115,6 @@ class Descriptions:
         text = "" if desired is None else desired.template.text
         return {"TemplateBody": text, "StagesAvailable": ["Original", "Processed"]}
 
-    def get_template_summary(self, request: Request) -> dict[str, Any]:
-        """Answer GetTemplateSummary."""
-        if "StackName" in request:
-            desired = self._store.get(request["StackName"]).desired
-            if desired is None:
-                raise invalid(f"Stack with id {request['StackName']} has no template yet")
-            template = desired.template
-        else:
-            template = self._drafts.template(request)
-        return {
-            **_about(template),
-            "Parameters": [
-                {**row, "ParameterType": declaration.get("Type", "String"), **_constraints(declaration)}
-                for row, declaration in _declared(template)
-            ],
-            "ResourceTypes": sorted({each.type_name for each in template.resources.values()}),
-            "Version": template.body.get("AWSTemplateFormatVersion"),
-            "Metadata": json.dumps(template.body["Metadata"]) if "Metadata" in template.body else None,
-        }
-
-    def validate_template(self, request: Request) -> dict[str, Any]:
-        """Answer ValidateTemplate."""
-        template = self._drafts.template(request)
-        return {**_about(template), "Parameters": [row for row, _ in _declared(template)]}
-
     def list_exports(self, request: Request) -> dict[str, Any]:
         """Answer ListExports."""
         rows = [
@@ -181,10 +152,8 @@ def _stack(stack: Stack) -> dict[str, Any]:
         "RollbackConfiguration": {},
         "StackStatus": stack.status,
         "StackStatusReason": stack.reason,
-        "DisableRollback": stack.disable_rollback,
-        "DeploymentConfig": {"Mode": stack.deployment_mode} if stack.deployment_mode else None,
+        "DisableRollback": False,
         "NotificationARNs": list(desired.notification_arns) if desired else [],
-        "TimeoutInMinutes": stack.timeout_minutes,
         "Capabilities": list(desired.capabilities) if desired else [],
         "Outputs": [
             {
@@ -257,38 +226,3 @@ def _resource(stack: Stack, resource: Resource, when: str) -> dict[str, Any]:
         "ResourceStatusReason": resource.reason,
         "DriftInformation": _RESOURCE_NOT_CHECKED,
     }
-
-
-def _about(template: Template) -> dict[str, Any]:
-    needed = needed_capability(template)
-    types = ", ".join(iam_types(template))
-    return {
-        "Description": template.description,
-        "Capabilities": [needed] if needed else [],
-        "CapabilitiesReason": f"The following resource(s) require capabilities: [{types}]"
-        if needed
-        else None,
-    }
-
-
-def _declared(template: Template) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    return [
-        (
-            {
-                "ParameterKey": name,
-                "DefaultValue": default_text(declaration) if "Default" in declaration else None,
-                "NoEcho": str(declaration.get("NoEcho", "")).lower() == "true",
-                "Description": declaration.get("Description"),
-            },
-            declaration,
-        )
-        for name, declaration in template.section("Parameters").items()
-    ]
-
-
-def _constraints(declaration: dict[str, Any]) -> dict[str, Any]:
-    allowed = declaration.get("AllowedValues")
-    if allowed is None:
-        return {}
-    texts = [default_text({"Default": each}) for each in allowed]
-    return {"ParameterConstraints": {"AllowedValues": texts}}

@@ -40,7 +40,6 @@ class Drafts:
     """Makes drafts of stacks. Methods raise CloudFormationError or TemplateError for what is wrong."""
 
     def __init__(self, tools: Tools, store: Store, sources: Sources) -> None:
-        """Set up with the lookups."""
         self._tools = tools
         self._store = store
         self._sources = sources

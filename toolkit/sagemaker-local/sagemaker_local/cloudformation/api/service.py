@@ -46,7 +46,6 @@ class CloudFormation:
         client: Callable[[str], Any],
         sources: Sources,
     ) -> None:
-        """Set up with clock, resource types, clients of the local services, and lookups."""
         self._region = region
         self._ending = threading.Event()
         tools = Tools(
@@ -61,7 +60,7 @@ class CloudFormation:
         self._engine = Engine(tools, store)
         drafts = Drafts(tools, store, sources)
         stacks = Stacks(tools, store, self._engine, drafts)
-        self._answers = _table(stacks, ChangeSets(tools, store, stacks, drafts), Descriptions(store, drafts))
+        self._answers = _table(stacks, ChangeSets(tools, store, stacks, drafts), Descriptions(store))
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cloudformation")
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -122,8 +121,6 @@ def _paged(operation: str, work: Answer, request: Mapping[str, Any]) -> Mapping[
 
 def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) -> dict[str, Answer]:
     return {
-        "CancelUpdateStack": stacks.cancel_update_stack,
-        "ContinueUpdateRollback": stacks.continue_update_rollback,
         "CreateChangeSet": change_sets.create_change_set,
         "CreateStack": stacks.create_stack,
         "DeleteChangeSet": change_sets.delete_change_set,
@@ -136,14 +133,11 @@ def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) 
         "DescribeStacks": descriptions.describe_stacks,
         "ExecuteChangeSet": change_sets.execute_change_set,
         "GetTemplate": descriptions.get_template,
-        "GetTemplateSummary": descriptions.get_template_summary,
         "ListChangeSets": change_sets.list_change_sets,
         "ListExports": descriptions.list_exports,
         "ListImports": descriptions.list_imports,
         "ListStackResources": descriptions.list_stack_resources,
         "ListStacks": descriptions.list_stacks,
-        "RollbackStack": stacks.rollback_stack,
         "UpdateStack": stacks.update_stack,
         "UpdateTerminationProtection": stacks.update_termination_protection,
-        "ValidateTemplate": descriptions.validate_template,
     }

@@ -188,7 +188,6 @@ class ByTable:
     """The handler of a type with a row."""
 
     def __init__(self, type_name: str, row: Row) -> None:
-        """Set the type's name and its row."""
         self._type_name = type_name
         self._row = row
 

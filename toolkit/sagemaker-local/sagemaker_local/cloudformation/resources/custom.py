@@ -43,7 +43,6 @@ class CustomResource:
     """One type of custom resource; ``type_name`` is sent to the provider."""
 
     def __init__(self, type_name: str) -> None:
-        """Set the type's name, for example ``Custom::PeagleModel``."""
         self._type_name = type_name
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
