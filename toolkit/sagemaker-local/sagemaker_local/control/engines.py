@@ -130,8 +130,6 @@ class Timing:
         deleting_s: how long Deleting is to be seen at least.
         drain_s: how long an engine that an update replaces may finish what it is serving; AWS lets a
             response stream last 8 minutes.
-        max_restarts: engines that die are started again so often, OutOfService meanwhile. AWS replaces the
-            instance; here 0 is the default, since a silent restart would spoil a measurement.
     """
 
     poll_s: float = 0.25
@@ -144,7 +142,6 @@ class Timing:
     rolling_back_s: float = 1.0
     deleting_s: float = 0.5
     drain_s: float = 480.0
-    max_restarts: int = 0
 
 
 class Health:

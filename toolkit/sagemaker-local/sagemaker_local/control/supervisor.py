@@ -4,7 +4,7 @@ Creating --answers--> InService --UpdateEndpoint--> Updating --new fleet answers
    |                     |                             `--new fleet fails, or an alarm--> RollingBack
    | fails               | an engine dies      old fleet lives --> InService (old) <--|
    v                     v                 old fleet died --> UpdateRollbackFailed <--'
- Failed <--restart fails-- (OutOfService while it restarts)
+Failed <----------------'
 any status but those in progress --DeleteEndpoint--> Deleting --> gone
 """
 
@@ -97,19 +97,6 @@ class Fleet:
         how = first.result()
         return Death(engine, died(engine.plan.serves, how, engine.process.last_words()))
 
-    async def replace(self, dead: Engine) -> None:
-        """Start the dead engine's plan again.
-
-        Raises:
-            StartupFailed: the new one did not come up either.
-        """
-        await dead.stop()
-        await forget(dead)
-        fresh = self._make(dead.plan)
-        self.engines[dead.plan.variant] = fresh
-        await fresh.start()
-        self._lost = False
-
     async def drain(self) -> None:
         """Wait for requests in flight, at most the drain timeout."""
         await asyncio.gather(*(engine.drain() for engine in self.engines.values()))
@@ -150,7 +137,6 @@ class Supervisor:
         self._clock = clock
         self._timing = timing
         self._on_event = on_event
-        self._restarts = 0
         self._transition: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._retiring: dict[asyncio.Task[None], Fleet] = {}
@@ -317,7 +303,6 @@ class Supervisor:
         engines = self.fleet.engines if self.fleet is not None else {}
         self.record.images = {variant: engine.plan.image for variant, engine in engines.items()}
         self.record.failure_reason = None
-        self._restarts = 0
         if self.fleet is not None:
             self._watch = asyncio.create_task(self._watch_fleet(self.fleet))
 
@@ -335,34 +320,13 @@ class Supervisor:
     # --- death in service ----------------------------------------------------------------------------
 
     async def _watch_fleet(self, fleet: Fleet) -> None:
-        while True:
-            death = await fleet.death()
-            self._tell("engine-died", death.reason, death.engine)
-            if self.record.status != "InService":
-                # An update runs: it will replace the fleet, or find it dead when it rolls back.
-                self.record.failure_reason = death.reason
-                return
-            if not await self._restarted(fleet, death):
-                return
-
-    async def _restarted(self, fleet: Fleet, death: Death) -> bool:
-        if self._restarts >= self._timing.max_restarts:
-            await self._give_up(fleet, death.reason)
-            return False
-        self._restarts += 1
-        self.record.failure_reason = death.reason
-        self._become("OutOfService", f"{death.reason} It is started again.")
-        try:
-            await fleet.replace(death.engine)
-        except StartupFailed as failure:
-            await self._give_up(fleet, f"{death.reason} Started again, it failed: {failure}")
-            return False
-        self.record.failure_reason = None
-        self._become("InService", "the engine answers again")
-        return True
-
-    async def _give_up(self, fleet: Fleet, reason: str) -> None:
-        self._fail(reason)
+        death = await fleet.death()
+        self._tell("engine-died", death.reason, death.engine)
+        if self.record.status != "InService":
+            # An update runs: it will replace the fleet, or find it dead when it rolls back.
+            self.record.failure_reason = death.reason
+            return
+        self._fail(death.reason)
         await fleet.stop()
 
     # --- small things --------------------------------------------------------------------------------
