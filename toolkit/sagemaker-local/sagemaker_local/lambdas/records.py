@@ -29,7 +29,6 @@ class Function:
         retries: how often an asynchronous event is tried again after an error of the function.
         oldest_s: how long an asynchronous event is kept, in seconds.
         dead_letter_arn: the queue or topic for events that could not be handled.
-        on_failure_arn: the destination of a record of each event that could not be handled.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Function:
     retries: int = 2
     oldest_s: int = 21_600
     dead_letter_arn: str | None = None
-    on_failure_arn: str | None = None
 
 
 class Functions:
@@ -93,5 +91,4 @@ def _read(kept: Any) -> Function:
         retries=int(events.get("MaximumRetryAttempts", 2)),
         oldest_s=int(events.get("MaximumEventAgeInSeconds", 21_600)),
         dead_letter_arn=(config.get("DeadLetterConfig") or {}).get("TargetArn") or None,
-        on_failure_arn=events.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination"),
     )

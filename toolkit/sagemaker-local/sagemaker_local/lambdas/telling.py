@@ -22,10 +22,6 @@ class Teller:
         self._moto = moto
         self._clock = clock
 
-    def began(self, function: Function) -> datetime:
-        """Record an invocation's start; return the timestamp for its metrics."""
-        return self._clock.now()
-
     def throttled(self, function: Function) -> None:
         """Note that an invocation was refused."""
         self._put(function, self._clock.now(), [("Throttles", 1.0, "Count")])

@@ -32,6 +32,7 @@ def lay_rules() -> None:
 
 def _lay_lambda_rules() -> None:
     """Have functions keep and show DeadLetterConfig and LoggingConfig, and their roles checked as by AWS."""
+    from moto.awslambda.exceptions import InvalidParameterValueException
     from moto.awslambda.models import LambdaBackend, LambdaFunction
 
     if getattr(LambdaFunction, _MARK, False):
@@ -66,6 +67,10 @@ def _lay_lambda_rules() -> None:
     put = LambdaBackend.put_function_event_invoke_config
 
     def put_event_settings(self: Any, function_name: str, config: dict[str, Any]) -> Any:
+        if (config.get("DestinationConfig") or {}).keys() & {"OnSuccess", "OnFailure"}:
+            raise InvalidParameterValueException(
+                "the local Lambda delivers to no destinations; use the function's DeadLetterConfig"
+            )
         # moto would keep the first settings too, and answer them.
         self.get_function(function_name).event_invoke_config = []
         return put(self, function_name, config)
