@@ -83,15 +83,21 @@ def refuse_others(properties: Properties, known: Iterable[str], type_name: str) 
         )
 
 
-@contextmanager
-def gone_is_fine(*signs: str) -> Iterator[None]:
+class gone_is_fine:
     """Ignore an error of a service by its code, or (signs with blanks) by words of its message."""
-    try:
-        yield
-    except ClientError as error:
+
+    def __init__(self, *signs: str) -> None:
+        self._signs = signs
+
+    def __enter__(self) -> None:
+        """Enter; nothing to do."""
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
+        """Suppress the error if it is one to ignore."""
+        if not isinstance(error, ClientError):
+            return False
         code, message = error.response["Error"].get("Code"), error.response["Error"].get("Message", "")
-        if code not in signs and not any(" " in sign and sign in message for sign in signs):
-            raise
+        return code in self._signs or any(" " in sign and sign in message for sign in self._signs)
 
 
 def check_passed(ctx: ResourceContext, role: str, service: str) -> None:

@@ -71,14 +71,15 @@ class Served:
             send(ctx, "sagemaker", "DeleteTags", {"ResourceArn": physical_id, "TagKeys": keys})
         if wanted:
             send(ctx, "sagemaker", "AddTags", {"ResourceArn": physical_id, "Tags": tag_list(wanted)})
-        settled = send(ctx, "sagemaker", f"Describe{self.kind}", {f"{self.kind}Name": name})
-        if self._differs(settled, old, new):
+        settled = self._seen(ctx, name)
+        if settled is None or self._differs(settled, old, new):
             request = {key: new.get(key) for key in (*self.changed, *self.of_updates)}
             send(ctx, "sagemaker", f"Update{self.kind}", {f"{self.kind}Name": name, **request})
             settled = self._settled(ctx, name)
             config = new.get("EndpointConfigName")
-            failed = settled is None or settled[f"{self.kind}Status"] != "InService"
-            if failed or settled.get("EndpointConfigName", config) != config:
+            if settled is None or settled[f"{self.kind}Status"] != "InService":
+                raise ResourceFailure(self._reason(name, settled))
+            if settled.get("EndpointConfigName", config) != config:  # SageMaker has rolled it back
                 raise ResourceFailure(self._reason(name, settled))
         return self._described(physical_id, settled)
 

@@ -6,7 +6,7 @@ A job's life, with its processes, is `sagemaker_local.runtime.job_life`.
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -65,14 +65,14 @@ class JobRecord(Record, ABC):
         """The member with InstanceType and InstanceCount."""
 
     @property
+    @abstractmethod
     def image(self) -> str:
         """The image of its containers."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def sources(self) -> list[Mapping[str, Any]]:
         """The members with the S3Uri of each input."""
-        raise NotImplementedError
 
     @property
     def spot(self) -> bool:
@@ -361,7 +361,7 @@ def seconds_of(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def metric_values(definitions: list[Mapping[str, str]], line: str) -> Iterator[tuple[str, float]]:
+def metric_values(definitions: Sequence[Mapping[str, str]], line: str) -> Iterator[tuple[str, float]]:
     """(name, value) of each metric that a line of output has."""
     for metric in definitions:
         match = re.search(metric["Regex"], line)
