@@ -270,6 +270,8 @@ class Components:
         model = None
         if "ModelName" in specification:
             model = self._tables.models.get(specification["ModelName"]).body
+        if "Container" in specification:
+            check_image(specification["Container"]["Image"], "Platform", self._tables.region)
         artifact = specification.get("Container", {}).get("ArtifactUrl")
         if artifact is not None and self._exists is not None and not await self._exists(artifact):
             raise invalid(f"Could not find model data at {artifact}.")

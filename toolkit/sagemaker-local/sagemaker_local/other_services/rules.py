@@ -162,8 +162,29 @@ def _lay_stream_prefix() -> None:
         self.body = json.dumps({**parameters, "logStreamNames": names})
         return filter_events(self)
 
+    put_filter = LogsResponse.put_metric_filter
+
+    def put_metric_filter(self: Any) -> Any:
+        parameters = json.loads(self.body)
+        pattern = str(parameters.get("filterPattern") or "").strip()
+        if _is_broken(pattern):
+            raise InvalidParameterException("Invalid filter pattern")
+        dimensions = any(each.get("dimensions") for each in parameters.get("metricTransformations") or ())
+        if dimensions and not pattern.startswith(("{", "[")):
+            raise InvalidParameterException("The specified filter pattern does not support dimensions")
+        return put_filter(self)
+
+    LogsResponse.put_metric_filter = put_metric_filter
     LogsResponse.filter_log_events = filter_log_events
     setattr(LogsResponse, _MARK, True)
+
+
+def _is_broken(pattern: str) -> bool:
+    """Return whether a pattern lacks the end of its braces, brackets or quotation marks."""
+    pairs = {"{": "}", "[": "]"}
+    unfinished = pattern[:1] in pairs and not pattern.endswith(pairs[pattern[0]])
+    no_selector = pattern.startswith("{") and "$" not in pattern
+    return unfinished or no_selector or pattern.replace('\\"', "").count('"') % 2 == 1
 
 
 # "Possible values" of PutRetentionPolicy's retentionInDays, CloudWatch Logs API reference.

@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import available_timezones
 
 from sagemaker_local.control.requests import service_model
-from sagemaker_local.scheduler.schedules import is_once, is_too_old, is_valid
+from sagemaker_local.scheduler.schedules import is_once, is_past, is_too_old, is_valid
 
 _UNIVERSAL = re.compile(r"arn:[\w-]+:scheduler:::aws-sdk:(\w+):(\w+)")
 # "Unsupported API actions" of universal targets, Scheduler user guide; of a client, not of a service.
@@ -36,9 +36,11 @@ def _refusals(asked: Mapping[str, Any], now: datetime) -> Iterator[str]:
         yield "The StartDate you specify cannot be earlier than 5 minutes ago."
     if not is_once(expression):  # "EventBridge Scheduler ignores EndDate for one-time schedules"
         yield from _of_end(asked.get("StartDate"), asked.get("EndDate"), now)
-    zone = asked.get("ScheduleExpressionTimezone")
-    if zone and zone not in available_timezones():
+    zone = asked.get("ScheduleExpressionTimezone") or "UTC"
+    if zone not in available_timezones():
         yield f"Invalid ScheduleExpressionTimezone {zone}."
+    elif is_valid(expression) and is_past(expression, zone, now):
+        yield f"Invalid Schedule Expression {expression}: its time has passed."
     window = asked.get("FlexibleTimeWindow") or {}
     if (window.get("Mode") == "FLEXIBLE") != ("MaximumWindowInMinutes" in window):
         yield "MaximumWindowInMinutes is for FlexibleTimeWindow of Mode FLEXIBLE, which needs it."

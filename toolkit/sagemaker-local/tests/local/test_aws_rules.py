@@ -151,6 +151,20 @@ def test_target_tracking_makes_its_alarms_and_deregistering_deletes_them(server:
     assert not cloudwatch.describe_alarms(AlarmNamePrefix=prefix)["MetricAlarms"]
 
 
+def test_an_at_in_the_past_is_refused(server: Server) -> None:
+    scheduler = server.client("scheduler")
+    target = {
+        "Arn": "arn:aws:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
+        "RoleArn": server.status.scheduler_role_arn,
+        "Input": '{"EndpointName": "e"}',
+    }
+    request = {"Name": "past", "FlexibleTimeWindow": {"Mode": "OFF"}, "Target": target}
+    with pytest.raises(ClientError, match="its time has passed"):
+        scheduler.create_schedule(**request, ScheduleExpression="at(2020-01-01T00:00:00)")
+    scheduler.create_schedule(**request, ScheduleExpression="at(2099-01-01T00:00:00)")
+    scheduler.delete_schedule(Name="past")
+
+
 def test_an_image_is_described_with_a_digest(server: Server, sagemaker: Any) -> None:
     described = sagemaker.describe_endpoint(EndpointName=server.deploy())
     [image] = described["ProductionVariants"][0]["DeployedImages"]
