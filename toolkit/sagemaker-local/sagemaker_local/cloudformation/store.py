@@ -61,10 +61,10 @@ class Store:
         Raises:
             CloudFormationError: there is none.
         """
-        found = self.named(name)
-        if found is None:
+        stack = self.named(name)
+        if stack is None:
             raise no_such_stack(name)
-        return found
+        return stack
 
     def exports(self) -> list[Export]:
         """Return every export."""

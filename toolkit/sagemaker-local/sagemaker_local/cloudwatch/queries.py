@@ -49,17 +49,19 @@ def metric_statistics(
     statistics: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the datapoints of GetMetricStatistics, oldest first."""
-    units = {one.unit for one in series.keys(key.namespace, key.name) if one.dimensions == key.dimensions}
+    units = {
+        known.unit for known in series.keys(key.namespace, key.name) if known.dimensions == key.dimensions
+    }
     unit = key.unit or (units.pop() if len(units) == 1 else "None")
     datapoints = []
-    for at, found in series.periods(key, _whole_minute(start), end, period_s, any_unit=key.unit == ""):
+    for at, aggregate in series.periods(key, _whole_minute(start), end, period_s, any_unit=key.unit == ""):
         point: dict[str, Any] = {"Timestamp": at.replace(tzinfo=None)}
         extended = {}
         for name in statistics:
             if name.startswith("p"):
-                extended[name] = found.statistic(name)
+                extended[name] = aggregate.statistic(name)
             else:
-                point[name] = found.statistic(name)
+                point[name] = aggregate.statistic(name)
         if extended:
             point["ExtendedStatistics"] = extended
         datapoints.append({**point, "Unit": unit})
@@ -78,14 +80,14 @@ def _whole_minute(moment: datetime) -> datetime:
 
 
 def _measured(series: MetricSeries, query: Mapping[str, Any], start: datetime, end: datetime) -> Line:
-    asked = query["MetricStat"]
-    metric, period, statistic = asked["Metric"], max(60, int(asked["Period"])), str(asked["Stat"])
+    stat = query["MetricStat"]
+    metric, period, statistic = stat["Metric"], max(60, int(stat["Period"])), str(stat["Stat"])
     key = SeriesKey(
         metric["Namespace"],
         metric["MetricName"],
         dimensions_of(metric.get("Dimensions")),
-        asked.get("Unit") or "",
+        stat.get("Unit") or "",
     )
-    found = series.periods(key, start, end, period, any_unit=key.unit == "")
-    points = {at: aggregate.statistic(statistic) for at, aggregate in found}
+    periods = series.periods(key, start, end, period, any_unit=key.unit == "")
+    points = {at: aggregate.statistic(statistic) for at, aggregate in periods}
     return Line(query.get("Label") or f"{key.name} {statistic}", points, period)

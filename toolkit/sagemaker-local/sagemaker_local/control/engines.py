@@ -63,10 +63,10 @@ def component_plan(
     if model is not None:
         name, container = specification["ModelName"], _container(model)
     else:
-        name, asked = "", specification["Container"]
-        container = {"Image": asked["Image"], "Environment": asked.get("Environment", {})}
-        if "ArtifactUrl" in asked:
-            container["ModelDataUrl"] = asked["ArtifactUrl"]
+        name, own = "", specification["Container"]
+        container = {"Image": own["Image"], "Environment": own.get("Environment", {})}
+        if "ArtifactUrl" in own:
+            container["ModelDataUrl"] = own["ArtifactUrl"]
     return _plan(variant, component, name, container, specification.get("StartupParameters", {}))
 
 

@@ -127,11 +127,11 @@ def _bring_aws_policy(backend: Any, arn: str) -> None:
     from moto.iam.aws_managed_policies import aws_managed_policies_data
     from moto.iam.models import AWSManagedPolicy
 
-    found = json.loads(aws_managed_policies_data).get(arn.rsplit("/", 1)[-1])
-    if found is None:
+    document = json.loads(aws_managed_policies_data).get(arn.rsplit("/", 1)[-1])
+    if document is None:
         return
     policy = AWSManagedPolicy.from_data(
-        arn.rsplit("/", 1)[-1], backend.account_id, backend.region_name, found
+        arn.rsplit("/", 1)[-1], backend.account_id, backend.region_name, document
     )
     if policy.arn == arn:
         backend.managed_policies[arn] = policy
@@ -246,11 +246,11 @@ def _lay_schedule_groups() -> None:
 
     create = EventBridgeSchedulerBackend.create_schedule
 
-    def create_schedule(self: Any, **asked: Any) -> Any:
-        group = asked.get("group_name") or "default"
+    def create_schedule(self: Any, **members: Any) -> Any:
+        group = members.get("group_name") or "default"
         if group not in self.schedule_groups:
             raise ScheduleGroupNotFound(group)
-        return create(self, **asked)
+        return create(self, **members)
 
     EventBridgeSchedulerBackend.create_schedule = create_schedule
     setattr(EventBridgeSchedulerBackend, _MARK, True)

@@ -62,8 +62,8 @@ class Artifacts:
         store = self._moto.backend("s3")
         if bucket not in store.buckets:
             return None
-        found = store.get_object(bucket, key)
-        return None if found is None else bytes(found.value)
+        stored = store.get_object(bucket, key)
+        return None if stored is None else bytes(stored.value)
 
     def download(self, uri: str, directory: Path) -> None:
         """Copy an object, or everything under a prefix, into a directory.
@@ -154,8 +154,8 @@ class Parameters:
 
     def value(self, name: str) -> str | None:
         """Return a parameter's value; None if it does not exist."""
-        found = self._moto.backend("ssm").get_parameter(name)
-        return None if found is None else str(found.value)
+        parameter = self._moto.backend("ssm").get_parameter(name)
+        return None if parameter is None else str(parameter.value)
 
 
 class Schedules:
@@ -167,14 +167,14 @@ class Schedules:
 
     def all(self) -> list[Schedule]:
         """List every schedule; new ones get their creation time from the local clock."""
-        found = []
+        schedules = []
         for group in list(self._moto.backend("scheduler").schedule_groups.values()):
             for kept in list(group.schedules.values()):
                 if not hasattr(kept, "peagle_dated"):
                     kept.peagle_dated = True
                     kept.creation_date = kept.last_modified_date = self._clock.now().timestamp()
-                found.append(_schedule(kept))
-        return found
+                schedules.append(_schedule(kept))
+        return schedules
 
     def remove(self, schedule: Schedule) -> None:
         """Delete a schedule."""

@@ -170,17 +170,17 @@ class JobLives:
         Raises:
             JobFailed: there are none on demand.
         """
-        told = False
+        waits = False
         while (cause := self._cause(row)) is None:
             if self._has_instances(row.instance_type, len(row.hosts)):
                 return None
             if not row.spot:
                 raise JobFailed(_NO_CAPACITY)
-            if not told:
+            if not waits:
                 row.transitions[-1]["StatusMessage"] = (
                     "Insufficient capacity error from EC2 while launching instances, retrying!"
                 )
-                told = True
+                waits = True
             await asyncio.sleep(_POLL_S)
         return cause
 

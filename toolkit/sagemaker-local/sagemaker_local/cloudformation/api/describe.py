@@ -62,8 +62,8 @@ class Descriptions:
                 for each in reversed(stack.events)
                 if not only_failed or each.status.endswith("_FAILED")
             ]
-        found, token = page(rows, request.get("NextToken"))
-        return {"OperationEvents": found, "NextToken": token}
+        shown, token = page(rows, request.get("NextToken"))
+        return {"OperationEvents": shown, "NextToken": token}
 
     def describe_stack_resources(self, request: Request) -> dict[str, Any]:
         """Answer DescribeStackResources, by stack or by a resource's physical id."""
@@ -87,18 +87,20 @@ class Descriptions:
     def describe_stack_resource(self, request: Request) -> dict[str, Any]:
         """Answer DescribeStackResource."""
         stack, name = self._store.get(request["StackName"]), request["LogicalResourceId"]
-        found = stack.resources.get(name)
-        if found is None:
+        resource = stack.resources.get(name)
+        if resource is None:
             raise invalid(f"Resource {name} does not exist for stack {stack.name}")
-        metadata = json.dumps(found.metadata or {})
-        row = _resource(stack, found, "LastUpdatedTimestamp")
+        metadata = json.dumps(resource.metadata or {})
+        row = _resource(stack, resource, "LastUpdatedTimestamp")
         return {"StackResourceDetail": {**row, "Metadata": metadata}}
 
     def list_stack_resources(self, request: Request) -> dict[str, Any]:
         """Answer ListStackResources."""
         stack = self._store.get(request["StackName"])
-        found = [_resource(stack, each, "LastUpdatedTimestamp") for each in list(stack.resources.values())]
-        rows, token = page(found, request.get("NextToken"))
+        resources = [
+            _resource(stack, each, "LastUpdatedTimestamp") for each in list(stack.resources.values())
+        ]
+        rows, token = page(resources, request.get("NextToken"))
         return {"StackResourceSummaries": rows, "NextToken": token}
 
     def get_template(self, request: Request) -> dict[str, Any]:
@@ -121,8 +123,8 @@ class Descriptions:
             {"ExportingStackId": each.stack.stack_id, "Name": each.name, "Value": each.value}
             for each in sorted(self._store.exports(), key=lambda each: each.name)
         ]
-        found, token = page(rows, request.get("NextToken"))
-        return {"Exports": found, "NextToken": token}
+        shown, token = page(rows, request.get("NextToken"))
+        return {"Exports": shown, "NextToken": token}
 
     def list_imports(self, request: Request) -> dict[str, Any]:
         """Answer ListImports."""
@@ -130,8 +132,8 @@ class Descriptions:
         users = self._store.importers(name)
         if not users:
             raise invalid(f"Export '{name}' is not imported by any stack.")
-        found, token = page(users, request.get("NextToken"))
-        return {"Imports": found, "NextToken": token}
+        names, token = page(users, request.get("NextToken"))
+        return {"Imports": names, "NextToken": token}
 
 
 def _owns(stack: Stack, physical_id: str) -> bool:

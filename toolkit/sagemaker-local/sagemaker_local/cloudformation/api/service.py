@@ -67,8 +67,8 @@ class CloudFormation:
         """Answer a request."""
         caller = awsjson.caller_of(request)
         if caller is None or caller.region != self._region:
-            told = "Credential should be scoped to a valid region."
-            refused = CloudFormationError("SignatureDoesNotMatch", told, 403)
+            message = "Credential should be scoped to a valid region."
+            refused = CloudFormationError("SignatureDoesNotMatch", message, 403)
             return web.Response(status=403, body=wire.refusal(refused), content_type="text/xml")
         form = {**request.query, **dict(parse_qsl((await request.read()).decode(), keep_blank_values=True))}
         status, body = await asyncio.get_running_loop().run_in_executor(self._threads, self.answer, form)
@@ -92,8 +92,8 @@ class CloudFormation:
             return 400, wire.refusal(invalid(str(error)))
         except Exception as error:
             log.exception("%s failed", form.get("Action"))
-            told = f"{form.get('Action')} failed: {type(error).__name__}: {error}"
-            return 500, wire.refusal(CloudFormationError("InternalFailure", told, 500))
+            message = f"{form.get('Action')} failed: {type(error).__name__}: {error}"
+            return 500, wire.refusal(CloudFormationError("InternalFailure", message, 500))
 
     async def close(self) -> None:
         """Stop every operation at once."""

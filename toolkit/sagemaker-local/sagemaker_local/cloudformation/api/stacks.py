@@ -118,16 +118,18 @@ class Stacks:
     def planned(self, stack: Stack, desired: Desired, evaluation: Evaluation) -> tuple[list[Change], bool]:
         """Return the resource changes of an update, and whether it changes anything at all."""
         tools = self._tools
-        found = changes(
+        planned_changes = changes(
             evaluation,
             stack.resources,
             tags=desired.tags,
             immutable=tools.types.immutable,
             taggable=tools.types.taggable,
         )
-        outputs = outputs_after(evaluation, stack.resources, found)
+        outputs = outputs_after(evaluation, stack.resources, planned_changes)
         kept = stack.desired.tags if stack.desired is not None else {}
-        return found, bool(found) or outputs != stack.outputs or dict(kept) != dict(desired.tags)
+        return planned_changes, bool(planned_changes) or outputs != stack.outputs or dict(kept) != dict(
+            desired.tags
+        )
 
     def check_updatable(self, stack: Stack) -> None:
         """Refuse to update a stack in a state that does not allow it."""

@@ -309,22 +309,21 @@ class Jobs(ABC, Generic[R]):
                 f'"{bucket}".'
             )
 
-    def _check_quota(self, asked: R) -> None:
+    def _check_quota(self, job: R) -> None:
         """Refuse instances beyond a quota that a test has set (`ResourceLimitExceeded`)."""
-        spot = "spot " if asked.spot else ""
-        quota = f"{asked.instance_type} for {spot}{self.kind.lower()} job usage"
+        spot = "spot " if job.spot else ""
+        quota = f"{job.instance_type} for {spot}{self.kind.lower()} job usage"
         limit = self._quotas.limit(quota)
         used = sum(
             len(row.hosts)
             for row in self._jobs
-            if row.status in IN_PROGRESS
-            and (row.instance_type, row.spot) == (asked.instance_type, asked.spot)
+            if row.status in IN_PROGRESS and (row.instance_type, row.spot) == (job.instance_type, job.spot)
         )
-        if limit is not None and used + len(asked.hosts) > limit:
+        if limit is not None and used + len(job.hosts) > limit:
             raise ApiError(
                 "ResourceLimitExceeded",
                 f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
-                f"of {used} Instances and a request delta of {len(asked.hosts)} Instances. Please use AWS "
+                f"of {used} Instances and a request delta of {len(job.hosts)} Instances. Please use AWS "
                 "Service Quotas to request an increase for this quota.",
             )
 
