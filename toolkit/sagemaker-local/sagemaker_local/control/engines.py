@@ -367,11 +367,11 @@ class Engine:
         self._stopped = True
         self._tell(self, "engine-stopped", f"process {self._process.pid} ended")
 
+    async def end(self) -> None:
+        """Stop it and remove its directory."""
+        await self.stop()
+        with suppress(OSError):
+            await asyncio.to_thread(shutil.rmtree, self.root, ignore_errors=True)
+
     def _line(self, line: str) -> None:
         self._tell(self, "line", line)
-
-
-async def forget(engine: Engine) -> None:
-    """Remove the directory of an engine that has ended."""
-    with suppress(OSError):
-        await asyncio.to_thread(shutil.rmtree, engine.root, ignore_errors=True)
