@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from aws_cdk import aws_sagemaker as sagemaker
 from botocore.model import ListShape, Shape, StructureShape
 from botocore.session import Session
 
-from stacks.endpoint import lacking
+from stacks.schemas import lacking
 
 _SOURCE = "PrimaryContainer.ModelDataSource.S3DataSource"
 LACKS: dict[str, set[str]] = {
@@ -34,11 +33,11 @@ LACKS: dict[str, set[str]] = {
 }
 # The same fields once more, in the parts of a request that no endpoint of ours has.
 _NOT_OURS = ("Containers.", "ShadowProductionVariants.")
-CLASSES = {
-    "create_model": sagemaker.CfnModel,
-    "create_endpoint_config": sagemaker.CfnEndpointConfig,
-    "create_endpoint": sagemaker.CfnEndpoint,
-    "create_inference_component": sagemaker.CfnInferenceComponent,
+TYPES = {
+    "create_model": "AWS::SageMaker::Model",
+    "create_endpoint_config": "AWS::SageMaker::EndpointConfig",
+    "create_endpoint": "AWS::SageMaker::Endpoint",
+    "create_inference_component": "AWS::SageMaker::InferenceComponent",
 }
 OPERATIONS = {
     "create_model": "CreateModel",
@@ -59,9 +58,9 @@ def _paths(shape: Shape | None, at: str = "") -> Iterator[tuple[str, dict[str, o
                 yield path, {name: payload}
 
 
-@pytest.mark.parametrize("operation", CLASSES)
+@pytest.mark.parametrize("operation", TYPES)
 def test_the_fields_that_cloudformation_lacks_are_known(operation: str) -> None:
     shape = Session().get_service_model("sagemaker").operation_model(OPERATIONS[operation]).input_shape
-    found = {found for _, payload in _paths(shape) for found in lacking(CLASSES[operation], payload)}
+    found = {found for _, payload in _paths(shape) for found in lacking(TYPES[operation], payload)}
     tops = {path for path in found if not any(path.startswith(f"{other}.") for other in found)}
     assert {path for path in tops if not path.startswith(_NOT_OURS)} == LACKS[operation]
