@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from botocore.model import ListShape, Shape, StructureShape
 from botocore.session import Session
 
-from stacks.schemas import lacking
+from stacks.schemas import PATH, lacking
 
 _SOURCE = "PrimaryContainer.ModelDataSource.S3DataSource"
 LACKS: dict[str, set[str]] = {
@@ -22,6 +24,7 @@ LACKS: dict[str, set[str]] = {
     "create_endpoint_config": {
         "CrossRegionTrafficConfig",
         "ProductionVariants.AcceleratorPartitionLayouts",
+        "ProductionVariants.AcceleratorType",  # Elastic Inference, which AWS has ended
     },
     "create_endpoint": set(),
     "create_inference_component": {
@@ -64,3 +67,12 @@ def test_the_fields_that_cloudformation_lacks_are_known(operation: str) -> None:
     found = {found for _, payload in _paths(shape) for found in lacking(TYPES[operation], payload)}
     tops = {path for path in found if not any(path.startswith(f"{other}.") for other in found)}
     assert {path for path in tops if not path.startswith(_NOT_OURS)} == LACKS[operation]
+
+
+def test_the_shipped_schemas_are_what_the_script_makes(root: Path) -> None:
+    spec = importlib.util.spec_from_file_location("cfn_schemas", root / "scripts" / "lib" / "cfn_schemas.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.text_for_the_stacks() == PATH.read_text(encoding="utf-8")

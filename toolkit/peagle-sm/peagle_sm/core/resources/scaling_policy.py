@@ -39,7 +39,7 @@ class ScalingPolicy(Resource):
 
     def facts(self, answer: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the policy, if there is one."""
-        return next(iter(answer["ScalingPolicies"]), None)
+        return next((row for row in answer["ScalingPolicies"] if row["PolicyName"] == self.name), None)
 
     def delete(self) -> Request:
         """Return DeleteScalingPolicy."""
