@@ -50,7 +50,7 @@ def rolls_back(minutes: Minutes) -> bool:
     live = minutes[:HOUR][~numpy.isnan(minutes[:HOUR])]
     if len(live) < FEWEST_MINUTES:
         return False
-    alarm = update_alarms("demo", least_live(live.tolist(), 0.9))[1].parameters
+    alarm = update_alarms("demo", least_live(live.tolist(), 0.9))[1].parameters or {}
     below = minutes[HOUR:] < alarm["Threshold"]
     needed = alarm["DatapointsToAlarm"]
     assert needed == alarm["EvaluationPeriods"]
