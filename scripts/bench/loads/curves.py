@@ -22,8 +22,9 @@ from peagle_bench.notebook.calls import tune
 from peagle_bench.report import formatting, tables
 from peagle_bench.report.charts import HALF
 from peagle_bench.report.files import records_of
+from peagle_bench.report.markdown import markdown_table
 from peagle_bench.report.merging import view_of
-from peagle_bench.report.performance import k_chart
+from peagle_bench.report.tuning import k_chart
 from peagle_bench.report.view import load_value
 from peagle_bench.results import provenance
 from peagle_bench.results.records import FitRecord, TableRecord
@@ -149,7 +150,7 @@ def _machine(results: Results, traces: Mapping[str, Any], folder: str) -> str:
             tables.alternatives(results.tables),
         ),
     )
-    parts += [f"{title}\n\n{tables.markdown_table(rows)}" for title, rows in titles if rows is not None]
+    parts += [f"{title}\n\n{markdown_table(rows)}" for title, rows in titles if rows is not None]
     parts += [_trace(mode, one) for mode, one in traces.items()]
     parts.append(_origin(results.header.provenance, results.header.config))
     return "\n\n".join(parts)
@@ -168,7 +169,7 @@ def _best(fits: Sequence[FitRecord]) -> str:
         mode = formatting.MODE_NAMES[fit.mode]
         rows.append((fit.load.label, mode, str(fit.best_k), f"{best.otps:.0f}", span, none, over))
     right = ("best K", "tokens/s", "no speculation", "over it")
-    return tables.markdown_table(Table("", heads, tuple(rows), right))
+    return markdown_table(Table("", heads, tuple(rows), right))
 
 
 def _trace(mode: str, one: Mapping[str, Any]) -> str:

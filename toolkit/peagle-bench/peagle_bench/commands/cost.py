@@ -5,7 +5,7 @@ Prices come from an option or the results file; a missing one is looked up, once
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import show
+from peagle_sm.core.display import Table
 from peagle_sm.core.errors import CredentialsError
 
 if TYPE_CHECKING:
@@ -154,13 +155,53 @@ def _session(state: State, region: str | None) -> Session | None:
 
 def render_cost(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
     """Render cautions, costs, the fleet for the demand, and the sources of the prices."""
-    from peagle_bench.report.outcomes import costs
-
     blocks = [*caution_lines(view), show(costs(view, rows, demand))]
     if demand is not None:
         blocks.append(_answer(view, rows, demand))
     blocks.append("\n".join(dict.fromkeys(f"price: {row.price_source}" for row in rows)))
     return "\n\n".join(block for block in blocks if block)
+
+
+def costs(view: View, rows: Sequence[CostRow], demand: Demand | None) -> Table:
+    """Make the table of costs; with a demand, also of the fleet for it."""
+    from peagle_bench.report import formatting
+    from peagle_bench.report.merging import are_alike
+
+    def of_fleet(row: CostRow, name: str, form: Callable[[Any], str]) -> str:
+        value = getattr(row.fleet, name, None)
+        return formatting.DASH if value is None else form(value)
+
+    def interval(row: CostRow) -> str:
+        if row.usd_low is None:
+            return formatting.DASH
+        return f"{formatting.usd(row.usd_low)} to {formatting.usd(row.usd_high)}"
+
+    columns: dict[str, Callable[[CostRow], str]] = {
+        "load": lambda row: row.load.label,
+        "arm": lambda row: view.label(row.arm.name),
+    }
+    if are_alike((row.load, row.arm.name) for row in rows):
+        columns["run"] = lambda row: row.run
+    used = f"at {formatting.share(rows[0].used)} use" if rows else "at part use"
+    figures: dict[str, Callable[[CostRow], str]] = {
+        "OTPS": lambda row: formatting.number(row.otps),
+        "USD/hour": lambda row: formatting.usd(row.usd_per_hour),
+        "USD/1M tokens": lambda row: formatting.usd(row.usd_per_million),
+        "95%": interval,
+        used: lambda row: formatting.usd(row.usd_used),
+    }
+    if demand is not None:
+        figures |= {
+            "instances": lambda row: of_fleet(row, "instances", str),
+            "GPUs": lambda row: of_fleet(row, "gpus", str),
+            "USD/hour in total": lambda row: of_fleet(row, "usd_per_hour", formatting.usd),
+            "used": lambda row: of_fleet(row, "use", formatting.share),
+        }
+    columns |= figures
+    if any(row.misses for row in rows):
+        columns["misses"] = lambda row: "; ".join(row.misses)
+    lines = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+    return Table("Costs", tuple(columns), lines, tuple(figures))
 
 
 def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:

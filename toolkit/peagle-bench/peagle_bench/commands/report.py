@@ -40,9 +40,9 @@ def report(
     2 if a file is not a results file, or if no file contains a finished load.
     """
     from peagle_bench.report.files import read_files, write_page
+    from peagle_bench.report.markdown import markdown as as_markdown
     from peagle_bench.report.merging import demand_figures, parts_of, view_of
     from peagle_bench.report.page import html_page
-    from peagle_bench.report.tables import markdown as as_markdown
     from peagle_bench.report.tables import table_data
     from peagle_bench.report.verdict import verdict
 

@@ -96,7 +96,7 @@ def verify(
     """
     from peagle_bench.benchmark.endpoint_arm import is_url
     from peagle_bench.compare.slices import unsplit_notes
-    from peagle_bench.report.slices.rows import NO_SPEED_UP
+    from peagle_bench.report.slices import NO_SPEED_UP
     from peagle_bench.results.records import SliceRecord
     from peagle_bench.results.result_file import Results, ResultWriter
     from peagle_bench.verify import run as verification

@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import replace
 from statistics import fmean
 
-from peagle_bench.benchmark.acceptance import from_requests
 from peagle_bench.compare.analysis import (
     ArmDeployments,
     Key,
@@ -196,8 +195,6 @@ def _conversations(records: Sequence[RequestRecord]) -> int:
 
 def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: float) -> SliceRecord:
     """Make the record of a slice from its requests (at least one), without any comparison."""
-    accepted = from_requests(records)
-    survival = accepted.survival if accepted else ()
     return SliceRecord(
         arm=records[0].arm,
         load=records[0].load,
@@ -206,9 +203,7 @@ def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: flo
         prompts=_prompts(records),
         requests=len(records),
         acceptance_length=_acceptance_length(records, confidence),
-        survival=survival,
         confidence=confidence,
-        survival_intervals=_survival_intervals(records, len(survival), confidence),
     )
 
 
@@ -232,24 +227,6 @@ def _acceptance_length(records: Sequence[RequestRecord], confidence: float) -> I
 def _known(interval: Interval) -> Interval | None:
     """Return an interval; None for one so wide that nothing is known, as of two blocks of time."""
     return interval if interval.high <= MOST_RATIO * interval.low else None
-
-
-def _survival_intervals(
-    records: Sequence[RequestRecord], positions: int, confidence: float
-) -> tuple[Interval, ...]:
-    """Compute the interval of each position's survival over prompts; empty if too few prompts drafted."""
-    drafted = [one for one in records if one.drafts]
-    if _conversations(drafted) < FEWEST_CONVERSATIONS:
-        return ()
-    found = []
-    for position in range(1, positions + 1):
-        by_unit: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for one in drafted:
-            sums = by_unit[one.unit]
-            sums[0] += sum(one.histogram[position:])
-            sums[1] += sum(one.histogram)
-        found.append(share_over_units(list(by_unit.values()), confidence))
-    return tuple(found)
 
 
 def _pair_record(

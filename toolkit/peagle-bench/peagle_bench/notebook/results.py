@@ -9,9 +9,9 @@ from pathlib import Path
 from peagle_bench.load.points import doubt_lines, withheld_lines
 from peagle_bench.report import tables
 from peagle_bench.report.files import read_files, write_page
+from peagle_bench.report.markdown import markdown
 from peagle_bench.report.merging import demand_figures, view_of
 from peagle_bench.report.page import html_page
-from peagle_bench.report.tables import markdown
 from peagle_bench.report.verdict import verdict
 from peagle_bench.report.view import View, cautions
 from peagle_bench.results.records import (

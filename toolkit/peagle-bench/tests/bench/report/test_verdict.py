@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from peagle_bench.report.merging import view_of
-from peagle_bench.report.verdict import tiles, verdict
+from peagle_bench.report.tiles import tiles
+from peagle_bench.report.verdict import verdict
 from peagle_bench.results.records import Interval
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.errors import SpecError

@@ -1,18 +1,17 @@
-"""Building blocks of the report page: sections, tables with their cells, charts of one figure by load. Pure.
+"""Building blocks of the report page: a section is a list of tables, charts and notes. Pure.
 
-A figure is a line for each arm, or bars where there is a single load.
+Each block has a template of its own, so ``{{ block }}`` renders it in any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import ClassVar
 
-from peagle_bench.report import formatting
 from peagle_bench.report.charts import (
-    WIDE,
+    HALF,
     Bar,
     BarChart,
     Chart,
@@ -20,10 +19,9 @@ from peagle_bench.report.charts import (
     LineChart,
     Mark,
     Series,
-    Size,
 )
 from peagle_bench.report.formatting import Look
-from peagle_bench.report.rendering import Rendered, render
+from peagle_bench.report.rendering import Rendered
 from peagle_bench.report.view import View, load_value
 from peagle_bench.results.records import Load, PointRecord
 from peagle_sm.core.display import Table
@@ -31,23 +29,53 @@ from peagle_sm.core.display import Table
 
 @dataclass(frozen=True)
 class Section:
-    """Section of the page; ``lead`` is a sentence computed from its figures.
-
-    ``content`` has the values of the template ``sections/ID.html``.
-    """
+    """Section of the page; ``lead`` is a sentence computed from its figures."""
 
     id: str
     title: str
     lead: str
-    content: Mapping[str, object]
-
-    def __html__(self) -> str:
-        return render(f"sections/{self.id}.html", **self.content)
+    blocks: Sequence[Rendered]
 
 
-def doubts(view: View, lines_of: Callable[[Iterable[PointRecord]], list[str]]) -> list[str]:
-    """List the notes on a section's figures that ``lines_of`` returns for the points."""
-    return lines_of(replace(point, arm=view.label(point.arm)) for point in view.points)
+@dataclass(frozen=True)
+class Notes(Rendered):
+    """A list of sentences; ``kind`` is their style."""
+
+    lines: Sequence[str]
+    kind: str = "note"
+    template: ClassVar[str] = "notes.html"
+
+
+def doubts(view: View, lines_of: Callable[[Iterable[PointRecord]], list[str]]) -> list[Notes]:
+    """Return the notes on a section's figures that ``lines_of`` makes from the points, if there are any."""
+    lines = lines_of(replace(point, arm=view.label(point.arm)) for point in view.points)
+    return [Notes(lines)] if lines else []
+
+
+@dataclass(frozen=True)
+class Folded(Rendered):
+    """Blocks that a click opens; open in print."""
+
+    summary: str
+    blocks: Sequence[Rendered]
+    template: ClassVar[str] = "folded.html"
+
+
+@dataclass(frozen=True)
+class Beside(Rendered):
+    """Two blocks side by side on a wide page."""
+
+    left: Rendered
+    right: Rendered
+    template: ClassVar[str] = "beside.html"
+
+
+@dataclass(frozen=True)
+class Grid(Rendered):
+    """Charts in rows of two, or of three if that leaves no gap."""
+
+    charts: Sequence[ChartFigure]
+    template: ClassVar[str] = "grid.html"
 
 
 @dataclass(frozen=True)
@@ -105,27 +133,29 @@ class PageTable(Rendered):
     """Table of the page; columns are right-aligned figures unless their index is in ``words``.
 
     A row of one cell is the title of the rows below it.
-
-    ``titled``: a heading is already above the table, so the caption is only for screen readers.
     """
 
     heads: Sequence[Cell]
     rows: Sequence[Sequence[Cell]]
     caption: str
     words: Sequence[int] = (0,)
-    titled: bool = False
     template: ClassVar[str] = "table.html"
 
 
-def page_table(table: Table | None, caption: str) -> PageTable | None:
-    """Return a report's table as a table of the page; None without one."""
-    if table is None:
-        return None
-    words = [at for at, head in enumerate(table.heads) if head not in table.right]
-    return PageTable(table.heads, table.rows, caption, words)
+def page_tables(*tables: Table | None) -> list[PageTable]:
+    """Return a report's tables as tables of the page, without those that are None."""
+    return [
+        PageTable(
+            table.heads,
+            table.rows,
+            table.title,
+            [at for at, head in enumerate(table.heads) if head not in table.right],
+        )
+        for table in tables
+        if table is not None
+    ]
 
 
-KINDS = ("closed", "open")
 _X_TITLE = {"closed": "concurrency", "open": "requests per second, sent"}
 
 
@@ -152,12 +182,14 @@ def values(view: View, figure: Figure, loads: Iterable[Load]) -> dict[str, dict[
     return {arm.name: by_arm[arm.name] for arm in view.arms if arm.name in by_arm}
 
 
-def charts(view: View, figure: Figure, wide: Size = WIDE) -> list[ChartFigure]:
-    """Return the figure's charts for closed and open loops; none without a value."""
-    return [ChartFigure(chart, wide) for kind in KINDS if (chart := _chart(view, figure, kind))]
+def charts(view: View, *figures: Figure) -> list[ChartFigure]:
+    """Return the charts of each figure for closed and for open loops; none without a value."""
+    every = [_chart(view, figure, kind) for figure in figures for kind in _X_TITLE]
+    return [ChartFigure(chart, HALF) for chart in every if chart is not None]
 
 
 def _chart(view: View, figure: Figure, kind: str) -> Chart | None:
+    """Draw lines for the arms, or bars where there is a single load."""
     by_arm = values(view, figure, view.loads(kind))
     loads = [load for load in view.loads(kind) if any(load in each for each in by_arm.values())]
     if not by_arm or (len(by_arm) == len(loads) == 1):  # a single figure needs no chart
@@ -184,18 +216,3 @@ def _chart(view: View, figure: Figure, kind: str) -> Chart | None:
         y_log=figure.log and min(medians) > 0 and max(medians) / min(medians) > 8,
         watermark=view.watermark,
     )
-
-
-def pivot(
-    view: View, figure: Figure, caption: str, show: Callable[[float | None], str] = formatting.number
-) -> PageTable:
-    """Make a table of the figure: a row for each load, a column for each arm."""
-    by_arm = values(view, figure, view.loads())
-    rows: list[list[Cell]] = []
-    for load in view.loads():
-        row = [each.get(load) for each in by_arm.values()]
-        if any(row):
-            rows.append([load.label, *(show(value[0] if value else None) for value in row)])
-    heads: list[Cell] = ["load", *(arm_cell(view, name) for name in by_arm)]
-    several = any(len(view.measured(name, load)) > 1 for name in by_arm for load in view.loads())
-    return PageTable(heads, rows, f"{caption} (the median of several runs)" if several else caption)
