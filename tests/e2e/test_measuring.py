@@ -92,8 +92,8 @@ def benched(peagle: Run, folder: Path, engines: None) -> Results:
 @pytest.fixture(scope="class")
 def compared(peagle: Run, folder: Path, engines: None) -> Results:
     out = folder / "compare.jsonl"
-    size = ["--prompts", "8", "--max-tokens", "32", "--concurrency", "1,2", "--blocks", "2"]
-    result = peagle("compare", PLAIN, FAST, *size, "--repeat", "--out", out)
+    size = ["--prompts", "8", "--max-tokens", "32", "--concurrency", "1,2"]
+    result = peagle("compare", PLAIN, FAST, *size, "--out", out)
     assert json.loads(result.stdout)["stand_in_weights"] is True
     return read(out)
 

@@ -13,7 +13,9 @@ from peagle_bench.commands.options import (
     POSITIVE,
     Numbers,
     api_option,
+    goal_option,
     max_tokens_option,
+    objective_of,
     render_slices,
     slices_data,
     temperature_option,
@@ -51,13 +53,7 @@ _CONCURRENCIES = (1, 8)
 @max_tokens_option
 @temperature_option
 @api_option
-@click.option(
-    "--goal",
-    "goals",
-    multiple=True,
-    metavar="NAME=MS",
-    help="Latency limit of a request: ttft_ms, tpot_ms or e2e_ms. Goodput counts requests within all limits.",
-)
+@goal_option
 @click.option(
     "--usd-per-hour",
     type=click.FloatRange(min=0),
@@ -120,7 +116,6 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
 
 def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
     from peagle_bench.benchmark.plan import BenchPlan, loads_of
-    from peagle_bench.load.points import parse_goals
 
     rates, requests, seconds = options["rate"] or (), options["requests"], options["seconds"]
     usual = tuple(each for each in _CONCURRENCIES if seconds or each <= (requests or prompts))
@@ -130,7 +125,7 @@ def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
         requests=requests,
         seconds=seconds,
         seed=options["seed"],
-        objective=parse_goals(options["goals"]),
+        objective=objective_of(options["goals"]) if options["goals"] else None,
     )
 
 

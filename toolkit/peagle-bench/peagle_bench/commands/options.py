@@ -5,8 +5,9 @@ The options are decorators. Each command places them in the order of its help pa
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from peagle_sm.cli.base import State
 from peagle_sm.cli.terminal import render_table
 
 if TYPE_CHECKING:
+    from peagle_bench.load.points import Objective
     from peagle_bench.results.result_file import Results
     from peagle_bench.workloads import Workload
 
@@ -26,6 +28,7 @@ else:
 FILE = click.Path(path_type=Path, dir_okay=False)
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
+GOALS = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 
 class _ResultsFile(click.Path):
@@ -77,12 +80,44 @@ api_option = click.option(
 first_turn_option = click.option(
     "--first-turn-only", is_flag=True, help="Send only the first turn of each conversation."
 )
+goal_option = click.option(
+    "--goal",
+    "goals",
+    metavar="NAME=MS",
+    multiple=True,
+    help="Latency goal in ms: ttft_ms=500, tpot_ms=20 or e2e_ms=5000. May be repeated.",
+)
 slices_option = click.option(
     "--slices",
     metavar="LIST",
     help="Dimensions to split the figures by, separated by commas, or none: category, script, prompt tokens,"
     " label:NAME …  [default: all with several values]",
 )
+
+
+def objective_of(goals: Sequence[str]) -> Objective:
+    """Return the latency goals of --goal.
+
+    Raises:
+        SpecError: an unknown goal, one that is given twice, or a value that is not a number above 0.
+    """
+    from peagle_bench.load.points import Objective
+    from peagle_sm.core.errors import SpecError
+
+    limits: dict[str, float] = {}
+    for goal in goals:
+        name, _, text = goal.partition("=")
+        try:
+            limit = float(text)
+        except ValueError:
+            limit = 0.0
+        if name not in GOALS or name in limits or not 0 < limit < math.inf:
+            raise SpecError(
+                f"--goal: found {goal!r}; allowed: {', '.join(GOALS)}, each once, with milliseconds above 0.",
+                next_step="For example --goal ttft_ms=500 --goal tpot_ms=20",
+            )
+        limits[name] = limit
+    return Objective(**limits)
 
 
 def chosen_slices(

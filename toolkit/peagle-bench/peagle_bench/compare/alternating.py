@@ -246,8 +246,7 @@ def _demand(prompts: int, needed: int, load: Load) -> None:
     if prompts < needed:
         raise SpecError(
             f"the workload has {prompts} prompts; {load.label} needs {needed} different ones.",
-            next_step="Use a larger workload, fewer --blocks, or --repeat (each repetition gets its own "
-            "cache salt).",
+            next_step="Give more prompts, or a lower concurrency.",
             details={"found": prompts, "needed": needed},
         )
 

@@ -1,11 +1,11 @@
-"""Arms of a comparison: endpoints named on the command line, or one spec for each mode.
+"""Arms of a comparison: endpoints given on the command line, or one spec for each mode.
 
 Each deployment of a mode has its own name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from peagle_bench.benchmark.endpoint_arm import Described, describe_arm, is_url
 from peagle_bench.results.records import Mode
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import Catalog
-from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, SpeculationSpec
 from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
@@ -21,20 +21,25 @@ from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
 PREFIX = "cmp"  #: prefix of the name of every endpoint that a comparison deploys
 
 
-def parse_modes(text: str) -> tuple[SpecMode, ...]:
-    """Parse ``none,eagle3,p-eagle`` into modes.
+def parse_modes(text: str) -> dict[SpecMode, int | None]:
+    """Parse ``none,eagle3=5,p-eagle`` into the K of each mode; None is the spec's or the head's.
 
     Raises:
-        SpecError: an unknown mode, a repeated one, or fewer than two.
+        SpecError: an unknown mode, a repeated one, fewer than two, or a K that is not a whole number from 1.
     """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    strange = [word for word in words if word not in MODES]
-    if strange or len(set(words)) < len(words) or len(words) < 2:
+    words = [word.strip().partition("=") for word in text.split(",") if word.strip()]
+    ks = {mode: k if sign else None for mode, sign, k in words}
+    wrong = any(
+        mode not in MODES or (k is not None and (mode == "none" or not k.isdigit() or int(k) < 1))
+        for mode, k in ks.items()
+    )
+    if wrong or len(ks) < len(words) or len(ks) < 2:
         raise SpecError(
-            f"--modes: found {text!r}; allowed: two or three of {', '.join(MODES)}, each once.",
-            next_step="For example --modes none,eagle3,p-eagle",
+            f"--modes: found {text!r}; allowed: two or three of {', '.join(MODES)}, each once; "
+            "a mode that speculates may have its K, from 1.",
+            next_step="For example --modes none,eagle3=5,p-eagle=7",
         )
-    return tuple(mode for mode in MODES if mode in words)
+    return {mode: None if (k := ks[mode]) is None else int(k) for mode in MODES if mode in ks}
 
 
 def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:
@@ -54,22 +59,6 @@ def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> di
             )
         found[mode] = value
     return found
-
-
-def parse_ks(texts: Sequence[str], modes: Sequence[str]) -> dict[str, int]:
-    """Parse values like ``p-eagle=7`` into num_speculative_tokens by mode.
-
-    Raises:
-        SpecError: as :func:`parse_by_mode`, or no whole number from 1.
-    """
-    found = parse_by_mode("--k", texts, modes)
-    for mode, text in found.items():
-        if not text.isdigit() or int(text) < 1:
-            raise SpecError(
-                f"--k: found {mode}={text}; allowed: a whole number from 1.",
-                next_step=f"For example --k {mode}=7",
-            )
-    return {mode: int(text) for mode, text in found.items()}
 
 
 def spec_of(
@@ -125,43 +114,12 @@ def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, 
     return {name: value for name, value in fields.items() if name not in without}
 
 
-def in_terms_of_the_options(error: PlanRefused, mode: str) -> PlanRefused:
-    """Reword the refusal of one mode's plan: if its K is too large, the next step names --k."""
-    checks = {finding["check"] for finding in error.details["findings"]}
-    step = f"Lower --k {mode}=K." if checks == {"trained-depth"} else error.next_step
-    return PlanRefused(f"mode {mode}: {error.message}", next_step=step, details=error.details)
-
-
 def name_of(base: str, mode: str, deployment: int) -> str:
     """Return the endpoint's name: ``cmp-tiny-code-eagle3``, and ``…-2`` for a second deployment."""
     stem = base
     for ending in MODES:
         stem = stem.removesuffix(f"-{ending}")
     return "-".join([PREFIX, stem, mode, *([str(deployment)] if deployment > 1 else [])])
-
-
-def specs_of(
-    base: EndpointSpec,
-    modes: Sequence[SpecMode],
-    *,
-    ks: Mapping[str, int],
-    heads: Mapping[str, str],
-    deployment: int,
-    head_uris: Mapping[str, str] | None = None,
-) -> dict[SpecMode, EndpointSpec]:
-    """Derive the spec of each mode for one deployment; the modes are the arms' names."""
-    uris = head_uris or {}
-    return {
-        mode: spec_of(
-            base,
-            mode,
-            k=ks.get(mode),
-            head=heads.get(mode),
-            head_uri=uris.get(mode),
-            deployment=deployment,
-        )
-        for mode in modes
-    }
 
 
 def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> str | None:
@@ -177,7 +135,7 @@ def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> 
     raise SpecError(
         f"mode {mode}: no default draft head for {base.model_name}; "
         f"heads of this mode in the catalogue: {', '.join(heads) or 'none'}.",
-        next_step=f"Name one with --head {mode}=ID, or leave {mode} out of --modes.",
+        next_step=f"Set speculation.draft_head in a spec of mode {mode}, or leave {mode} out of --modes.",
         details={"mode": mode, "heads": heads},
     )
 

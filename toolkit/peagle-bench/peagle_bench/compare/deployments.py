@@ -15,7 +15,6 @@ from peagle_bench.benchmark.endpoint_arm import Described, demand_mode, describe
 from peagle_bench.compare.arms import Named, called, describe
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import list_sizes, split_uri
 from peagle_sm.core.errors import (
     BillableLeft,
     Interrupted,
@@ -240,23 +239,6 @@ def _taken(session: Session, taken: Mapping[str, list[str]]) -> PlanRefused:
         f"{session.command_flags()}`; else give the spec another name.",
         details={"findings": [], "taken": dict(taken)},
     )
-
-
-def refuse_not_staged(session: Session, prefixes: Mapping[str, str]) -> None:
-    """Refuse S3 prefixes without files; ``prefixes`` has the command that fills each.
-
-    Raises:
-        PlanRefused: a prefix has no config.json. Nothing was created.
-        NotFound: a bucket does not exist.
-    """
-    empty = [uri for uri in prefixes if "config.json" not in list_sizes(session, *split_uri(uri))]
-    if empty:
-        commands = dict.fromkeys(prefixes[uri] for uri in empty)
-        raise PlanRefused(
-            f"{', '.join(empty)}: no config.json there, so the files were not copied. Nothing was created.",
-            next_step="\n".join(f"{each}{session.command_flags()}" for each in commands),
-            details={"findings": [], "empty": empty},
-        )
 
 
 Round = AbstractContextManager[Sequence[Described]]

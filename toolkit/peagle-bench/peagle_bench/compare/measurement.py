@@ -121,6 +121,11 @@ class Setup:
         each = requests_per_window(len(self.items), places, self.blocks, repeat=self.repeat, load=load)
         return each * 2 * self.blocks
 
+    def with_enough_requests(self) -> Setup:
+        """Return a setup that sends the prompts again, if one of its loads needs more than there are."""
+        places = max((load.concurrency or 1 for load in self.loads), default=1)
+        return replace(self, repeat=places > 1 and len(self.items) < 2 * self.blocks * places)
+
     def check(self) -> None:
         """Refuse a setup that cannot give an interval, before anything is deployed or sent.
 
@@ -131,7 +136,7 @@ class Setup:
             raise SpecError(
                 f"found {len(self.items)} prompts and {self.blocks} blocks; a confidence interval needs at"
                 f" least {FEWEST} of each.",
-                next_step="Give larger values for --prompts and --blocks.",
+                next_step="Give more prompts.",
             )
         for load in self.loads:
             self.prompts_of(load)

@@ -254,7 +254,16 @@ def compare(
     results = read(path)
     notes = notes_of(results.arms, results.requests, results.points, results.comparisons)
     unsplit = unsplit_notes(setup.slices, results.slices)
-    return Outcome(path, results, (*workload.notes, *run.contest.notes, *unsplit, *notes))
+    return Outcome(path, results, (*workload.notes, *_repeated(setup), *run.contest.notes, *unsplit, *notes))
+
+
+def _repeated(setup: Setup) -> list[str]:
+    if not setup.repeat:
+        return []
+    return [
+        f"the {len(setup.items)} prompts were sent more than once, each time without prefix cache hits;"
+        " the intervals count each prompt once"
+    ]
 
 
 class _Run:

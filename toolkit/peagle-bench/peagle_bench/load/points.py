@@ -34,7 +34,6 @@ from peagle_bench.results.records import (
     RequestRecord,
 )
 from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
-from peagle_sm.core.errors import SpecError
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -300,31 +299,6 @@ class Objective:
             for name, limit, found in checks
             if limit is not None and (found is None or found.p95 > limit)
         )
-
-
-def parse_goals(texts: Iterable[str]) -> Objective | None:
-    """Parse ``ttft_ms=500`` and the like into limits; None without any.
-
-    Raises:
-        SpecError: an unknown or repeated name, or a limit that is not a number above 0.
-    """
-    limits: dict[str, float] = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        try:
-            limit = float(value)
-        except ValueError:
-            limit = math.nan
-        if name not in GOALS or name in limits or not 0 < limit < math.inf:
-            raise SpecError(
-                f"--goal: found {text!r}; allowed: {', '.join(GOALS)}, each once, with milliseconds above 0",
-                next_step="give for example --goal ttft_ms=500 --goal tpot_ms=30",
-            )
-        limits[name] = limit
-    return Objective(**limits) if limits else None
-
-
-GOALS = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 
 def _ms(found: Percentiles | None) -> str:

@@ -112,11 +112,8 @@ def compare(
     workload: Workload | str = "humaneval",
     prompts: int | None = None,
     concurrency: Sequence[int] = (1,),
-    blocks: int = 6,
-    repeat: bool = False,
     max_tokens: int | None = None,
     temperature: float | None = None,
-    control: bool = True,
     seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
@@ -129,8 +126,8 @@ def compare(
 
     An arm is an endpoint, its name, or the http(s) URL of a bare vLLM; ``arms`` gives them names
     (``arms={"eagle3": old, "p-eagle": new}``; if the name is a mode, the endpoint must run it). At
-    concurrency 1 arms are paired by prompt, at higher ones in ``blocks`` of time. ``control`` measures the
-    first arm twice, as an A/A pair with a true ratio of 1.
+    concurrency 1 arms are paired by prompt, at higher ones in blocks of time. The first arm is measured
+    twice, as an A/A pair with a true ratio of 1.
 
     Raises:
         NotFound: there is no such endpoint.
@@ -150,10 +147,8 @@ def compare(
     setup = Setup(
         items=work.items,
         loads=tuple(Load("closed", concurrency=number) for number in concurrency),
-        blocks=blocks,
-        repeat=repeat,
         temperature=work.temperature,
-    )
+    ).with_enough_requests()
     setup.check()
     opened = sessions.open(*(one for _, one in named))
     rounds = existing_rounds(parsed, lambda: demanded(opened))
@@ -161,11 +156,7 @@ def compare(
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
     with followed(progress) as follow:
         dependencies = comparison.CompareDependencies.of(opened, follow, seed=seed)
-        outcome = blocking(
-            lambda: comparison.compare(
-                rounds, setup, work, path, dependencies, control=control, config=config
-            )
-        )
+        outcome = blocking(lambda: comparison.compare(rounds, setup, work, path, dependencies, config=config))
     return CompareResult(outcome.path, outcome.results, outcome.notes)
 
 
