@@ -16,7 +16,7 @@ from sagemaker_local.paths import weights_dir
 from scripts.bench import learn_demo
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
-from tests.learn.test_arms import create_as_a_stack
+from tests.learn.test_stack_endpoint import create_as_a_stack
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
