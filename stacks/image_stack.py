@@ -107,7 +107,7 @@ def add_repository(stack: Stack, name: str, encrypted_by: kms.CfnKey) -> ecr.Cfn
 
 
 def add_records(stack: Stack, encrypted_by: kms.CfnKey) -> s3.CfnBucket:
-    """Add the bucket for image.json and sbom.json of each build."""
+    """Add the bucket for image.json of each build."""
     made = s3.CfnBucket(
         stack,
         "Records",
@@ -362,7 +362,7 @@ class ImageStack(Stack):
         start = f"aws codebuild start-build --project-name {PROJECT} --region ${{AWS::Region}}"
         told = {
             "RepositoryUri": (repository.attr_repository_uri, "Repository of the images."),
-            "RecordsBucket": (records.ref, "The bucket with image.json and sbom.json of each build."),
+            "RecordsBucket": (records.ref, "The bucket with image.json of each build."),
             "BuildCommand": (Fn.sub(start), "Starts a build; its cost: docs/explanation/container.md."),
         }
         for name, (value, description) in told.items():
