@@ -107,7 +107,7 @@ def add_repository(stack: Stack, name: str, encrypted_by: kms.CfnKey) -> ecr.Cfn
 
 
 def add_records(stack: Stack, encrypted_by: kms.CfnKey) -> s3.CfnBucket:
-    """Add the bucket for image.json and sbom.json of each build."""
+    """Add the bucket for image.json of each build."""
     made = s3.CfnBucket(
         stack,
         "Records",
@@ -174,7 +174,7 @@ _LOGS_KEPT_DAYS = 90
 # Not part of the image, so a change of these files must not change it.
 _NOT_SENT = [
     *("**/__pycache__", "engine-cpu*.lock", "plugins/peagle_cpu_fixes", "plugins/vllm_metadata"),
-    *("Dockerfile.train*", "train-gpu.lock", "peagle_train", "Dockerfile.prepare*", "prepare.lock"),
+    *("Dockerfile.train*", "train-gpu.lock", "peagle_train"),
 ]
 
 
@@ -362,7 +362,7 @@ class ImageStack(Stack):
         start = f"aws codebuild start-build --project-name {PROJECT} --region ${{AWS::Region}}"
         told = {
             "RepositoryUri": (repository.attr_repository_uri, "Repository of the images."),
-            "RecordsBucket": (records.ref, "The bucket with image.json and sbom.json of each build."),
+            "RecordsBucket": (records.ref, "The bucket with image.json of each build."),
             "BuildCommand": (Fn.sub(start), "Starts a build; its cost: docs/explanation/container.md."),
         }
         for name, (value, description) in told.items():

@@ -1,4 +1,4 @@
-"""The modes of the small model, compared by the product's `compare`: for the quickstart and bench-modes.
+"""The modes of the small model, compared by the product's `compare`: for the quickstart.
 
 A draft head guesses repetition easily. So the answers without speculation divide the prompts into two
 categories: the least repetitive third, which gives the honest figures, and the other prompts.

@@ -1,4 +1,4 @@
-"""K by load on the real engine: a table beside its fixed K on a trace, and from `tune` to a deployed table.
+"""K by load on the real engine: from `tune` to a deployed table.
 
 What is deterministic is asserted: the table in force, every request answered, identical outputs, an interval.
 How fast anything was is not: that decides whether `tune` writes a table or one K, so both are followed.
@@ -15,20 +15,14 @@ from typing import Any
 import pytest
 
 from peagle_bench.results.result_file import read
-from peagle_bench.tune.arms import arm_spec, table_spec
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Row, ServingSpec, k_at
+from peagle_sm.core.spec.endpoint_spec import k_at
 from peagle_sm.service import connect
 from peagle_sm.service.spec_to_plan import load_spec
-from sagemaker_local.engine.settings import DTYPE_SWITCH
-from scripts.bench.comparison import human_eval, spec_of
-from scripts.bench.loads.trace import document, draft_counts, run_trace, text
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
+from tests.e2e.draft_counts import draft_counts
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
-
-ROWS: tuple[Row, ...] = ((1, 2, 7), (3, 1024, 3))
-STEPS = (1, 2, 4, 8, 4, 2, 1)
 
 
 @pytest.fixture(scope="module")
@@ -37,41 +31,6 @@ def stack() -> Iterator[LocalStack]:
         yield stack
         assert stack.delete_all() == []
     assert stack.left == []
-
-
-def exact(spec: EndpointSpec) -> EndpointSpec:
-    """In float32: in bfloat16 the shape of a batch may decide between two tokens that are all but equal."""
-    return spec.model_copy(update={"serving": ServingSpec(env={**spec.serving.env, DTYPE_SWITCH: "float32"})})
-
-
-def test_a_table_beside_its_fixed_k_on_a_trace(stack: LocalStack, tmp_path: Path) -> None:
-    base = spec_of("p-eagle")
-    specs = {"table": exact(table_spec(base, "p-eagle", ROWS)), "fixed": exact(arm_spec(base, "p-eagle", 5))}
-    endpoints = stack.deploy(specs)
-    workload = human_eval(16, max_tokens=32, seed=0)
-    path = tmp_path / "trace.jsonl"
-    # One request in each step for each in flight.
-    trace = run_trace(stack, endpoints, workload, path, say=print, steps=STEPS, blocks=2, requests=sum(STEPS))
-    stack.delete([endpoint.name for endpoint in endpoints.values()])
-
-    assert trace.sent == 2 * 4 * sum(STEPS)
-    assert trace.failed == 0, text(trace, ("table", "fixed"))
-    assert trace.identical == trace.compared == 2 * 2 * sum(STEPS), text(trace, ("table", "fixed"))
-    assert trace.is_sound
-    # The engine's own counters: the fixed K in every step, and both rows of the table.
-    assert trace.drafted["fixed"] == 5
-    assert trace.drafted["table"] is not None
-    assert 3 < trace.drafted["table"] < 7
-    for ratio in (trace.ratio, *trace.by_load.values()):
-        assert 0 < ratio.low <= ratio.value <= ratio.high
-    assert set(trace.by_load) == set(STEPS)
-    assert (trace.blocks, trace.verdict in ("holds", "does not hold", "not decided")) == (2, True)
-
-    told = json.loads(json.dumps(document(trace, specs)))
-    assert told["arms"]["table"]["table"] == [list(row) for row in ROWS]
-    assert told["provenance"]["engine"][0]["engine_version"]
-    assert told["provenance"]["machine"]["processor"]
-    assert read(path).comparisons[0].load.label == "c=1 to 2 to 4 to 8 to 4 to 2 to 1"
 
 
 def test_from_tune_to_a_deployed_table_in_two_commands(stack: LocalStack, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ class TestThreeEngines:
     def test_bench_of_a_bare_vllm(self, stack: LocalStack, peagle: Run, folder: Path) -> None:
         urls = {engine["endpoint"]: engine["url"] for engine in stack.engines()}
         out = folder / "bare.jsonl"
-        size = ["--prompts", "4", "--max-tokens", "16", "--concurrency", "2", "--expect-mode", "p-eagle"]
+        size = ["--prompts", "4", "--max-tokens", "16", "--concurrency", "2"]
         peagle("bench", urls[FAST], *size, "--out", out, exits=(0, 1))
         (point,) = read(out).points
         assert (point.errors, point.requests) == ({}, 4)

@@ -55,8 +55,7 @@ workload_option = click.option(
     "-w",
     metavar="NAME|PATH",
     default="humaneval",
-    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests;"
-    " bench also takes pack:NAME.",
+    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
 )
 workload_file_option = click.option(
     "--workload-file", type=FILE, help="Local copy of the workload's file, if it cannot be downloaded."

@@ -7,7 +7,6 @@ its caller passes the time.
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,22 +19,13 @@ from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.request_slices import slices_of_body
 
 
-def arrivals(rate_per_s: float, *, seed: int, ramp_s: float = 0.0) -> Iterator[float]:
-    """Yield the arrival times of a Poisson process in seconds from its start, without end.
-
-    During the ramp the rate grows linearly from 0 to ``rate_per_s``: gaps are drawn from the unit exponential
-    and mapped through the inverse of the expected count. So there is one draw per request whatever the ramp,
-    and a seed reproduces the arrivals.
-    """
+def arrivals(rate_per_s: float, *, seed: int) -> Iterator[float]:
+    """Yield the arrival times of a Poisson process in seconds from its start, without end."""
     draws = random.Random(f"arrivals {seed}")
     expected = 0.0
-    in_ramp = rate_per_s * ramp_s / 2
     while True:
         expected += draws.expovariate(1.0)
-        if expected < in_ramp:
-            yield math.sqrt(2 * expected * ramp_s / rate_per_s)
-        else:
-            yield ramp_s / 2 + expected / rate_per_s
+        yield expected / rate_per_s
 
 
 def concurrency_at(load: Load, sent: int, requests: int) -> int:
@@ -72,14 +62,11 @@ class Schedule:
         load: Load,
         options: LoadOptions,
         items: Iterator[WorkItem],
-        start: float,
         on_phase: Callable[[Phase], None],
     ) -> None:
-        """``start`` is the load's start on the clock; ``on_phase`` is called as each phase begins."""
-        default = load.concurrency or 0 if load.kind == "closed" and not options.warm_up_s else 0
-        asked = options.warm_up_requests
-        self._warm_up_left = default if asked is None else asked
-        self._warm_until = start + max(options.warm_up_s, options.ramp_s)
+        """``on_phase`` is called as each phase begins."""
+        wanted = options.warm_up_requests
+        self._warm_up_left = load.concurrency or 0 if wanted is None else wanted
         self._options = options
         self._items = items
         self._on_phase = on_phase
@@ -99,7 +86,7 @@ class Schedule:
         if item is None:
             self.end(now)
             return None
-        phase = self._phase_at(now)
+        phase = self._next_phase()
         self._enter(phase, now)
         if phase == "measured":
             self._measured += 1
@@ -139,10 +126,10 @@ class Schedule:
             return self._measured >= self._options.requests
         return now >= self.window_start + (self._options.seconds or 0.0)
 
-    def _phase_at(self, now: float) -> Phase:
+    def _next_phase(self) -> Phase:
         if self.window_end is not None:
             return "drain"
-        return "warm-up" if self._warm_up_left > 0 or now < self._warm_until else "measured"
+        return "warm-up" if self._warm_up_left > 0 else "measured"
 
     def _enter(self, phase: Phase, now: float) -> None:
         if phase != self._phase:
@@ -246,7 +233,6 @@ class Drive:
         steps = Steps(self._load, self._options, schedule)
 
         async def place(number: int) -> None:
-            await asyncio.sleep(self._options.ramp_s * number / places)
             task = asyncio.current_task()
             free = self._clock()
             # A library that swallows a cancellation must not keep a load running after Ctrl-C.
@@ -276,7 +262,7 @@ class Drive:
             in_flight -= 1
 
         async with asyncio.TaskGroup() as group:
-            for offset in arrivals(self._load.rate_per_s or 1.0, seed=options.seed, ramp_s=options.ramp_s):
+            for offset in arrivals(self._load.rate_per_s or 1.0, seed=options.seed):
                 due = start + offset
                 while (wait := due - self._clock()) > 0:  # a timer may fire a little early
                     await asyncio.sleep(wait)

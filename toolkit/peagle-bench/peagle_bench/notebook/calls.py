@@ -51,14 +51,12 @@ def bench(
     rate: Sequence[float] = (),
     requests: int | None = None,
     seconds: float | None = None,
-    repeat: bool = False,
     max_tokens: int | None = None,
     temperature: float | None = None,
     objective: Objective | None = None,
     expect_mode: Mode | None = None,
     component: str | None = None,
     seed: int = 0,
-    keep_text: bool = False,
     out: str | Path | None = None,
     session: Session | None = None,
     local: Local | None = None,
@@ -70,7 +68,8 @@ def bench(
 
     ``endpoint`` is an `Endpoint`, a name, or the http(s) URL of a bare vLLM. ``concurrency`` gives closed
     loops (default 1 and 8 if ``rate`` is not given either), ``rate`` open loops in arrivals per second. Each
-    load measures ``requests``, or as many as fit into ``seconds``, else each prompt once. ``temperature``
+    load measures ``requests``, or as many as fit into ``seconds``, else each prompt once; prompts repeat if a
+    load needs more. ``temperature``
     (default 0) and ``max_tokens`` (default 256) apply to the workload. Every request is written to ``out``
     (results/bench-NAME-TIME.jsonl) as it ends.
 
@@ -84,14 +83,12 @@ def bench(
     work = chosen(
         workload, prompts, seed, max_tokens, temperature=temperature, session=sessions.for_workload(endpoint)
     )
-    usual = tuple(each for each in _USUAL if each <= len(work.items) or repeat)
+    usual = tuple(each for each in _USUAL if seconds or each <= (requests or len(work.items)))
     plan = BenchPlan(
         loads=loads_of(tuple(concurrency) or (() if rate else usual), tuple(rate)),
         requests=requests,
         seconds=seconds,
-        repeat=repeat,
         seed=seed,
-        keep_text=keep_text,
         objective=objective,
     )
     check_plan(plan, work)

@@ -18,15 +18,12 @@ from peagle_bench.packs.judges import (
     answered,
     drafts_applicable,
     falls,
-    judge_answered,
     no_fall,
     unit_of,
 )
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackWork, ServedModel
 from peagle_bench.packs.texts import (
     BETWEEN,
-    LICENSE,
-    SOURCE,
     SourceText,
     documents,
     lengths,
@@ -60,7 +57,7 @@ def make(asked: Make) -> PackWork:
     each = int((last / rate - (0 if model.stand_in else len(_SYSTEM))) / count)
     items = tuple(_conversation(model, asked.seed, unit, count, each) for unit in range(units))
     notes = () if last >= _FULL else (f"scaled down: the last turn's prompt has about {last:,} tokens",)
-    return PackWork(items, SOURCE, LICENSE, notes)
+    return PackWork(items, notes)
 
 
 def _conversation(model: ServedModel, seed: int, unit: int, count: int, characters: int) -> WorkItem:
@@ -126,12 +123,9 @@ def judge(observed: Observed) -> Judgement:
     parts = [str(turn + 1) for turn in range(max((one.turn for one in own), default=0) + 1)]
     by_turn = falls(own, parts, alpha=observed.alpha, by="turn {}", part=_by_turn, unit=unit_of)
     checks = {
-        "answered": judge_answered(observed.requests, observed.baseline_requests),
         "acceptance by turn": drafts_applicable(observed.arm.mode, by_turn),
         "prefix cache": judge_cache(own),
     }
-    if observed.identity is not None:
-        checks["identity"] = observed.identity
     return Judgement(checks, _figure(own, parts))
 
 
@@ -189,7 +183,6 @@ PACK = Pack(
         "an engine that reports cached tokens (--enable-prompt-tokens-details)",
         "an arm without speculation, for the identity of answers",
     ),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="cache hits and acceptance by turn are real; the stand-in calls no tools",
     make=make,
     judge=judge,

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_bench.load import WorkItem
-from peagle_bench.packs.judges import judge_answered
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
 from peagle_bench.packs.streaming_guard import (
     FilterOutcome,
@@ -26,7 +25,6 @@ from peagle_bench.packs.streaming_guard import (
     guarded,
     pieces_of,
 )
-from peagle_bench.packs.texts import LICENSE, SOURCE
 from peagle_bench.verify.answer_format import choose_stop
 from peagle_bench.verify.answers import TokenAnswer
 from peagle_bench.verify.engines import (
@@ -71,7 +69,7 @@ def make(asked: Make) -> PackWork:
         text = f"Write a Python {rng.choice(_FORMS)} that {rng.choice(_TASKS)} {rng.choice(_THINGS)}."
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": MAX_TOKENS, "temperature": 0.0}
         items.append(WorkItem(f"{number:03}/task", body))
-    return PackWork(tuple(items), SOURCE, LICENSE)
+    return PackWork(tuple(items))
 
 
 UNITS = 16
@@ -372,13 +370,8 @@ def probe(asked: Probe) -> GuardProbed:
     """Filter each answer on both engines; then cancel requests on the arm's.
 
     Raises:
-        PackNotMeasured: there is no baseline, or an engine's stream does not name its tokens.
+        PackNotMeasured: an engine's stream does not name its tokens.
     """
-    if asked.baseline is None:
-        raise PackNotMeasured(
-            "the filtered answers have nothing to be compared with",
-            next_step="give an endpoint without speculation as the baseline",
-        )
     options = Options(max_tokens=MAX_TOKENS, concurrency=4, seed=asked.make.seed)
     engines = EnginePair(asked.baseline, asked.engine, options)
     prompts = engines.prompts([(item.prompt_id, item.body) for item in asked.work.items])
@@ -419,19 +412,14 @@ def _filtered(engines: EnginePair, prompt: TokenPrompt, number: int, seed: int) 
 
 def judge(observed: Observed) -> Judgement:
     """Judge the cuts, the tokens that the filter read, and the cancelled requests."""
-    probed: GuardProbed | None = observed.probed
-    checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
-    if observed.identity is not None:
-        checks["identity"] = observed.identity
-    if probed is None:
-        checks["cuts"] = undecided("filtered answers need an arm without speculation beside this one")
-        return Judgement(checks)
-    checks["cuts"] = judge_cuts(probed.cases, probed.floor, observed.alpha)
-    checks["verified"] = judge_verified(probed.cases, probed.floor)
-    if probed.unmeasured is None:
-        checks["cancelled"] = judge_cancelled(probed.cancelled)
-    else:
-        checks["cancelled"] = undecided(probed.unmeasured)
+    probed: GuardProbed = observed.probed
+    checks = {
+        "cuts": judge_cuts(probed.cases, probed.floor, observed.alpha),
+        "verified": judge_verified(probed.cases, probed.floor),
+        "cancelled": (
+            judge_cancelled(probed.cancelled) if probed.unmeasured is None else undecided(probed.unmeasured)
+        ),
+    }
     cuts = checks["cuts"].figures
     alike = f"{cuts.get('answers', 0) - cuts.get('differing', 0):.0f} of {cuts.get('answers', 0):.0f}"
     return Judgement(checks, f"{alike} filtered answers end alike")
@@ -450,11 +438,9 @@ PACK = Pack(
         "an arm without speculation",
         "for cancelled requests: the engine's metrics, which AWS does not show",
     ),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="the same as on a large model: the filter sees tokens, whatever they say",
     make=make,
     judge=judge,
     probe=probe,
     least_context=512,
-    alone=False,
 )

@@ -158,11 +158,11 @@ def _ratios(
 
 
 def judge_answered(records: Sequence[RequestRecord], baseline: Sequence[RequestRecord]) -> CheckVerdict:
-    """Judge whether the arm answers what the baseline answers (without a baseline: everything)."""
+    """Judge whether the arm answers what the baseline answers."""
     sent = [one for one in records if one.phase == "measured"]
-    theirs = {(one.prompt_id, one.turn) for one in answered(baseline)} if baseline else None
+    theirs = {(one.prompt_id, one.turn) for one in answered(baseline)}
     failed = [one for one in sent if one.error is not None]
-    alone = [one for one in failed if theirs is None or (one.prompt_id, one.turn) in theirs]
+    alone = [one for one in failed if (one.prompt_id, one.turn) in theirs]
     figures: dict[str, float] = {"requests": len(sent), "failed": len(failed)}
     if not sent:
         return undecided("no request was sent", figures)

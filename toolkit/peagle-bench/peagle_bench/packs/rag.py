@@ -18,7 +18,6 @@ from peagle_bench.packs.judges import (
     answered,
     drafts_applicable,
     falls,
-    judge_answered,
     no_fall,
     part_of,
     ttft_by,
@@ -26,8 +25,6 @@ from peagle_bench.packs.judges import (
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_bench.packs.texts import (
     BETWEEN,
-    LICENSE,
-    SOURCE,
     SourceText,
     documents,
     lengths,
@@ -83,7 +80,7 @@ def make(asked: Make) -> PackWork:
                     )
                     facts[name] = document.passage
     notes = [f"scaled down to the context of {model.context:,} tokens: prompts of up to {parts[-1]:,}"]
-    return PackWork(tuple(items), SOURCE, LICENSE, tuple(notes) if model.context < _FULL else (), facts)
+    return PackWork(tuple(items), tuple(notes) if model.context < _FULL else (), facts)
 
 
 def _documents(asked: Make, group: int, characters: int) -> list[SourceText]:
@@ -120,14 +117,12 @@ def judge(observed: Observed) -> Judgement:
     """Judge acceptance by length; report the time to first token and the quotes."""
     own = answered(observed.requests)
     parts = sorted({part_of(one) for one in own}, key=int)
-    checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
+    checks = {}
     if parts:
         shared = [one for one in own if one.prompt_id.endswith(f"/{SHARED}")]
         by_length = falls(shared, parts, alpha=observed.alpha, by="{} prompt tokens")
         by_length = _with_figures(by_length, observed, own)
         checks["acceptance by length"] = drafts_applicable(observed.arm.mode, by_length)
-    if observed.identity is not None:
-        checks["identity"] = observed.identity
     return Judgement(checks, _figure(own, parts))
 
 
@@ -168,7 +163,6 @@ PACK = Pack(
     passes=(f"as prompts get longer, {no_fall('the shortest prompts')}; the answers are the target's own"),
     finds="a head that was trained on short sequences: its acceptance falls with the length of the prompt",
     needs=("a context of 256 tokens or more", "an arm without speculation, for the identity of answers"),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="acceptance by length and time to first token are real; the stand-in does not quote",
     make=make,
     judge=judge,

@@ -420,12 +420,6 @@ def _own(name: str, session: Callable[[], Session] | None) -> Source:
     open_session = session or make_session
     if name.startswith("s3://"):
         return recorded.read_recorded(name, open_session)
-    if name.startswith("pack:"):
-        pack = name.removeprefix("pack:")
-        raise SpecError(
-            f"{name!r} is a workload pack; only bench takes one as its workload",
-            next_step=f"to compare endpoints: peagle-sm compare PLAIN ENDPOINT --packs {pack}",
-        )
     path = Path(name)
     if path.is_dir():
         return recorded.read_recorded(name, open_session)

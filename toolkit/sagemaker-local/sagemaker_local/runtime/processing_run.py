@@ -30,7 +30,6 @@ from sagemaker_local.runtime.training_life import Trainings
 PROCESSING_LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 _LONGEST_MESSAGE = 1024
 _OPT_ML = "/opt/ml/"
-_ENTRYPOINT = re.compile(r"^ENTRYPOINT (\[.*\])$", re.MULTILINE)
 Stamp = tuple[int, int]
 
 
@@ -133,8 +132,7 @@ class ProcessingAttempt(JobProcesses):
     def _command(self, host: str) -> list[str]:
         """Return entry point and arguments, with this machine's Python and this instance's folders."""
         app = self._job.body["AppSpecification"]
-        entry = app.get("ContainerEntrypoint") or image_entrypoint()
-        words = [*entry, *app.get("ContainerArguments", [])]
+        words = [*app["ContainerEntrypoint"], *app.get("ContainerArguments", [])]
         if words[0] in ("python", "python3"):
             words[0] = sys.executable
         return [self._mapped(host, word) for word in words]
@@ -171,9 +169,3 @@ def documents(row: ProcessingRecord, host: str) -> Iterator[tuple[str, Any]]:
     yield "processingjobconfig.json", {"ProcessingJobArn": row.arn, **row.body}
     yield "resourceconfig.json", {"current_host": host, "hosts": list(row.hosts)}
 
-
-def image_entrypoint() -> list[str]:
-    """Return the entry point of the image of preparation jobs, as its Dockerfile has it."""
-    found = _ENTRYPOINT.search((container_dir() / "Dockerfile.prepare").read_text(encoding="utf-8"))
-    assert found is not None
-    return [str(word) for word in json.loads(found[1])]

@@ -32,6 +32,8 @@ def check_request(request: dict[str, Any]) -> None:
             raise not_local(member, instead)
     request.setdefault("StoppingCondition", {"MaxRuntimeInSeconds": _DAY_S})
     _check_image(request["AppSpecification"]["ImageUri"])
+    if not request["AppSpecification"].get("ContainerEntrypoint"):
+        raise not_local("An image's own entry point", "give AppSpecification.ContainerEntrypoint.")
     _check_cluster(request["ProcessingResources"].get("ClusterConfig", {}))
     inputs = request.get("ProcessingInputs", [])
     outputs = request.get("ProcessingOutputConfig", {}).get("Outputs", [])
