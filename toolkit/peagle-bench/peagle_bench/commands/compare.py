@@ -16,7 +16,6 @@ from peagle_bench import results_file
 from peagle_bench.commands.options import (
     FILE,
     Numbers,
-    chosen_workload,
     max_tokens_option,
     render_slices,
     slices_data,
@@ -141,10 +140,17 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
     if options["packs"] is not None:
         setup = None if base is None else expected_setup(base, options)
         return _Work(setup, lambda session: run_chosen(state, session, options), {}, None)
-    from peagle_bench.workloads import few_conversations
+    from peagle_bench.workloads import few_conversations, load_workload
 
-    options |= {"api": "auto", "first_turn_only": False}
-    workload = chosen_workload(state, options)
+    workload = load_workload(
+        options["workload"],
+        seed=options["seed"],
+        count=options["prompts"],
+        max_tokens=options["max_tokens"],
+        temperature=options["temperature"],
+        file=options["workload_file"],
+        session=lambda: open_session(state),
+    )
     setup = _setup(workload, options)
     config = {name: options[name] for name in ("seed", "max_tokens", "temperature")}
     return _Work(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.base import State
 from peagle_sm.cli.terminal import show
 
 if TYPE_CHECKING:
@@ -60,9 +59,6 @@ workload_option = click.option(
 workload_file_option = click.option(
     "--workload-file", type=FILE, help="Local copy of the workload's file, if it cannot be downloaded."
 )
-repeat_option = click.option(
-    "--repeat", is_flag=True, help="Send the prompts again after all were sent, without prefix cache hits."
-)
 max_tokens_option = click.option(
     "--max-tokens", type=COUNT, help="Maximum output tokens per answer.  [default: 256]"
 )
@@ -76,9 +72,6 @@ api_option = click.option(
     type=click.Choice(("auto", "chat", "completion")),
     default="auto",
     help="API of the requests; auto: as the workload needs.",
-)
-first_turn_option = click.option(
-    "--first-turn-only", is_flag=True, help="Send only the first turn of each conversation."
 )
 goal_option = click.option(
     "--goal",
@@ -134,28 +127,6 @@ def chosen_slices(
         return None
     names = [] if options["slices"] == "none" else options["slices"].split(",")
     return checked_dimensions(names, {name for item in workload.items for name in item.labels}, without)
-
-
-def chosen_workload(state: State, options: Mapping[str, Any]) -> Workload:
-    """Load the workload that the options of a command select.
-
-    Raises:
-        SpecError, NotFound: as in `peagle_bench.workloads.load_workload`.
-    """
-    from peagle_bench.workloads import load_workload
-    from peagle_sm.cli.arguments import open_session
-
-    return load_workload(
-        options["workload"],
-        seed=options["seed"],
-        count=options["prompts"],
-        max_tokens=options["max_tokens"],
-        temperature=options["temperature"],
-        api=options["api"],
-        file=options["workload_file"],
-        first_turn_only=options["first_turn_only"],
-        session=lambda: open_session(state),
-    )
 
 
 class Numbers(_Type):

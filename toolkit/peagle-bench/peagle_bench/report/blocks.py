@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import ClassVar
 
 from peagle_bench.report.charts import (
@@ -168,18 +167,15 @@ class Figure:
     log: bool = False
 
 
-Values = tuple[float, float, float]  #: median, minimum and maximum over the runs of an arm under a load
-
-
-def values(view: View, figure: Figure, loads: Iterable[Load]) -> dict[str, dict[Load, Values]]:
+def values(view: View, figure: Figure, loads: Iterable[Load]) -> dict[str, dict[Load, float]]:
     """Return the figure of each arm that has it, by load; without the control arms."""
-    by_arm: dict[str, dict[Load, Values]] = {}
-    for load in loads:
-        for arm in view.arms:
-            runs = [v for point in view.measured(arm.name, load) if (v := figure.value(point)) is not None]
-            if runs and not arm.control:
-                by_arm.setdefault(arm.name, {})[load] = (median(runs), min(runs), max(runs))
-    return {arm.name: by_arm[arm.name] for arm in view.arms if arm.name in by_arm}
+    by_arm: dict[str, dict[Load, float]] = {}
+    for arm in view.arms:
+        for load in loads:
+            for point in view.measured(arm.name, load):
+                if not arm.control and (value := figure.value(point)) is not None:
+                    by_arm.setdefault(arm.name, {})[load] = value
+    return by_arm
 
 
 def charts(view: View, *figures: Figure) -> list[ChartFigure]:
@@ -195,16 +191,16 @@ def _chart(view: View, figure: Figure, kind: str) -> Chart | None:
     if not by_arm or (len(by_arm) == len(loads) == 1):  # a single figure needs no chart
         return None
     if len(loads) == 1:
-        bars = (Bar(view.label(arm), view.look(arm), *each[loads[0]]) for arm, each in by_arm.items())
+        bars = (Bar(view.label(arm), view.look(arm), each[loads[0]]) for arm, each in by_arm.items())
         return BarChart(f"{figure.name}, at {loads[0].label}", tuple(bars), figure.name, view.watermark)
-    medians = [value for each in by_arm.values() for value, _, _ in each.values()]
+    drawn = [value for each in by_arm.values() for value in each.values()]
     return LineChart(
         title=f"{figure.name}, by {_X_TITLE[kind]}",
         series=tuple(
             Series(
                 view.label(arm),
                 view.look(arm),
-                tuple(Mark(load_value(load), *value) for load, value in each.items()),
+                tuple(Mark(load_value(load), value) for load, value in each.items()),
             )
             for arm, each in by_arm.items()
         ),
@@ -213,6 +209,6 @@ def _chart(view: View, figure: Figure, kind: str) -> Chart | None:
         x_ticks=tuple(load_value(load) for load in loads),
         x_log=load_value(loads[-1]) / max(load_value(loads[0]), 1e-9) >= 8,
         # A linear axis would hide most of values that differ so much.
-        y_log=figure.log and min(medians) > 0 and max(medians) / min(medians) > 8,
+        y_log=figure.log and min(drawn) > 0 and max(drawn) / min(drawn) > 8,
         watermark=view.watermark,
     )

@@ -52,7 +52,7 @@ def _leaders(view: View) -> str:
     best: list[tuple[str, Load]] = []
     short = {point.load for point in view.points if is_short(point)}
     for load in [load for load in view.loads() if load not in short]:
-        rates = {arm: each[load][0] for arm, each in values(view, OTPS, [load]).items()}
+        rates = {arm: each[load] for arm, each in values(view, OTPS, [load]).items()}
         if len(rates) > 1:
             best.append((_fastest(view, load, rates), load))
     parts = []

@@ -11,7 +11,6 @@ from itertools import groupby
 from peagle_bench.report import formatting
 from peagle_bench.report.blocks import Cell, PageTable, Ratio, Section, pair_cell
 from peagle_bench.report.charts import AxisHead, IntervalAxis, IntervalCell
-from peagle_bench.report.merging import are_alike
 from peagle_bench.report.tables import alike, factor, ordered
 from peagle_bench.report.verdict import chief
 from peagle_bench.report.view import View
@@ -31,9 +30,7 @@ def speed_ups(view: View) -> Section | None:
     def drawn(row: ComparisonRecord) -> Cell:
         return IntervalCell(axis, row.ratio, view.look(row.faster), doubtful=row.doubt is not None)
 
-    several_runs = are_alike((row.faster, row.slower, row.load) for row in rows)
     columns: list[Column] = [
-        *([("run", view.run_of)] if several_runs else []),
         ("speed-up", _ratio),
         ("95% interval", lambda row: formatting.span(row.ratio)),
         (AxisHead(axis, "speed-up"), drawn),
@@ -58,7 +55,7 @@ def speed_ups(view: View) -> Section | None:
             first: Cell = pair_cell(view, faster, slower) if one_load else row.load.label
             cells.append([first, *(cell(row) for _, cell in columns)])
     heads: list[Cell] = ["arms" if one_load else "load", *(head for head, _ in columns)]
-    table = PageTable(heads, cells, caption, (0, 1) if several_runs else (0,))
+    table = PageTable(heads, cells, caption)
     return Section("speed-up", "Speed-up", _lead(view), [table])
 
 
@@ -78,9 +75,8 @@ def _lead(view: View) -> str:
         sentence = f"{names}: {formatting.with_span(first.ratio)} at {first.load.label}{doubt}."
     else:
         ends = [f"{formatting.ratio(row.ratio.value)} at {row.load.label}" for row in (rows[0], rows[-1])]
-        what = "comparisons" if are_alike(row.load for row in rows) else "loads"
         significant = sum(row.significant for row in rows)
-        sentence = f"{names}: {' and '.join(ends)}; significant at {significant} of {len(rows)} {what}."
+        sentence = f"{names}: {' and '.join(ends)}; significant at {significant} of {len(rows)} loads."
     deployments = min(row.deployments for row in rows)
     if deployments == 1:
         return f"{sentence} One deployment: the intervals do not cover other deployments."

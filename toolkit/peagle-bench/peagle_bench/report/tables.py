@@ -61,7 +61,7 @@ def points(view: View, *, every: bool = False) -> Table | None:
     }
     heads = tuple(columns) if every else _SHOWN
     lines = tuple(tuple(columns[head](point) for head in heads) for point in rows)
-    return _used(_with_runs(view, Table("Measured", heads, lines, heads[2:]), rows, 2))
+    return _used(Table("Measured", heads, lines, heads[2:]))
 
 
 def by_slice(view: View) -> Table | None:
@@ -125,7 +125,7 @@ def ratios(view: View, *, factors: bool = False) -> Table | None:
         columns["from step time"] = lambda row: factor(row.step_time_ratio)
     columns["result"] = lambda row: outcome_of(row, view.label(row.faster), view.label(row.slower))
     lines = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
-    return _with_runs(view, Table("Speed-up", tuple(columns), lines, ("speed-up", "deployments")), rows, 3)
+    return Table("Speed-up", tuple(columns), lines, ("speed-up", "deployments"))
 
 
 def factor(interval: Interval | None) -> str:

@@ -146,9 +146,6 @@ def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
             f"the proof decides by acceptance{accepted}: other traffic of the serving head flatters the"
             " candidate's speed"
         )
-    pairs = [(each.faster, each.slower, each.load) for each in view.comparisons]
-    if pairs.count((row.faster, row.slower, row.load)) > 1:
-        found.insert(0, f"run {view.run_of(row)}")
     if (name := workload_name(view)) is not None:
         found.append(name)
     if (temperature := temperature_of(view, row.load)) is not None:
