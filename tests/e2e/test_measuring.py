@@ -226,7 +226,7 @@ class TestThreeEngines:
 def test_tune(stack: LocalStack, peagle: Run, folder: Path) -> None:
     spec, out = folder / "peagle.yaml", folder / "tune.jsonl"
     peagle("init", "tiny-code", "--output", spec)
-    size = ["--concurrency", "1", "--max-k", "4", "--rounds", "2", "--requests", "4", "--max-tokens", "32"]
+    size = ["--concurrency", "1", "--max-k", "4", "--requests", "4"]
     result = peagle("tune", spec, *size, "--out", out, "--unguarded", "--yes")
     told: dict[str, Any] = json.loads(result.stdout)
     (found,) = told["modes"]
