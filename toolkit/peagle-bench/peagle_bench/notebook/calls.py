@@ -244,11 +244,7 @@ def verify(
     workload: str = "humaneval",
     prompts: int | None = None,
     max_tokens: int | None = None,
-    concurrency: int = 8,
     quick: bool = False,
-    component: str | None = None,
-    baseline_component: str | None = None,
-    seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
     local: Local | None = None,
@@ -273,15 +269,15 @@ def verify(
     wanted = _wanted(checks)
     path = Path(out) if out is not None else results_file("verify", name_of(endpoint))
     usual = verification.QUICK if quick else Options()
-    options = replace(usual, max_tokens=max_tokens or usual.max_tokens, concurrency=concurrency, seed=seed)
+    options = replace(usual, max_tokens=max_tokens or usual.max_tokens)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
     sessions = SessionSource(session, local, profile, region)
     opening = sessions.for_workload(endpoint, baseline)
-    source = verification.load_prompts(workload, prompts, seed, at_most, opening)
+    source = verification.load_prompts(workload, prompts, options.seed, at_most, opening)
     opened = sessions.open(endpoint, baseline)
-    plain = verification.open_engine(opened, name_of(baseline), baseline_component)
+    plain = verification.open_engine(opened, name_of(baseline))
     verification.demand_plain(plain.described)
-    mine = verification.open_engine(opened, name_of(endpoint), component)
+    mine = verification.open_engine(opened, name_of(endpoint))
     began = time.monotonic()
 
     def work(follow: Progress) -> None:
