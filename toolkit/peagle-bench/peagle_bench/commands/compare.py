@@ -20,7 +20,6 @@ from peagle_bench.commands.options import (
     render_slices,
     slices_data,
     temperature_option,
-    workload_file_option,
     workload_option,
 )
 from peagle_bench.commands.packs import (
@@ -72,7 +71,6 @@ if TYPE_CHECKING:
 @packs_option
 @context_option
 @workload_option
-@workload_file_option
 @click.option(
     "--prompts", type=click.IntRange(min=2), help="Number of prompts of the workload.  [default: all]"
 )
@@ -148,7 +146,6 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
         count=options["prompts"],
         max_tokens=options["max_tokens"],
         temperature=options["temperature"],
-        file=options["workload_file"],
         session=lambda: open_session(state),
     )
     setup = _setup(workload, options)

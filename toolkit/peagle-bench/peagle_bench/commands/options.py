@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from peagle_sm.cli.terminal import show
 if TYPE_CHECKING:
     from peagle_bench.load.points import Objective
     from peagle_bench.results.result_file import Results
-    from peagle_bench.workloads import Workload
 
     _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
 else:
@@ -56,9 +55,6 @@ workload_option = click.option(
     default="humaneval",
     help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
 )
-workload_file_option = click.option(
-    "--workload-file", type=FILE, help="Local copy of the workload's file, if it cannot be downloaded."
-)
 max_tokens_option = click.option(
     "--max-tokens", type=COUNT, help="Maximum output tokens per answer.  [default: 256]"
 )
@@ -79,12 +75,6 @@ goal_option = click.option(
     metavar="NAME=MS",
     multiple=True,
     help="Latency goal in ms: ttft_ms=500, tpot_ms=20 or e2e_ms=5000. May be repeated.",
-)
-slices_option = click.option(
-    "--slices",
-    metavar="LIST",
-    help="Dimensions to split the figures by, separated by commas, or none: category, script, prompt tokens,"
-    " label:NAME …  [default: all with several values]",
 )
 
 
@@ -111,22 +101,6 @@ def objective_of(goals: Sequence[str]) -> Objective:
             )
         limits[name] = limit
     return Objective(**limits)
-
-
-def chosen_slices(
-    options: Mapping[str, Any], workload: Workload, without: tuple[str, ...] = ()
-) -> tuple[str, ...] | None:
-    """Return the dimensions of --slices; None for all. The command cannot split by those in ``without``.
-
-    Raises:
-        SpecError: an unknown dimension.
-    """
-    from peagle_sm.core.request_slices import checked_dimensions
-
-    if options["slices"] is None:
-        return None
-    names = [] if options["slices"] == "none" else options["slices"].split(",")
-    return checked_dimensions(names, {name for item in workload.items for name in item.labels}, without)
 
 
 class Numbers(_Type):
@@ -165,8 +139,7 @@ def render_slices(results: Results) -> str:
     first = shown[0]
     names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
     lines = [f"{names} at {first.load.label}, by slice:", show(slices.table(shown))]
-    notes = [f"({slices.HOW})", *([f"({slices.NO_SPEED_UP})"] if slices.is_verified(shown) else [])]
-    for note in (*notes, *slices.sentences(shown, results.arms)):
+    for note in (f"({slices.HOW})", *slices.sentences(shown, results.arms)):
         lines += textwrap.wrap(note, 80, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
 

@@ -47,17 +47,16 @@ def slices_of_pairs(
     parts: Sequence[tuple[Pair, Sequence[Measured]]],
     *,
     temperature: float | None,
-    dimensions: Collection[str] | None = None,
 ) -> list[SliceRecord]:
     """Compute the slices of pairs, each under one load, with one element per deployment.
 
-    ``dimensions`` None: all that have more than one value. Controls are left out.
+    Controls are left out.
     """
     found = []
     for pair, measured in parts:
         if not pair.faster.is_control:
             sides = [_of_side(side, measured) for side in (pair.slower, pair.faster)]
-            keys = keys_by_slice(of_both(*sides), dimensions)
+            keys = keys_by_slice(of_both(*sides))
             found += [(pair, measured, name, keys[name]) for name in in_order(keys)]
     confidence = confidence_of_each(keys for *_, keys in found)
     return [
@@ -66,14 +65,12 @@ def slices_of_pairs(
     ]
 
 
-def slices_of_arm(
-    records: Sequence[RequestRecord], dimensions: Collection[str] | None = None
-) -> list[SliceRecord]:
+def slices_of_arm(records: Sequence[RequestRecord]) -> list[SliceRecord]:
     """Compute the slices of one arm's requests under each load: acceptance, no speed-up."""
     parts = []
     for load in dict.fromkeys(record.load for record in records):
         own = [record for record in records if record.load == load and _counts(record)]
-        keys = keys_by_slice(own, dimensions)
+        keys = keys_by_slice(own)
         parts += [(name, keys[name], own) for name in in_order(keys)]
     confidence = confidence_of_each(keys for _, keys, _ in parts)
     return [acceptance_in(name, list(filter(within(keys), own)), confidence) for name, keys, own in parts]
@@ -138,9 +135,7 @@ def _mean(counts: Sequence[int | None]) -> int | None:
     return round(fmean(known)) if len(known) == len(counts) else None
 
 
-def keys_by_slice(
-    records: Iterable[RequestRecord], dimensions: Collection[str] | None
-) -> dict[Slice, set[Key]]:
+def keys_by_slice(records: Iterable[RequestRecord]) -> dict[Slice, set[Key]]:
     """Sort prompts into slices; a dimension with a single value shows nothing and is left out.
 
     Of a dimension with many values, as a category of the user's own can have, the most
@@ -149,23 +144,13 @@ def keys_by_slice(
     found: dict[str, dict[str, set[Key]]] = defaultdict(lambda: defaultdict(set))
     for record in records:
         for dimension, value in slices_of(record).items():
-            if dimensions is None or dimension in dimensions:
-                found[dimension][value].add(key_of(record))
+            found[dimension][value].add(key_of(record))
     return {
         (dimension, value): keys
         for dimension, values in found.items()
         if len(values) > 1
         for value, keys in _bounded(values).items()
     }
-
-
-def unsplit_notes(asked: Iterable[str] | None, records: Iterable[SliceRecord]) -> list[str]:
-    """Say why a dimension that was asked for has no slices; nothing if all have some."""
-    split = {one.dimension for one in records}
-    missing = [name for name in asked or () if name not in split]
-    if not missing:
-        return []
-    return [f"no slices by {', '.join(missing)}: all prompts that both sides answered have one value there"]
 
 
 def _bounded(values: Mapping[str, set[Key]]) -> dict[str, set[Key]]:

@@ -164,20 +164,15 @@ def tune(
     spec: SpecLike,
     *,
     modes: Sequence[Mode] = (),
-    heads: Mapping[Mode, str] | None = None,
     concurrency: Sequence[int] = (1, 8),
-    loads: Sequence[int] = (),
     max_k: int = 11,
     by: By = "auto",
-    max_deployments: int | None = None,
-    rounds: int | None = None,
     workload: Workload | str = "humaneval",
     requests: int = 24,
     max_tokens: int = 128,
     write: bool = True,
     yes: bool = False,
     unguarded: bool = False,
-    seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
     local: Local | None = None,
@@ -190,10 +185,6 @@ def tune(
     It deploys the model with and without speculation, measures a few K, predicts the others, measures the
     most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
     ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
-    ``max_deployments`` None: 5. ``rounds`` None: 3.
-
-    ``loads``, in place of ``concurrency``: K is tuned at each load, and a table of K by load is validated and
-    written, or one K (docs/how-to/k-by-load.md).
 
     Raises:
         Declined: the user did not confirm.
@@ -201,35 +192,29 @@ def tune(
         SpecError, NotFound, ServiceFault, Interrupted, BillableLeft: as `peagle_bench.tune.job.run`.
     """
     from peagle_bench.tune import job as tuning
-    from peagle_bench.tune.estimate import Settings
+    from peagle_bench.tune.estimate import Settings, is_runtime
+    from peagle_bench.tune.windows import WindowSize
 
     base = as_spec(spec)
     opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
-    asked = tuning.modes_of(base, tuple(modes) or None)
     job = tuning.Job(
         spec=base,
         spec_path=Path(spec) if isinstance(spec, str | Path) else None,
-        settings=Settings.of(
-            modes=asked,
-            local=opened.is_local,
-            concurrency=concurrency,
-            loads=loads,
+        settings=Settings(
+            modes=tuning.modes_of(base, tuple(modes) or None),
+            concurrencies=tuple(dict.fromkeys(concurrency)),
             max_k=max_k,
-            by=by,
-            max_deployments=max_deployments,
-            rounds=rounds,
-            requests=requests,
-            heads={str(mode): head for mode, head in (heads or {}).items()},
+            runtime=is_runtime(by, opened.is_local),
+            size=WindowSize(requests),
             unguarded=unguarded,
         ),
-        workload=chosen(workload, None, seed, max_tokens, first_turn_only=True, session=lambda: opened),
+        workload=chosen(workload, None, 0, max_tokens, first_turn_only=True, session=lambda: opened),
         max_tokens=max_tokens,
         out=Path(out) if out is not None else results_file("tune", base.name),
-        seed=seed,
     )
     tuning.check(job)
     plans = tuning.plans_of(job, opened)
-    for plan in (*plans.values(), *tuning.table_plans(job, opened).values()):
+    for plan in plans.values():
         plan.refuse_errors()
     if not yes:
         print(f"Estimate: {tuning.price_of(job, plans, opened).words()}", file=sys.stderr)
@@ -259,11 +244,7 @@ def verify(
     workload: str = "humaneval",
     prompts: int | None = None,
     max_tokens: int | None = None,
-    concurrency: int = 8,
     quick: bool = False,
-    component: str | None = None,
-    baseline_component: str | None = None,
-    seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
     local: Local | None = None,
@@ -288,15 +269,15 @@ def verify(
     wanted = _wanted(checks)
     path = Path(out) if out is not None else results_file("verify", name_of(endpoint))
     usual = verification.QUICK if quick else Options()
-    options = replace(usual, max_tokens=max_tokens or usual.max_tokens, concurrency=concurrency, seed=seed)
+    options = replace(usual, max_tokens=max_tokens or usual.max_tokens)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
     sessions = SessionSource(session, local, profile, region)
     opening = sessions.for_workload(endpoint, baseline)
-    source = verification.load_prompts(workload, prompts, seed, at_most, opening)
+    source = verification.load_prompts(workload, prompts, options.seed, at_most, opening)
     opened = sessions.open(endpoint, baseline)
-    plain = verification.open_engine(opened, name_of(baseline), baseline_component)
+    plain = verification.open_engine(opened, name_of(baseline))
     verification.demand_plain(plain.described)
-    mine = verification.open_engine(opened, name_of(endpoint), component)
+    mine = verification.open_engine(opened, name_of(endpoint))
     began = time.monotonic()
 
     def work(follow: Progress) -> None:

@@ -378,13 +378,6 @@ class IntervalAxis:
     ticks: tuple[float, ...]
 
     @classmethod
-    def of_shares(cls, intervals: Iterable[Interval]) -> IntervalAxis:
-        """Make an axis for shares, which ends at 1."""
-        low = min([0.9, *(each.low for each in intervals)])
-        ticks = tuple(tick for tick in nice_ticks(low, 1.0, 4) if low <= tick <= 1)
-        return cls(Scale(low, 1.0, _PAD, _CELL.width - _PAD), ticks)
-
-    @classmethod
     def over(cls, intervals: Iterable[Interval]) -> IntervalAxis:
         """Make an axis that includes every interval, and 1."""
         every = list(intervals)

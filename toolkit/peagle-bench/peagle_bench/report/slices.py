@@ -1,7 +1,7 @@
 """Figures by slice of the traffic: a table for a terminal, a section of the page, and sentences. Pure.
 
-`compare` and `verify` write their slices into the results file. Those of `bench`, which has one arm, are
-computed from its requests.
+`compare` writes its slices into the results file. Those of `bench`, which has one arm, are computed from its
+requests.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ from peagle_sm.core.display import Table
 HOW = (
     "The intervals are wider than usual, so that all of them hold together with 95% confidence (Bonferroni)."
 )
-NO_SPEED_UP = "No speed-up: verify does not time its answers. peagle-sm compare has it."
-MOST_NAMED = 6  #: slices in a list
 
 
 def slices_in(results: Results) -> list[SliceRecord]:
@@ -65,7 +63,6 @@ def groups(records: Sequence[SliceRecord], arms: Iterable[ArmRecord]) -> list[li
     def key(record: SliceRecord) -> tuple[object, ...]:
         plain = record.baseline is not None and modes.get(record.baseline) == "none"
         return (
-            record.wrong_outputs is not None,
             not plain,
             -order.get(record.arm, 0),
             order.get(record.baseline or "", 0),
@@ -85,15 +82,8 @@ def _dimension(record: SliceRecord) -> str:
     return record.dimension.removeprefix("label:")
 
 
-def is_verified(records: Sequence[SliceRecord]) -> bool:
-    """Return whether a group of slices is of `verify`."""
-    return records[0].wrong_outputs is not None
-
-
 def verdict(record: SliceRecord) -> str:
     """Return a slice's result in a word or two; empty for a slice of one arm."""
-    if record.wrong_outputs is not None:
-        return "faults" if record.wrong_outputs else "differs" if record.differs else "alike"
     if record.speed_up is None:
         return "too few" if record.baseline else ""
     if record.doubt is not None:
@@ -151,8 +141,6 @@ def table(records: Sequence[SliceRecord], *, every: bool = False) -> Table:
     """Make the table of a group of slices: narrow enough for a terminal, or with ``every`` figure."""
     if every:
         chosen = _EVERY
-    elif is_verified(records):
-        chosen = (_PROMPTS, _IDENTICAL, _IDENTICAL_SPAN, _ACCEPTED, _RESULT)
     elif records[0].baseline:
         chosen = (_PROMPTS, _SPEED_UP, _SPEED_UP_SPAN, _ACCEPTED, _RESULT)
     else:
@@ -168,14 +156,9 @@ def table(records: Sequence[SliceRecord], *, every: bool = False) -> Table:
 
 
 def sentences(records: Sequence[SliceRecord], arms: Sequence[ArmRecord]) -> list[str]:
-    """Name the slices in which speculation costs money, and those with other answers; or say none."""
-    return [*_costs_lines(records, arms), *_answers_lines(records)]
+    """Name the slices in which speculation costs money, or say that there are none.
 
-
-def _costs_lines(records: Sequence[SliceRecord], arms: Sequence[ArmRecord]) -> list[str]:
-    """Name slices in which an arm is slower than one without speculation.
-
-    All arms run on the same kind of instance, so a slower arm's tokens cost more.
+    All arms run on the same kind of instance, so the tokens of a slower arm cost more.
     """
     plain = {arm.name for arm in arms if arm.mode == "none"}
     judged = [each for each in records if each.baseline in plain and each.speed_up is not None]
@@ -191,29 +174,6 @@ def _costs_lines(records: Sequence[SliceRecord], arms: Sequence[ArmRecord]) -> l
     ]
 
 
-def _answers_lines(records: Sequence[SliceRecord]) -> list[str]:
-    """Name the slices of `verify` with faults or other answers; or say that there are none."""
-    checked = [each for each in records if each.wrong_outputs is not None]
-    if not checked:
-        return []
-    lines = []
-    faulty = [each for each in checked if each.wrong_outputs]
-    if faulty:
-        names = [f"{name_of(each)} ({each.wrong_outputs} of {each.compared_outputs})" for each in faulty]
-        more = len(names) - MOST_NAMED
-        listed = ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        lines.append(
-            f"faults in {listed}: prompts to which the answers of {faulty[0].arm} are not the target's"
-        )
-    lines += [
-        f"answers of {each.arm} differ in {name_of(each)}: {_alike(each)} are identical; of the baseline's"
-        f" own two runs {each.baseline_identical_outputs}"
-        for each in checked
-        if each.differs
-    ]
-    return lines or [f"no slice of {len(checked)} has answers that differ more than the baseline's own"]
-
-
 def by_slice(view: View) -> Section | None:
     """Make the page's section: for each pair and load a row for each slice, with its interval drawn."""
     records = [each for _, results in view.files for each in slices_in(results)]
@@ -224,7 +184,7 @@ def by_slice(view: View) -> Section | None:
         _drawn(view, first),
         Folded("All figures by slice, with their intervals", page_tables(table(first, every=True))),
         *([Folded("Other arms and loads", [_drawn(view, group) for group in others])] if others else []),
-        Notes([HOW, *([NO_SPEED_UP] if any(each.wrong_outputs is not None for each in records) else [])]),
+        Notes([HOW]),
     ]
     return Section("slices", "By slice of the traffic", _summary(view, first), blocks)
 
@@ -232,8 +192,6 @@ def by_slice(view: View) -> Section | None:
 def _summary(view: View, records: Sequence[SliceRecord]) -> str:
     """Write the result of a group in a sentence."""
     first = records[0]
-    if is_verified(records):
-        return ". ".join(line[0].upper() + line[1:] for line in _answers_lines(records)) + "."
     if first.baseline is None:
         return f"Acceptance length of {view.label(first.arm)} at {first.load.label}."
     counts = {word: [verdict(each) for each in records].count(word) for word in _JUDGED}
@@ -248,7 +206,7 @@ def _summary(view: View, records: Sequence[SliceRecord]) -> str:
 
 
 _JUDGED = ("faster", "slower", "undecided")
-_TONES = {"faster": "good", "slower": "bad", "faults": "bad", "differs": "bad", "alike": "good"}
+_TONES = {"faster": "good", "slower": "bad"}
 _BADGES = {"good": ("pass", "✓"), "bad": ("fail", "✗"), "open": ("open", "?")}
 
 
@@ -256,17 +214,13 @@ def _drawn(view: View, records: Sequence[SliceRecord]) -> PageTable:
     """Make a group's table: the interval of each slice drawn, its result and its main figures."""
     first = records[0]
     plain = first.baseline is not None and view.arm(first.baseline).mode == "none"
-    if is_verified(records):
-        axis, figures = _drawn_of_answers(view, records), (_IDENTICAL, _IDENTICAL_SPAN, _PROMPTS, _ACCEPTED)
-    elif first.baseline:
+    if first.baseline:
         axis, figures = _drawn_of_pair(view, records), (_SPEED_UP_SPAN, _PROMPTS, _ACCEPTED, _IDENTICAL)
     else:
         axis, figures = _drawn_of_arm(view, records), (_ACCEPTED, _ACCEPTED_SPAN, _PROMPTS)
     columns: list[tuple[Cell, Callable[[SliceRecord], Cell]]] = [axis]
     if first.baseline:
-        columns.append(("result", lambda each: _badge(each, plain=plain)))
-    if first.baseline and not is_verified(records):
-        columns.append(("speed-up", _ratio))
+        columns += [("result", lambda each: _badge(each, plain=plain)), ("speed-up", _ratio)]
     columns += [(column.head, column.cell) for column in figures]
     rows: list[list[Cell]] = []
     for dimension, group in groupby(records, key=_dimension):
@@ -288,13 +242,6 @@ def _drawn_of_pair(view: View, records: Sequence[SliceRecord]) -> _Drawn:
         return IntervalCell(axis, each.speed_up, view.look(each.arm), tone, doubtful=each.doubt is not None)
 
     return AxisHead(axis, "speed-up", ("slower", "faster")), cell
-
-
-def _drawn_of_answers(view: View, records: Sequence[SliceRecord]) -> _Drawn:
-    axis = IntervalAxis.of_shares(each.identity for each in records if each.identity is not None)
-    return AxisHead(
-        axis, "identical answers"
-    ), lambda each: IntervalCell(axis, each.identity, view.look(each.arm)) if each.identity else ""
 
 
 def _drawn_of_arm(view: View, records: Sequence[SliceRecord]) -> _Drawn:

@@ -257,9 +257,6 @@ class SliceRecord:
     compared_outputs: int | None = None
     confidence: float = 0.95
     identity: Interval | None = None  #: share of identical answers
-    baseline_identical_outputs: int | None = None  #: `verify`: prompts that the baseline answered so twice
-    wrong_outputs: int | None = None  #: `verify`: prompts whose answers its greedy check calls faults
-    differs: bool = False  #: `verify`: significantly more differ than between the baseline's own two runs
     doubt: str | None = None  #: why the comparison of the two arms has no verdict, and so no slice of it
 
     @property

@@ -68,23 +68,6 @@ def judge_greedy(cases: Sequence[GreedyCase], floor: NoiseFloor, max_tokens: int
     return _noisy(cases, differing, shape, floor, figures)
 
 
-def wrong_prompts(cases: Sequence[GreedyCase], floor: NoiseFloor, max_tokens: int) -> frozenset[str]:
-    """Return the ids of prompts whose own answer is a fault by the rules of `judge_greedy`.
-
-    On a noisy floor a number of harmless differences may also be a fault: of all prompts, not of one.
-    """
-    ends = ends_of(cases)
-
-    def wrong(case: GreedyCase) -> bool:
-        if shape_faults(case.candidate.answer, ends, max_tokens) or text_fault(case) is not None:
-            return True
-        if floor.exact:
-            return case.candidate.answer.ids != case.first.answer.ids and not _only_ties(case, floor.tie)
-        return any(gap > floor.delta for gap in case.candidate.gaps)
-
-    return frozenset(case.prompt_id for case in cases if wrong(case))
-
-
 def ends_of(cases: Sequence[GreedyCase]) -> frozenset[int]:
     """Return the end tokens of the baseline's answers, without requested stop strings.
 

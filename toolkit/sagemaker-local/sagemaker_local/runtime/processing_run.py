@@ -167,4 +167,3 @@ def documents(row: ProcessingRecord, host: str) -> Iterator[tuple[str, Any]]:
     """(name, content) of the files in an instance's ``/opt/ml/config``."""
     yield "processingjobconfig.json", {"ProcessingJobArn": row.arn, **row.body}
     yield "resourceconfig.json", {"current_host": host, "hosts": list(row.hosts)}
-

@@ -201,8 +201,6 @@ def test_the_axis_of_intervals_has_its_title_within_the_drawing(sides: tuple[str
     _, top, _, height = (float(value) for value in re.search(r'viewBox="([^"]+)"', head)[1].split())  # type: ignore[index]
     for y in re.findall(r' y="([-\d.]+)"', head):
         assert top + 12 <= float(y) <= top + height
-    shares = AxisHead(IntervalAxis.of_shares([Interval(0.97, 0.95, 0.99)]), "identical answers")
-    assert titles(svg(shares)) == ["identical answers"]
 
 
 def test_every_chart_of_a_report_has_the_titles_of_its_axes() -> None:
