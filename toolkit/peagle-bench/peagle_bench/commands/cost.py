@@ -210,20 +210,20 @@ def _answer(rows: Sequence[CostRow], demand: Demand) -> str:
     from peagle_bench.report import formatting
     from peagle_bench.report.costs import cheapest
 
-    asked = (
+    load = (
         f"{formatting.number(demand.otps)} tokens/s"
         if demand.otps is not None
         else f"{formatting.number(demand.requests_per_s)} requests/s"
     )
-    asked += f" with {formatting.share(demand.headroom)} headroom"
+    load += f" with {formatting.share(demand.headroom)} headroom"
     best = cheapest(rows)
     if best is None or best.fleet is None:
         reason = "misses the objective, has failed requests, a window that is too short, or no price"
-        return f"No measured load fits {asked}: each {reason}."
+        return f"No measured load fits {load}: each {reason}."
     fleet = best.fleet
     gpus = f" ({formatting.plural(fleet.gpus, 'GPU')})" if fleet.gpus else ""
     return (
-        f"Cheapest for {asked}: {formatting.plural(fleet.instances, 'instance')}{gpus} of"
+        f"Cheapest for {load}: {formatting.plural(fleet.instances, 'instance')}{gpus} of"
         f" {best.label} at {best.load.label} each,"
         f" {formatting.usd(fleet.usd_per_hour)} USD/hour;"
         f" uses {formatting.share(fleet.use)} of the measured throughput."

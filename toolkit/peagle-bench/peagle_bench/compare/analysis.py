@@ -69,10 +69,10 @@ def in_order(sides: Sequence[ArmDeployments]) -> list[ArmDeployments]:
 def pairs_of(sides: Sequence[ArmDeployments]) -> list[Pair]:
     """Pair each side with every earlier one, and each control with the side that it repeats."""
     arms = [side for side in sides if not side.is_control]
-    found = [Pair(later, arms[before]) for place, later in enumerate(arms) for before in range(place)]
+    pairs = [Pair(later, arms[before]) for place, later in enumerate(arms) for before in range(place)]
     by_name = {side.name: side for side in arms}
     controls = [side for side in sides if side.is_control]
-    return found + [Pair(side, by_name[side.name.removesuffix(CONTROL)]) for side in controls]
+    return pairs + [Pair(side, by_name[side.name.removesuffix(CONTROL)]) for side in controls]
 
 
 @dataclass(frozen=True)

@@ -49,16 +49,16 @@ def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> di
         SpecError: not MODE=VALUE, a mode that is not compared, or mode none.
     """
     speculating = [mode for mode in modes if mode != "none"]
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         mode, sign, value = text.partition("=")
-        if not sign or not value or mode not in speculating or mode in found:
+        if not sign or not value or mode not in speculating or mode in values:
             raise SpecError(
                 f"{option}: found {text!r}; allowed: MODE=VALUE, once for each of {', '.join(speculating)}.",
                 next_step=f"For example {option} {speculating[-1] if speculating else 'p-eagle'}=…",
             )
-        found[mode] = value
-    return found
+        values[mode] = value
+    return values
 
 
 def spec_of(
@@ -199,13 +199,13 @@ def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
         NotFound, ServiceFault: an endpoint does not exist or is not in service.
         SpecError: an endpoint runs another mode than its label says.
     """
-    found = []
+    arms = []
     for number, endpoint in enumerate(arm.endpoints, start=1):
         session = None if is_url(endpoint) else session_of()
         name, _, component = (endpoint, "", "") if session is None else endpoint.partition("/")
         one = describe_arm(session, name, component=component or None, expected=arm.mode)
-        found.append(one if arm.label is None else called(one, arm.label, number))
-    return found
+        arms.append(one if arm.label is None else called(one, arm.label, number))
+    return arms
 
 
 def called(described: Described, label: str, deployment: int) -> Described:

@@ -93,8 +93,8 @@ class Fleet:
         that one, and this fleet would delete it at its end.
         """
 
-        def demand_new(found: Survey) -> None:
-            if found.state in ("creating", "settling", "live"):
+        def demand_new(survey: Survey) -> None:
+            if survey.state in ("creating", "settling", "live"):
                 raise _taken(self._session, {spec.name: [f"endpoint/{spec.name}"]})
 
         try:
@@ -298,10 +298,10 @@ def _all_gone(error: BaseException, names: Sequence[str]) -> BaseException:
     """Add the deleted endpoints to the interruption's message."""
     if not names:
         return error
-    said = error.message.rstrip(".") if isinstance(error, Interrupted) else "Interrupted"
+    message = error.message.rstrip(".") if isinstance(error, Interrupted) else "Interrupted"
     details = error.details if isinstance(error, Interrupted) else {}
     return Interrupted(
-        f"{said}; deleted, so that nothing is billed: {', '.join(names)}",
+        f"{message}; deleted, so that nothing is billed: {', '.join(names)}",
         next_step=error.next_step if isinstance(error, Interrupted) else None,
         details={**details, "deleted": [*details.get("deleted", []), *names]},
     )

@@ -225,19 +225,19 @@ class Contest:
 
     def conclude(self, sides: Sequence[ArmDeployments]) -> list[ComparisonRecord]:
         """Compare and write every pair under every load, over the deployments that measured both."""
-        found = []
+        comparisons = []
         parts = list(self._parts(sides))
         for pair, measured in parts:
             try:
-                found.append(compare(pair, measured, temperature=self.setup.temperature))
+                comparisons.append(compare(pair, measured, temperature=self.setup.temperature))
             except ValueError as error:
                 names = f"{pair.faster.name} over {pair.slower.name}"
                 self.notes.append(f"{names}, {measured[0].load.label}: {error}")
         slices = slices_of_pairs(parts, temperature=self.setup.temperature)
-        records: list[Record] = [*found, *slices]
+        records: list[Record] = [*comparisons, *slices]
         for record in records:
             self.writer.append(record)
-        return found
+        return comparisons
 
     def _parts(self, sides: Sequence[ArmDeployments]) -> Iterator[tuple[Pair, list[Measured]]]:
         """Yield every pair under every load with the deployments that measured both of its arms."""

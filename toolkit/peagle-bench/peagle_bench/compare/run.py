@@ -52,7 +52,7 @@ def notes_of(
 ) -> list[str]:
     """List the notes without repetition, most serious first; withheld comparisons are left out."""
     comparisons = separate_withheld(points, comparisons).comparisons
-    said = [
+    notes = [
         *_failed_controls(comparisons),
         *withheld_lines(points),
         *doubt_lines(points),
@@ -62,7 +62,7 @@ def notes_of(
         *_different_answers(comparisons),
         *_one_deployment(comparisons),
     ]
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(notes))
 
 
 def _failed_controls(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:

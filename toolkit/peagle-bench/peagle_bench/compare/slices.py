@@ -52,16 +52,16 @@ def slices_of_pairs(
 
     Controls are left out.
     """
-    found = []
+    parts_by_slice = []
     for pair, measured in parts:
         if not pair.faster.is_control:
             sides = [_of_side(side, measured) for side in (pair.slower, pair.faster)]
             keys = keys_by_slice(of_both(*sides))
-            found += [(pair, measured, name, keys[name]) for name in in_order(keys)]
-    confidence = confidence_of_each(keys for *_, keys in found)
+            parts_by_slice += [(pair, measured, name, keys[name]) for name in in_order(keys)]
+    confidence = confidence_of_each(keys for *_, keys in parts_by_slice)
     return [
         _pair_record(pair, name, [each.only(within(keys)) for each in measured], confidence, temperature == 0)
-        for pair, measured, name, keys in found
+        for pair, measured, name, keys in parts_by_slice
     ]
 
 
@@ -141,13 +141,13 @@ def keys_by_slice(records: Iterable[RequestRecord]) -> dict[Slice, set[Key]]:
     Of a dimension with many values, as a category of the user's own can have, the most
     frequent stay and the others are `OTHER`: each slice makes the intervals of all others wider.
     """
-    found: dict[str, dict[str, set[Key]]] = defaultdict(lambda: defaultdict(set))
+    by_dimension: dict[str, dict[str, set[Key]]] = defaultdict(lambda: defaultdict(set))
     for record in records:
         for dimension, value in slices_of(record).items():
-            found[dimension][value].add(key_of(record))
+            by_dimension[dimension][value].add(key_of(record))
     return {
         (dimension, value): keys
-        for dimension, values in found.items()
+        for dimension, values in by_dimension.items()
         if len(values) > 1
         for value, keys in _bounded(values).items()
     }

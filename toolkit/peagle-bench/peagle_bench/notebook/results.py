@@ -146,8 +146,8 @@ class VerifyResult(Measured):
     @property
     def passed(self) -> bool | None:
         """Whether all checks passed; None if none failed but one is undecided, or none applies."""
-        found = [check.passed for check in self.checks if check.applicable]
-        return False if False in found else None if None in found or not found else True
+        results = [check.passed for check in self.checks if check.applicable]
+        return False if False in results else None if None in results or not results else True
 
 
 def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:

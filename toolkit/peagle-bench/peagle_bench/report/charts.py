@@ -95,8 +95,8 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 def bounds(values: Iterable[float | None]) -> tuple[float, float]:
     """Return the smallest and the largest value; (0, 1) without values."""
-    found = [value for value in values if value is not None]
-    return (min(found), max(found)) if found else (0.0, 1.0)
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if known else (0.0, 1.0)
 
 
 CHARACTER = 6.7

@@ -37,8 +37,8 @@ def names_of(files: Sequence[Results]) -> tuple[str, ...]:
 
 def are_alike(keys: Iterable[Hashable]) -> bool:
     """Decide whether two rows with these keys would look the same."""
-    found = list(keys)
-    return len(set(found)) < len(found)
+    listed = list(keys)
+    return len(set(listed)) < len(listed)
 
 
 _COMPARING = ("compare", "quickstart")
@@ -54,14 +54,14 @@ def missing(results: Results) -> str | None:
     if holds_nothing(results):
         return None  # reported by `empty_notes`
     config = results.header.config
-    for found, asked, what in (
+    for done, wanted, what in (
         _loads(results, config),
         _checks(results, config),
         _packs(results, config),
         *_of_comparisons(results, config),
     ):
-        if found < asked:
-            return f"{found} of {formatting.plural(asked, what)}"
+        if done < wanted:
+            return f"{done} of {formatting.plural(wanted, what)}"
     return None
 
 
@@ -69,25 +69,25 @@ Count = tuple[int, int, str]
 
 
 def _loads(results: Results, config: dict[str, Any]) -> Count:
-    asked = config.get("loads")
+    wanted = config.get("loads")
     labels = {point.load.label for point in results.points}
-    if results.header.command not in ("bench", "compare") or not isinstance(asked, list):
+    if results.header.command not in ("bench", "compare") or not isinstance(wanted, list):
         return 0, 0, "load"
-    return sum(label in labels for label in asked), len(asked), "load"
+    return sum(label in labels for label in wanted), len(wanted), "load"
 
 
 def _checks(results: Results, config: dict[str, Any]) -> Count:
-    asked = config.get("checks")
-    if results.header.command != "verify" or not isinstance(asked, list):
+    wanted = config.get("checks")
+    if results.header.command != "verify" or not isinstance(wanted, list):
         return 0, 0, "check"
-    return len({check.name for check in results.checks} & set(asked)), len(asked), "check"
+    return len({check.name for check in results.checks} & set(wanted)), len(wanted), "check"
 
 
 def _packs(results: Results, config: dict[str, Any]) -> Count:
-    asked = config.get("packs")
-    if results.header.command != "packs" or not isinstance(asked, list):
+    wanted = config.get("packs")
+    if results.header.command != "packs" or not isinstance(wanted, list):
         return 0, 0, "pack"
-    return len({one.pack for one in results.packs} & set(asked)), len(asked), "pack"
+    return len({one.pack for one in results.packs} & set(wanted)), len(wanted), "pack"
 
 
 def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:
@@ -111,20 +111,20 @@ def _number(value: object) -> int:
 
 def _prompts(results: Results, row: ComparisonRecord) -> int:
     """Count the prompts sent to both arms, failed ones included."""
-    asked: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    sent: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for each in results.requests:
         if each.load == row.load and each.phase == "measured":
-            asked[each.arm].add((each.prompt_id, each.turn))
-    return max(row.units, len(asked[row.faster] & asked[row.slower]))
+            sent[each.arm].add((each.prompt_id, each.turn))
+    return max(row.units, len(sent[row.faster] & sent[row.slower]))
 
 
 def interruptions(files: Sequence[Results]) -> tuple[str, ...]:
     """List interrupted runs: ``interrupted: 3 of 40 prompts``, with the file's name if several."""
-    found = []
+    lines = []
     for name, results in zip(names_of(files), files, strict=True):
         if share := missing(results):
-            found.append(f"interrupted: {share}" + (f" in {name}" if len(files) > 1 else ""))
-    return tuple(found)
+            lines.append(f"interrupted: {share}" + (f" in {name}" if len(files) > 1 else ""))
+    return tuple(lines)
 
 
 def empty_notes(files: Sequence[Results]) -> tuple[str, ...]:
@@ -134,10 +134,10 @@ def empty_notes(files: Sequence[Results]) -> tuple[str, ...]:
 
 
 def _nothing(name: str, results: Results) -> str:
-    said = f"{name}: no finished load, so nothing is shown"
+    line = f"{name}: no finished load, so nothing is shown"
     if not results.requests:
-        return said
-    return f"{said} ({formatting.plural(len(results.requests), 'request')} of an interrupted load)"
+        return line
+    return f"{line} ({formatting.plural(len(results.requests), 'request')} of an interrupted load)"
 
 
 def demand_figures(files: Sequence[Results]) -> None:
@@ -303,13 +303,13 @@ def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
     if groups:  # files without figures are named in the first part's notes
         groups[0] += [each for each in files if holds_nothing(each)]
     names = {id(each): name for name, each in zip(names_of(files), files, strict=True)}
-    found = []
+    parts = []
     for group in groups or [list(files)]:
         name = names[id(group[0])].removesuffix(".jsonl")
         workload = name_of_workload(group[0].header.config.get("workload"))
         title = " · ".join(word for word in (name, workload) if word)
-        found.append(Part(name, title, tuple(group), view_of(group)))
-    return tuple(found)
+        parts.append(Part(name, title, tuple(group), view_of(group)))
+    return tuple(parts)
 
 
 def _belongs(each: Results, run: Results) -> bool:

@@ -46,8 +46,8 @@ def _per_step(point: PointRecord) -> float | None:
 
 
 def _goodput(point: PointRecord) -> str:
-    found = point.goodput
-    return "-" if found is None else f"{found.requests_per_s:.2f}/s ({found.share:.0%})"
+    goodput = point.goodput
+    return "-" if goodput is None else f"{goodput.requests_per_s:.2f}/s ({goodput.share:.0%})"
 
 
 def latencies(points: Sequence[PointRecord]) -> Table:
@@ -60,27 +60,26 @@ def _times(point: PointRecord) -> tuple[str, ...]:
     return (point.load.label + (" *" if is_late(point.client) else ""), *map(_three, measures))
 
 
-def _three(found: Percentiles | None) -> str:
-    if found is None:
+def _three(percentiles: Percentiles | None) -> str:
+    if percentiles is None:
         return "-"
-    return " / ".join(
-        f"{value:,.1f}" if value < 100 else f"{value:,.0f}" for value in (found.p50, found.p95, found.p99)
-    )
+    figures = (percentiles.p50, percentiles.p95, percentiles.p99)
+    return " / ".join(f"{value:,.1f}" if value < 100 else f"{value:,.0f}" for value in figures)
 
 
 def survival(points: Sequence[PointRecord]) -> str:
     """Describe the acceptance of each load: lengths, survival by position, source and temperature."""
     lines = []
     for point in points:
-        found = point.acceptance
-        if found is None:
+        accepted = point.acceptance
+        if accepted is None:
             continue
-        rates = " ".join(f"{rate:.3f}" for rate in found.survival) or "unknown"
-        by_request = "" if found.per_request is None else f", {found.per_request:.2f} by request"
+        rates = " ".join(f"{rate:.3f}" for rate in accepted.survival) or "unknown"
+        by_request = "" if accepted.per_request is None else f", {accepted.per_request:.2f} by request"
         lines.append(
-            f"{point.load.label}: acceptance length {found.per_step or 1:.2f} by step{by_request};"
+            f"{point.load.label}: acceptance length {accepted.per_step or 1:.2f} by step{by_request};"
             f" survival by position {rates} (from"
-            f" {_SOURCES[found.source]}; temperature {temperature_text(point.temperature)})"
+            f" {_SOURCES[accepted.source]}; temperature {temperature_text(point.temperature)})"
         )
     return "\n".join(lines)
 

@@ -184,15 +184,15 @@ def acceptance(view: View) -> Section | None:
 def _first_acceptance(view: View) -> list[tuple[PointRecord, Acceptance]]:
     """Choose each arm's point at the lowest load with known acceptance by position."""
     for load in view.loads():
-        found = [
+        shown = [
             (point, point.acceptance)
             for arm in view.arms
             if not arm.control
             for point in view.measured(arm.name, load)[:1]
             if point.acceptance and point.acceptance.survival
         ]
-        if found:
-            return found
+        if shown:
+            return shown
     return []
 
 

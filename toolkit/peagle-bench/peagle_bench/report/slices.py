@@ -128,7 +128,7 @@ _PROMPTS = _Column("prompts", lambda each: f"{each.prompts:,}")
 _SPEED_UP = _Column("x", lambda each: formatting.ratio(each.speed_up.value) if each.speed_up else DASH)
 _SPEED_UP_SPAN = _Column("interval", lambda each: _span(each.speed_up), words=True)
 _ACCEPTED = _Column(
-    "accepted", lambda each: formatting.number(each.acceptance_length and each.acceptance_length.value)
+    "accepted", lambda each: formatting.number(each.acceptance_length.value if each.acceptance_length else None)
 )
 _ACCEPTED_SPAN = _Column("interval", lambda each: _span(each.acceptance_length), words=True)
 _IDENTICAL = _Column("identical", _alike)
@@ -139,6 +139,7 @@ _EVERY = (_PROMPTS, _SPEED_UP, _SPEED_UP_SPAN, _ACCEPTED, _ACCEPTED_SPAN, _IDENT
 
 def table(records: Sequence[SliceRecord], *, every: bool = False) -> Table:
     """Make the table of a group of slices: narrow enough for a terminal, or with ``every`` figure."""
+    chosen: tuple[_Column, ...]
     if every:
         chosen = _EVERY
     elif records[0].baseline:
@@ -214,6 +215,7 @@ def _drawn(view: View, records: Sequence[SliceRecord]) -> PageTable:
     """Make a group's table: the interval of each slice drawn, its result and its main figures."""
     first = records[0]
     plain = first.baseline is not None and view.arm(first.baseline).mode == "none"
+    figures: tuple[_Column, ...]
     if first.baseline:
         axis, figures = _drawn_of_pair(view, records), (_SPEED_UP_SPAN, _PROMPTS, _ACCEPTED, _IDENTICAL)
     else:

@@ -317,8 +317,8 @@ def checks(view: View, *, power: bool = True) -> Table | None:
         for check in view.checks
     ]
     kept = len(heads) if power else len(heads) - 1
-    made = Table(checked(view.checks), heads[:kept], tuple(row[:kept] for row in rows))
-    table = _with_runs(view, made, view.checks, 2)
+    every = Table(checked(view.checks), heads[:kept], tuple(row[:kept] for row in rows))
+    table = _with_runs(view, every, view.checks, 2)
     return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")
 
 
@@ -346,7 +346,7 @@ def _without(table: Table, head: str) -> Table:
 
 def tables_of(view: View, *, power: bool = False) -> list[Table]:
     """Make every table that has rows, in the order of each output: terminal, notebook, Markdown."""
-    found = (
+    tables = (
         ratios(view),
         points(view),
         by_slice(view),
@@ -358,4 +358,4 @@ def tables_of(view: View, *, power: bool = False) -> list[Table]:
         packs(view),
         checks(view, power=power),
     )
-    return [table for table in found if table is not None]
+    return [table for table in tables if table is not None]

@@ -24,11 +24,11 @@ def tiles(view: View) -> tuple[Tile, ...]:
     """Choose at most four key figures; the result of the checks is always included."""
     checks = _checks(view)
     if chief(view) is None and view.points:
-        found = (*_of_point(view), _cost(view))
+        chosen = (*_of_point(view), _cost(view))
     else:
         alike = _alike(view) if checks is None else None
-        found = (_over_none(view), _acceptance(view), alike, _cost(view))
-    shown = [tile for tile in found if tile is not None][: 4 if checks is None else 3]
+        chosen = (_over_none(view), _acceptance(view), alike, _cost(view))
+    shown = [tile for tile in chosen if tile is not None][: 4 if checks is None else 3]
     return (*shown, checks) if checks else tuple(shown)
 
 

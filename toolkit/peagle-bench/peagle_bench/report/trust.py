@@ -125,14 +125,14 @@ def trust(view: View) -> str:
 
 def _load_averages(view: View) -> str:
     """Format the load averages: ``2.60``, or ``2.60 in b.jsonl, 5.44 in c.jsonl`` for several runs."""
-    found = {
+    averages = {
         name: max(busy)
         for name, each in view.files
         if (busy := [load for point in each.points if (load := point.machine_load) is not None])
     }
-    if len(found) == 1:
-        return formatting.number(next(iter(found.values())))
-    return ", ".join(f"{formatting.number(load)} in {name}" for name, load in found.items())
+    if len(averages) == 1:
+        return formatting.number(next(iter(averages.values())))
+    return ", ".join(f"{formatting.number(load)} in {name}" for name, load in averages.items())
 
 
 def quality(view: View) -> Section | None:

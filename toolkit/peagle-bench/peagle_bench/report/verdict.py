@@ -55,9 +55,9 @@ def chief(view: View) -> ComparisonRecord | None:
     if proof:
         return proof[0]
     for faster, slower in _QUESTIONS:
-        found = [row for row in rows if _modes(view, row) == (faster, slower)]
-        if found:
-            return min(found, key=lambda row: (row.load.kind, load_value(row.load)))
+        matching = [row for row in rows if _modes(view, row) == (faster, slower)]
+        if matching:
+            return min(matching, key=lambda row: (row.load.kind, load_value(row.load)))
     return min(rows, key=lambda row: (row.load.kind, load_value(row.load)), default=None)
 
 
@@ -67,11 +67,11 @@ def _modes(view: View, row: ComparisonRecord) -> tuple[str, str]:
 
 def verdict(view: View) -> Verdict:
     """Summarise the files in one sentence."""
-    said = _verdict(view)
+    result = _verdict(view)
     if view.interrupted:
-        said = replace(said, headline=f"{said.headline} ({'; '.join(view.interrupted)})")
+        result = replace(result, headline=f"{result.headline} ({'; '.join(view.interrupted)})")
     mark = view.watermark
-    return replace(said, limits=(mark, *said.limits)) if mark else said
+    return replace(result, limits=(mark, *result.limits)) if mark else result
 
 
 def _verdict(view: View) -> Verdict:
@@ -128,29 +128,29 @@ def claim(view: View, row: ComparisonRecord) -> str:
         return f"No verdict on {names}: {row.doubt}; measured {measured}{where}"
     kind = "open" if not row.ratio.shown else "faster" if row.ratio.value > 1 else "slower"
     a, b = view.label(row.faster), view.label(row.slower)
-    said = _CLAIMS[kind].format(a=a, b=b, ratio=formatting.ratio(row.ratio.value))
-    said = _begun(said)
+    text = _CLAIMS[kind].format(a=a, b=b, ratio=formatting.ratio(row.ratio.value))
+    text = _begun(text)
     figure = f"{formatting.ratio(row.ratio.value)} " if kind == "open" else ""
     reach = ", in this deployment" if row.deployments == 1 else ""
     colon, span = ":" if kind == "open" else "", formatting.span(row.ratio)
-    return f"{said}{colon} {figure}{span} at {row.load.label}{reach}"
+    return f"{text}{colon} {figure}{span} at {row.load.label}{reach}"
 
 
 def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
     """List how far a comparison applies: deployments, units of the interval, workload, temperature."""
     reach = "this deployment only" if row.deployments == 1 else f"over {row.deployments} deployments"
-    found = [reach, f"95% interval over {formatting.plural(row.units, row.over[:-1])}"]
+    lines = [reach, f"95% interval over {formatting.plural(row.units, row.over[:-1])}"]
     if (row.faster, row.slower) == _PROOF:  # the file does not know what else the serving head answered
         accepted = "" if row.acceptance_ratio is None else f" ({formatting.with_span(row.acceptance_ratio)})"
-        found.append(
+        lines.append(
             f"the proof decides by acceptance{accepted}: other traffic of the serving head flatters the"
             " candidate's speed"
         )
     if (name := workload_name(view)) is not None:
-        found.append(name)
+        lines.append(name)
     if (temperature := temperature_of(view, row.load)) is not None:
-        found.append(f"temperature {temperature:g}")
-    return tuple(found)
+        lines.append(f"temperature {temperature:g}")
+    return tuple(lines)
 
 
 def workload_name(view: View) -> str | None:
@@ -166,12 +166,12 @@ def name_of_workload(setting: Any) -> str | None:
 
 def temperature_of(view: View, load: Load | None = None) -> float | None:
     """Return the temperature of the points (of one load) if they agree; else None."""
-    found = {point.temperature for point in view.points if load is None or point.load == load}
-    if found == {None} or not found:
+    temperatures = {point.temperature for point in view.points if load is None or point.load == load}
+    if temperatures == {None} or not temperatures:
         workload = view.setting("workload")
         value = workload.get("temperature") if isinstance(workload, dict) else None
         return None if value is None else float(value)
-    return found.pop() if len(found) == 1 else None
+    return temperatures.pop() if len(temperatures) == 1 else None
 
 
 def _of_fits(view: View) -> Verdict:
@@ -179,13 +179,13 @@ def _of_fits(view: View) -> Verdict:
     modes = [fit.mode for fit in view.fits]
     mode = "p-eagle" if "p-eagle" in modes else modes[0]
     fits = sorted((fit for fit in view.fits if fit.mode == mode), key=lambda fit: load_value(fit.load))
-    said = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in fits)
+    best = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in fits)
     least = min(fit.deployments for fit in fits)
     reach = "this deployment only" if least == 1 else f"from {least} deployments"
-    rates = "; ".join(told for fit in fits if (told := _rates(fit)))
+    rates = "; ".join(text for fit in fits if (text := _rates(fit)))
     second = f"Tokens per second: {rates}." if rates else ""
     table = next((one for one in view.tables if one.mode == mode), None)
-    headline = _of_fit(fits[0], said, several=len(fits) > 1) if table is None else _of_table(table)
+    headline = _of_fit(fits[0], best, several=len(fits) > 1) if table is None else _of_table(table)
     return Verdict(headline, "", (reach,), second)
 
 
@@ -265,9 +265,9 @@ def scored(packs: Sequence[PackRecord]) -> str:
     failed = [name for name in names if False in results[name]]
     open_ = [name for name in names if None in results[name] and name not in failed]
     passed = len(names) - len(failed) - len(open_)
-    said = f"{passed} of {formatting.plural(len(names), 'workload pack')} passed"
-    said += f"; failed: {', '.join(failed)}" if failed else ""
-    return said + (f"; not measured: {', '.join(open_)}" if open_ else "")
+    text = f"{passed} of {formatting.plural(len(names), 'workload pack')} passed"
+    text += f"; failed: {', '.join(failed)}" if failed else ""
+    return text + (f"; not measured: {', '.join(open_)}" if open_ else "")
 
 
 NO_DIFFERENCE = "no significant difference"

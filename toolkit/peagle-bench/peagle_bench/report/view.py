@@ -95,8 +95,8 @@ class View:
 
     def arm(self, name: str) -> ArmRecord:
         """Return the arm of that name; one of unknown mode if the files do not describe it."""
-        found = next((arm for arm in self.arms if arm.name == name), None)
-        return found or ArmRecord(name, "unknown", None, "")
+        arm_of_name = next((arm for arm in self.arms if arm.name == name), None)
+        return arm_of_name or ArmRecord(name, "unknown", None, "")
 
     def label(self, name: str) -> str:
         """Return an arm's label in the report."""
@@ -123,8 +123,8 @@ class View:
 
     def setting(self, name: str) -> Any:
         """Return a setting of the runs if all files that have it agree; else None."""
-        found = [header.config[name] for header in self.headers if header.config.get(name) is not None]
-        return found[0] if found and all(value == found[0] for value in found) else None
+        values = [header.config[name] for header in self.headers if header.config.get(name) is not None]
+        return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def load_value(load: Load) -> float:
@@ -149,11 +149,11 @@ class Caution:
 
 def cautions(view: View) -> tuple[Caution, ...]:
     """List the cautions that apply, most serious first."""
-    found = []
+    listed = []
     failed = list(dict.fromkeys(check.name for check in view.checks if check.passed is False))
     if failed:
         text = f"{', '.join(failed)} failed. A speed-up with different answers does not count."
-        found.append(Caution("wrong", "Answers are not the target's own", text))
+        listed.append(Caution("wrong", "Answers are not the target's own", text))
     for row in view.comparisons:
         if row.control and row.ratio.shown:
             text = (
@@ -161,9 +161,9 @@ def cautions(view: View) -> tuple[Caution, ...]:
                 f" {row.load.label}, which excludes 1. By chance this happens in 1 of 20 runs; measure again"
                 " before you trust the other ratios."
             )
-            found.append(Caution("wrong", "The A/A control failed", text))
+            listed.append(Caution("wrong", "The A/A control failed", text))
     if view.synthetic:
-        found.append(Caution("not-real", "Synthetic data", f"{view.synthetic}."))
+        listed.append(Caution("not-real", "Synthetic data", f"{view.synthetic}."))
     if view.stand_in:
-        found.append(Caution("not-real", "Small stand-in weights", STAND_IN_CAUTION))
-    return tuple(found)
+        listed.append(Caution("not-real", "Small stand-in weights", STAND_IN_CAUTION))
+    return tuple(listed)

@@ -24,13 +24,13 @@ def load_now() -> float:
 
 def versions() -> dict[str, str]:
     """Return the version of each relevant Python package; those not installed are left out."""
-    found = {}
+    installed = {}
     for name in _DISTRIBUTIONS:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return {**found, "python": platform.python_version()}
+    return {**installed, "python": platform.python_version()}
 
 
 def machine() -> dict[str, Any]:

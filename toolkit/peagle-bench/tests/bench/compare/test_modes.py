@@ -31,7 +31,7 @@ def test_wrong_modes_are_refused(text: str) -> None:
 
 def test_a_spec_becomes_one_for_each_mode() -> None:
     base = tiny(speculation={"mode": "p-eagle", "num_speculative_tokens": 9})
-    ks = {"none": None, "eagle3": 5, "p-eagle": None}
+    ks = parse_modes("none,eagle3=5,p-eagle")
     specs = {mode: spec_of(base, mode, k=k, deployment=2) for mode, k in ks.items()}
     assert [spec.name for spec in specs.values()] == [
         "cmp-tiny-code-none-2",
