@@ -21,7 +21,6 @@ from peagle_bench.commands.options import (
     render_slices,
     slices_data,
     temperature_option,
-    workload_file_option,
     workload_option,
 )
 from peagle_bench.commands.packs import (
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
 @packs_option
 @context_option
 @workload_option
-@workload_file_option
 @click.option(
     "--prompts", type=click.IntRange(min=2), help="Number of prompts of the workload.  [default: all]"
 )
@@ -143,7 +141,6 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
         return _Work(setup, lambda session: run_chosen(state, session, options), {}, None)
     from peagle_bench.workloads import few_conversations
 
-    options |= {"api": "auto", "first_turn_only": False}
     workload = chosen_workload(state, options)
     setup = _setup(workload, options)
     config = {name: options[name] for name in ("seed", "max_tokens", "temperature")}

@@ -55,13 +55,7 @@ workload_option = click.option(
     "-w",
     metavar="NAME|PATH",
     default="humaneval",
-    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
-)
-workload_file_option = click.option(
-    "--workload-file", type=FILE, help="Local copy of the workload's file, if it cannot be downloaded."
-)
-repeat_option = click.option(
-    "--repeat", is_flag=True, help="Send the prompts again after all were sent, without prefix cache hits."
+    help="humaneval, mt-bench, synthetic:IN/OUT, or a file (or directory) of requests.",
 )
 max_tokens_option = click.option(
     "--max-tokens", type=COUNT, help="Maximum output tokens per answer.  [default: 256]"
@@ -77,21 +71,12 @@ api_option = click.option(
     default="auto",
     help="API of the requests; auto: as the workload needs.",
 )
-first_turn_option = click.option(
-    "--first-turn-only", is_flag=True, help="Send only the first turn of each conversation."
-)
 goal_option = click.option(
     "--goal",
     "goals",
     metavar="NAME=MS",
     multiple=True,
     help="Latency goal in ms: ttft_ms=500, tpot_ms=20 or e2e_ms=5000. May be repeated.",
-)
-slices_option = click.option(
-    "--slices",
-    metavar="LIST",
-    help="Dimensions to split the figures by, separated by commas, or none: category, script, prompt tokens,"
-    " label:NAME …  [default: all with several values]",
 )
 
 
@@ -120,22 +105,6 @@ def objective_of(goals: Sequence[str]) -> Objective:
     return Objective(**limits)
 
 
-def chosen_slices(
-    options: Mapping[str, Any], workload: Workload, without: tuple[str, ...] = ()
-) -> tuple[str, ...] | None:
-    """Return the dimensions of --slices; None for all. The command cannot split by those in ``without``.
-
-    Raises:
-        SpecError: an unknown dimension.
-    """
-    from peagle_sm.core.request_slices import checked_dimensions
-
-    if options["slices"] is None:
-        return None
-    names = [] if options["slices"] == "none" else options["slices"].split(",")
-    return checked_dimensions(names, {name for item in workload.items for name in item.labels}, without)
-
-
 def chosen_workload(state: State, options: Mapping[str, Any]) -> Workload:
     """Load the workload that the options of a command select.
 
@@ -151,9 +120,7 @@ def chosen_workload(state: State, options: Mapping[str, Any]) -> Workload:
         count=options["prompts"],
         max_tokens=options["max_tokens"],
         temperature=options["temperature"],
-        api=options["api"],
-        file=options["workload_file"],
-        first_turn_only=options["first_turn_only"],
+        api=options.get("api", "auto"),
         session=lambda: open_session(state),
     )
 
