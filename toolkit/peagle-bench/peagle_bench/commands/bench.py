@@ -13,7 +13,6 @@ from peagle_bench.commands.options import (
     POSITIVE,
     Numbers,
     api_option,
-    chosen_workload,
     goal_option,
     max_tokens_option,
     objective_of,
@@ -80,8 +79,17 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     from peagle_bench.benchmark.run import bench as measure
     from peagle_bench.load import make_target
     from peagle_bench.load.points import is_withheld
+    from peagle_bench.workloads import load_workload
 
-    workload = chosen_workload(state, options)
+    workload = load_workload(
+        options["workload"],
+        seed=options["seed"],
+        count=options["prompts"],
+        max_tokens=options["max_tokens"],
+        temperature=options["temperature"],
+        api=options["api"],
+        session=lambda: open_session(state),
+    )
     plan = _plan(options, len(workload.items))
     check_plan(plan, workload)
     session = None if is_url(endpoint) else open_session(state)

@@ -16,7 +16,6 @@ from peagle_bench import results_file
 from peagle_bench.commands.options import (
     FILE,
     Numbers,
-    chosen_workload,
     max_tokens_option,
     render_slices,
     slices_data,
@@ -139,9 +138,16 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
     if options["packs"] is not None:
         setup = None if base is None else expected_setup(base, options)
         return _Work(setup, lambda session: run_chosen(state, session, options), {}, None)
-    from peagle_bench.workloads import few_conversations
+    from peagle_bench.workloads import few_conversations, load_workload
 
-    workload = chosen_workload(state, options)
+    workload = load_workload(
+        options["workload"],
+        seed=options["seed"],
+        count=options["prompts"],
+        max_tokens=options["max_tokens"],
+        temperature=options["temperature"],
+        session=lambda: open_session(state),
+    )
     setup = _setup(workload, options)
     config = {name: options[name] for name in ("seed", "max_tokens", "temperature")}
     return _Work(
@@ -287,52 +293,50 @@ def _plans(specs: Mapping[SpecMode, EndpointSpec], session: Session) -> list[Pla
 
 
 def render_outcome(outcome: Outcome) -> str:
-    """Render the arms, the ratios of all pairs, the ratios by category, and notes."""
-    from peagle_bench.report import outcomes
+    """Render the arms, the ratios of all pairs with their factors, the slices, and notes."""
+    from peagle_bench.report import tables
+    from peagle_bench.report.merging import view_of
 
     results = outcome.results
-    controls = {arm.name for arm in results.arms if arm.control}
-    shown = [one for one in results.points if one.arm not in controls]
-    star = "\n(* uncertain: see the note)" if outcomes.is_uncertain(shown) else ""
-    texts = {outcomes.temperature_text(point.temperature) for point in results.points}
-    legend = (
-        "(95% confidence intervals; ratio = acceptance x step time; a factor above 1 favours the first arm; "
-        f"temperature {', '.join(sorted(texts))})"
+    view = view_of([results])
+    arms = ", ".join(
+        arm.name + (f" (K={arm.num_speculative_tokens})" if arm.num_speculative_tokens else "")
+        for arm in results.arms
+        if not arm.control
     )
+    notes = [*outcome.notes, *([STAND_IN] if results.header.stand_in_weights else [])]
+    ratios = tables.ratios(view, factors=True)
     parts = [
-        show(outcomes.arms(results, shown)) + star,
-        f"{show(outcomes.ratios(results))}\n{legend}",
+        f"arms: {arms}",
+        *(show(table) for table in (tables.points(view), ratios) if table is not None),
+        "(95% confidence intervals; speed-up = acceptance x step time; above 1 the first arm is faster)",
         render_slices(results),
-        "\n".join(f"note: {note}" for note in _notes(outcome)),
+        "\n".join(f"note: {note}" for note in notes),
         f"results: {outcome.path}",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _notes(outcome: Outcome) -> list[str]:
-    return [*outcome.notes, *([STAND_IN] if outcome.results.header.stand_in_weights else [])]
-
-
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json."""
     from peagle_bench.load.points import separate_withheld
-    from peagle_bench.report.outcomes import verdict
+    from peagle_bench.report.verdict import outcome_of
     from peagle_bench.results.result_file import encode
 
     results = outcome.results
-    found = separate_withheld(results.points, results.comparisons)
+    shown = separate_withheld(results.points, results.comparisons)
     return {
         "file": str(outcome.path),
         "stand_in_weights": results.header.stand_in_weights,
         "arms": [encode(arm) for arm in results.arms],
-        "points": [encode(point) for point in found.points],
+        "points": [encode(point) for point in shown.points],
         "comparisons": [
-            {**encode(comparison), "shown": comparison.significant, "verdict": verdict(comparison)}
-            for comparison in found.comparisons
+            {**encode(comparison), "shown": comparison.significant, "verdict": outcome_of(comparison)}
+            for comparison in shown.comparisons
         ],
         "withheld": [
-            {"faster": one.faster, "slower": one.slower, "load": encode(one.load)}
-            for one in found.withheld_comparisons
+            {"faster": row.faster, "slower": row.slower, "load": encode(row.load)}
+            for row in shown.withheld_comparisons
         ],
         "slices": slices_data(results),
         "notes": list(outcome.notes),

@@ -5,7 +5,7 @@ Prices come from an option or the results file; a missing one is looked up, once
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import show
+from peagle_sm.core.display import Table
 from peagle_sm.core.errors import CredentialsError
 
 if TYPE_CHECKING:
@@ -68,42 +69,49 @@ def cost(
     """
     from peagle_bench.report.costs import cheapest, cost_rows
     from peagle_bench.report.files import read_files
-    from peagle_bench.report.merging import demand_loads, uncosted_notes, view_of
+    from peagle_bench.report.merging import demand_loads, parts_of, uncosted_notes
     from peagle_sm.core.plan.cost import Demand
 
     if otps is not None and requests_per_s is not None:
         raise click.UsageError("--otps and --requests-per-s both set the demand; give only one.")
     objective = objective_of(goals)
     results = read_files(files)
-    view = view_of(results)
-    for warning in view.warnings:
+    views = {part.name: part.view for part in parts_of(results)}
+    for warning in (text for each in results for text in each.warnings):
         note(state, f"warning: {warning}")
     demand_loads(results)
-    for line in (*view.interrupted, *view.empty, *uncosted_notes(results)):
+    for line in (text for view in views.values() for text in (*view.interrupted, *view.empty)):
+        note(state, f"note: {line}")
+    for line in uncosted_notes(results):
         note(state, f"note: {line}")
     demand = Demand(otps, requests_per_s) if otps or requests_per_s else None
-    rows = cost_rows(
-        view.arms,
-        view.points,
-        pricing=pricing_for(state, view, usd_per_hour),
-        demand=demand,
-        objective=objective,
-        run_of=view.run_of,
-        requests_of=view.requests_of,
-        used=used,
-    )
-    for point in view.withheld:
-        note(state, f"skipped: {view.label(point.arm)} at {point.load.label}: {point.client.reason}")
+    pricing = pricing_for(state, list(views.values()), usd_per_hour)
+    rows: list[CostRow] = []
+    for run, view in views.items():
+        rows += cost_rows(
+            view.arms,
+            view.points,
+            pricing=pricing,
+            demand=demand,
+            objective=objective,
+            label_of=view.label,
+            run=run if len(views) > 1 else "",
+            requests_of=view.requests_of,
+            used=used,
+        )
+        for point in view.withheld:
+            note(state, f"skipped: {view.label(point.arm)} at {point.load.label}: {point.client.reason}")
+    first = next(iter(views.values()))
     best = cheapest(rows)
     emit(
         state,
-        table=lambda: render_cost(view, rows, demand),
-        data=lambda: cost_data(view, rows, demand),
+        table=lambda: render_cost(caution_lines(first), rows, demand),
+        data=lambda: cost_data(rows, demand, stand_in=first.stand_in),
         names=[f"{best.arm.name} {best.load.label}"] if best else [],
     )
 
 
-def pricing_for(state: State, view: View, usd_per_hour: float | None) -> Pricing:
+def pricing_for(state: State, views: Sequence[View], usd_per_hour: float | None) -> Pricing:
     """Return a function for an arm's price per hour and its source.
 
     ``usd_per_hour`` is for one instance and overrides the others.
@@ -112,7 +120,8 @@ def pricing_for(state: State, view: View, usd_per_hour: float | None) -> Pricing
     from peagle_sm.aws.control.prices import HourlyPrice, hourly
 
     known: dict[tuple[str | None, int], HourlyPrice] = {}
-    region = state.region(_region_of(view))
+    regions = {header.provenance.get("region") for view in views for header in view.headers} - {None}
+    region = state.region(str(regions.pop()) if len(regions) == 1 else None)
     sessions: list[Session | None] = []
 
     def session() -> Session | None:
@@ -138,11 +147,6 @@ def pricing_for(state: State, view: View, usd_per_hour: float | None) -> Pricing
     return price
 
 
-def _region_of(view: View) -> str | None:
-    found = {header.provenance.get("region") for header in view.headers} - {None}
-    return str(found.pop()) if len(found) == 1 else None
-
-
 def _session(state: State, region: str | None) -> Session | None:
     """Open a session for price lookups; None without a region or profile."""
     try:
@@ -152,18 +156,57 @@ def _session(state: State, region: str | None) -> Session | None:
         return None
 
 
-def render_cost(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
+def render_cost(cautions: Sequence[str], rows: Sequence[CostRow], demand: Demand | None) -> str:
     """Render cautions, costs, the fleet for the demand, and the sources of the prices."""
-    from peagle_bench.report.outcomes import costs
-
-    blocks = [*caution_lines(view), show(costs(view, rows, demand))]
+    blocks = [*cautions, show(costs(rows, demand))]
     if demand is not None:
-        blocks.append(_answer(view, rows, demand))
+        blocks.append(_answer(rows, demand))
     blocks.append("\n".join(dict.fromkeys(f"price: {row.price_source}" for row in rows)))
     return "\n\n".join(block for block in blocks if block)
 
 
-def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:
+def costs(rows: Sequence[CostRow], demand: Demand | None) -> Table:
+    """Make the table of costs; with a demand, also of the fleet for it."""
+    from peagle_bench.report import formatting
+
+    def of_fleet(row: CostRow, name: str, form: Callable[[Any], str]) -> str:
+        value = getattr(row.fleet, name, None)
+        return formatting.DASH if value is None else form(value)
+
+    def interval(row: CostRow) -> str:
+        if row.usd_low is None:
+            return formatting.DASH
+        return f"{formatting.usd(row.usd_low)} to {formatting.usd(row.usd_high)}"
+
+    columns: dict[str, Callable[[CostRow], str]] = {
+        "load": lambda row: row.load.label,
+        "arm": lambda row: row.label,
+    }
+    if any(row.run for row in rows):
+        columns["run"] = lambda row: row.run
+    used = f"at {formatting.share(rows[0].used)} use" if rows else "at part use"
+    figures: dict[str, Callable[[CostRow], str]] = {
+        "OTPS": lambda row: formatting.number(row.otps),
+        "USD/hour": lambda row: formatting.usd(row.usd_per_hour),
+        "USD/1M tokens": lambda row: formatting.usd(row.usd_per_million),
+        "95%": interval,
+        used: lambda row: formatting.usd(row.usd_used),
+    }
+    if demand is not None:
+        figures |= {
+            "instances": lambda row: of_fleet(row, "instances", str),
+            "GPUs": lambda row: of_fleet(row, "gpus", str),
+            "USD/hour in total": lambda row: of_fleet(row, "usd_per_hour", formatting.usd),
+            "used": lambda row: of_fleet(row, "use", formatting.share),
+        }
+    columns |= figures
+    if any(row.misses for row in rows):
+        columns["misses"] = lambda row: "; ".join(row.misses)
+    lines = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+    return Table("Costs", tuple(columns), lines, tuple(figures))
+
+
+def _answer(rows: Sequence[CostRow], demand: Demand) -> str:
     from peagle_bench.report import formatting
     from peagle_bench.report.costs import cheapest
 
@@ -181,19 +224,19 @@ def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:
     gpus = f" ({formatting.plural(fleet.gpus, 'GPU')})" if fleet.gpus else ""
     return (
         f"Cheapest for {asked}: {formatting.plural(fleet.instances, 'instance')}{gpus} of"
-        f" {view.label(best.arm.name)} at {best.load.label} each,"
+        f" {best.label} at {best.load.label} each,"
         f" {formatting.usd(fleet.usd_per_hour)} USD/hour;"
         f" uses {formatting.share(fleet.use)} of the measured throughput."
     )
 
 
-def cost_data(view: View, rows: Sequence[CostRow], demand: Demand | None) -> dict[str, Any]:
+def cost_data(rows: Sequence[CostRow], demand: Demand | None, *, stand_in: bool) -> dict[str, Any]:
     """Return the same data for --format json; None means unknown."""
     from peagle_bench.report.costs import cheapest
 
     best = cheapest(rows)
     return {
-        "stand_in_weights": view.stand_in,
+        "stand_in_weights": stand_in,
         "demand": asdict(demand) if demand else None,
         "rows": [_row(row) for row in rows],
         "cheapest": _row(best) if best else None,

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.base import State
-from peagle_sm.cli.terminal import render_table
+from peagle_sm.cli.terminal import show
 
 if TYPE_CHECKING:
     from peagle_bench.load.points import Objective
     from peagle_bench.results.result_file import Results
-    from peagle_bench.workloads import Workload
 
     _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
 else:
@@ -105,26 +103,6 @@ def objective_of(goals: Sequence[str]) -> Objective:
     return Objective(**limits)
 
 
-def chosen_workload(state: State, options: Mapping[str, Any]) -> Workload:
-    """Load the workload that the options of a command select.
-
-    Raises:
-        SpecError, NotFound: as in `peagle_bench.workloads.load_workload`.
-    """
-    from peagle_bench.workloads import load_workload
-    from peagle_sm.cli.arguments import open_session
-
-    return load_workload(
-        options["workload"],
-        seed=options["seed"],
-        count=options["prompts"],
-        max_tokens=options["max_tokens"],
-        temperature=options["temperature"],
-        api=options.get("api", "auto"),
-        session=lambda: open_session(state),
-    )
-
-
 class Numbers(_Type):
     """Type of a list such as ``1,8,32``: positive numbers without duplicates."""
 
@@ -152,8 +130,7 @@ class Numbers(_Type):
 
 def render_slices(results: Results) -> str:
     """Render the first pair (or arm) and load by slice, and the slices in which speculation costs money."""
-    from peagle_bench.report.slices import rows as slices
-    from peagle_bench.report.slices.columns import columns
+    from peagle_bench.report import slices
 
     records = slices.slices_in(results)
     if not records:
@@ -161,31 +138,14 @@ def render_slices(results: Results) -> str:
     shown = slices.groups(records, results.arms)[0]
     first = shown[0]
     names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
-    used = columns(shown)
-    rows = []
-    for dimension, each in slices.by_dimension(shown):
-        rows.append([dimension, *("" for _ in used)])
-        rows += [[f"  {one.value}", *(column.cell(one) for column in used)] for one in each]
-    figures = {column.head for column in used if not column.words}
-    table = render_table(["slice", *(column.head for column in used)], rows, right=tuple(figures))
-    lines = [f"{names} at {first.load.label}, by slice:", table]
-    for line in (*slices.notes(shown), *slices.result_lines(records, results.arms)):
-        lines += wrapped(line)
+    lines = [f"{names} at {first.load.label}, by slice:", show(slices.table(shown))]
+    for note in (f"({slices.HOW})", *slices.sentences(shown, results.arms)):
+        lines += textwrap.wrap(note, 80, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
-
-
-def wrapped(text: str) -> list[str]:
-    """Break a line at 80 columns."""
-    return textwrap.wrap(text, 80, break_long_words=False, break_on_hyphens=False)
 
 
 def slices_data(results: Results) -> list[dict[str, Any]]:
     """Return the figures by slice for --format json."""
-    from peagle_bench.report.slices import rows as slices
-    from peagle_bench.report.slices.columns import verdict
-    from peagle_bench.results.result_file import encode
+    from peagle_bench.report import slices
 
-    return [
-        {**encode(one), "verdict": verdict(one), "costs_money": one.costs_money}
-        for one in slices.slices_in(results)
-    ]
+    return slices.data(results)

@@ -40,18 +40,18 @@ def report(
     2 if a file is not a results file, or if no file contains a finished load.
     """
     from peagle_bench.report.files import read_files, write_page
-    from peagle_bench.report.merging import demand_figures, parts_of, view_of
+    from peagle_bench.report.markdown import markdown as as_markdown
+    from peagle_bench.report.merging import demand_figures, parts_of
     from peagle_bench.report.page import html_page
-    from peagle_bench.report.tables import markdown as as_markdown
     from peagle_bench.report.tables import table_data
     from peagle_bench.report.verdict import verdict
 
     results = read_files(files)
-    view = view_of(results)
-    for warning in view.warnings:
+    parts = parts_of(results)
+    for warning in (text for each in results for text in each.warnings):
         note(state, f"warning: {warning}")
     demand_figures(results)
-    for line in view.empty:
+    for line in (text for part in parts for text in part.view.empty):
         note(state, f"note: {line}")
     if page is not None:
         write_page(page, html_page(results, title=title))
@@ -61,12 +61,12 @@ def report(
         return
     emit(
         state,
-        table=lambda: render_reports(parts_of(results)),
+        table=lambda: render_reports(parts),
         data=lambda: {
-            **asdict(verdict(view)),
-            "stand_in_weights": view.stand_in,
-            "tables": [table_data(table) for table in view.tables],
-            "packs": scorecard_data(view.packs),
+            **asdict(verdict(parts[0].view)),
+            "stand_in_weights": parts[0].view.stand_in,
+            "tables": [table_data(table) for part in parts for table in part.view.tables],
+            "packs": scorecard_data([pack for part in parts for pack in part.view.packs]),
             "slices": [one for each in results for one in slices_data(each)],
             "html": str(page) if page else None,
         },

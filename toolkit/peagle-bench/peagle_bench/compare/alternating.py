@@ -106,7 +106,6 @@ class TurnContext:
     clock: Clock = time.perf_counter
     connect: Connect = open_sender
     keep_text: bool = False  #: in the records: judges of workload packs read the answers
-    slices: bool = True
 
     @asynccontextmanager
     async def connected(self, contenders: Sequence[Contender], places: int) -> AsyncIterator[Connect]:
@@ -124,7 +123,6 @@ class TurnContext:
             began=self.began,
             block=block,
             keep_text=self.keep_text,
-            slices=self.slices,
         )
 
 

@@ -109,7 +109,6 @@ class Setup:
     blocks: int = 6
     repeat: bool = False
     temperature: float | None = 0.0
-    slices: tuple[str, ...] | None = None  #: dimensions to split by; None: all with several values
     #: of one request in flight: asked after each prompt, True ends the load
     ended: Callable[[Measured], bool] = lambda measured: False
 
@@ -234,7 +233,7 @@ class Contest:
             except ValueError as error:
                 names = f"{pair.faster.name} over {pair.slower.name}"
                 self.notes.append(f"{names}, {measured[0].load.label}: {error}")
-        slices = slices_of_pairs(parts, temperature=self.setup.temperature, dimensions=self.setup.slices)
+        slices = slices_of_pairs(parts, temperature=self.setup.temperature)
         records: list[Record] = [*found, *slices]
         for record in records:
             self.writer.append(record)

@@ -23,7 +23,6 @@ from peagle_bench.compare.alternating import OnRun, TurnContext
 from peagle_bench.compare.analysis import CONTROL, ArmDeployments, control_of, in_order
 from peagle_bench.compare.deployments import Round
 from peagle_bench.compare.measurement import Contest, Setup
-from peagle_bench.compare.slices import unsplit_notes
 from peagle_bench.load import LoadStopped, Target, Timeouts, make_target, measure_point
 from peagle_bench.load.http_client import open_sender
 from peagle_bench.load.points import doubt_lines, doubted_lines, separate_withheld, withheld_lines
@@ -253,8 +252,7 @@ def compare(
         raise _with_saved(ended, run, path)
     results = read(path)
     notes = notes_of(results.arms, results.requests, results.points, results.comparisons)
-    unsplit = unsplit_notes(setup.slices, results.slices)
-    return Outcome(path, results, (*workload.notes, *_repeated(setup), *run.contest.notes, *unsplit, *notes))
+    return Outcome(path, results, (*workload.notes, *_repeated(setup), *run.contest.notes, *notes))
 
 
 def _repeated(setup: Setup) -> list[str]:
@@ -300,10 +298,7 @@ class _Run:
 
     def _context(self, on_run: OnRun) -> TurnContext:
         given = self._dependencies
-        slices = self._setup.slices != ()  # none: nothing will be split, so nothing is looked at
-        return TurnContext(
-            given.timeouts, self._began, self._watch, on_run, given.clock, given.connect, slices
-        )
+        return TurnContext(given.timeouts, self._began, self._watch, on_run, given.clock, given.connect)
 
     def all_rounds(self, rounds: Sequence[Round]) -> BaseException | None:
         """Measure each round; return the error that ended it early."""

@@ -51,7 +51,8 @@ class CostRow:
     usd_high: float | None = None
     used: float = USED
     failed: float = 0.0  #: share of failed requests
-    run: str = ""  #: name of its results file, if there are several
+    label: str = ""  #: the arm's name for a reader
+    run: str = ""  #: name of its run, if there are several
 
     @property
     def usd_used(self) -> float | None:
@@ -85,7 +86,8 @@ def cost_rows(
     demand: Demand | None = None,
     objective: Objective | None = None,
     catalog: Catalog | None = None,
-    run_of: Callable[[PointRecord], str] = lambda point: "",
+    label_of: Callable[[str], str] = lambda name: name,
+    run: str = "",
     requests_of: Callable[[PointRecord], Sequence[RequestRecord]] = lambda point: (),
     used: float = USED,
 ) -> tuple[CostRow, ...]:
@@ -116,7 +118,8 @@ def cost_rows(
                 price_source=note or source,
                 misses=(*_faults(point), *(objective.misses(point) if objective else ())),
                 fleet=fleet_for(demand, serving) if demand else None,
-                run=run_of(point),
+                label=label_of(arm.name),
+                run=run,
             )
         )
     return tuple(rows)

@@ -8,7 +8,7 @@ for the same endpoints are added to the run that measured them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -215,22 +215,21 @@ def refuse_mixed(files: Sequence[Results]) -> None:
 
 
 def view_of(files: Sequence[Results]) -> View:
-    """Merge files into one view; an arm with another meaning in another file is renamed.
+    """Merge the files of one run into one view; `parts_of` finds which files belong to a run.
 
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
     """
     refuse_mixed(files)
-    merged = _with_own_names(files)
     # Arms of files without figures would only make the labels longer.
-    filled = [each for each in merged if not holds_nothing(each)] or merged
+    filled = [each for each in files if not holds_nothing(each)] or files
     first = {arm.name: arm for each in reversed(filled) for arm in reversed(each.arms)}
     arms = sorted(
         first.values(),
         key=lambda arm: (arm.control, _ORDER[arm.mode], arm.num_speculative_tokens or 0, arm.name),
     )
     merged = [
-        replace(results, comparisons=with_doubts(results.points, results.comparisons)) for results in merged
+        replace(results, comparisons=with_doubts(results.points, results.comparisons)) for results in files
     ]
     points = [point for each in merged for point in each.points]
     rows = [row for each in merged for row in each.comparisons]
@@ -253,45 +252,6 @@ def view_of(files: Sequence[Results]) -> View:
         files=tuple(zip(names_of(merged), merged, strict=True)),
         interrupted=interruptions(merged),
         empty=empty_notes(merged),
-    )
-
-
-def _meaning(arm: ArmRecord) -> tuple[object, ...]:
-    return arm.mode, arm.num_speculative_tokens, arm.instance_type, arm.control
-
-
-def _with_own_names(files: Sequence[Results]) -> list[Results]:
-    known: dict[str, tuple[object, ...]] = {}
-    merged = []
-    for number, each in enumerate(files, start=1):
-        clashing = [arm.name for arm in each.arms if known.get(arm.name, _meaning(arm)) != _meaning(arm)]
-        renamed = {name: f"{name} ({number})" for name in clashing}
-        known.update({renamed.get(arm.name, arm.name): _meaning(arm) for arm in each.arms})
-        merged.append(_renamed(each, renamed) if renamed else each)
-    return merged
-
-
-def _renamed(each: Results, names: Mapping[str, str]) -> Results:
-    def of(name: str) -> str:
-        return names.get(name, name)
-
-    return replace(
-        each,
-        arms=tuple(replace(arm, name=of(arm.name)) for arm in each.arms),
-        points=tuple(replace(point, arm=of(point.arm)) for point in each.points),
-        requests=tuple(replace(request, arm=of(request.arm)) for request in each.requests),
-        comparisons=tuple(
-            replace(row, faster=of(row.faster), slower=of(row.slower)) for row in each.comparisons
-        ),
-        checks=tuple(replace(row, arm=of(row.arm), baseline=of(row.baseline)) for row in each.checks),
-        packs=tuple(
-            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
-            for row in each.packs
-        ),
-        slices=tuple(
-            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
-            for row in each.slices
-        ),
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_bench.load.points import is_short
 from peagle_bench.report import formatting
-from peagle_bench.report.costs import CostRow, cheapest, cost_rows
 from peagle_bench.report.view import View, load_value
 from peagle_bench.results.records import (
     CheckRecord,
@@ -146,9 +146,6 @@ def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
             f"the proof decides by acceptance{accepted}: other traffic of the serving head flatters the"
             " candidate's speed"
         )
-    pairs = [(each.faster, each.slower, each.load) for each in view.comparisons]
-    if pairs.count((row.faster, row.slower, row.load)) > 1:
-        found.insert(0, f"run {view.run_of(row)}")
     if (name := workload_name(view)) is not None:
         found.append(name)
     if (temperature := temperature_of(view, row.load)) is not None:
@@ -273,129 +270,32 @@ def scored(packs: Sequence[PackRecord]) -> str:
     return said + (f"; not measured: {', '.join(open_)}" if open_ else "")
 
 
-@dataclass(frozen=True)
-class Tile:
-    """Key figure with its name and context; ``tone`` "bad" is a warning."""
-
-    name: str
-    figure: str
-    detail: str
-    tone: str = ""
+NO_DIFFERENCE = "no significant difference"
+FINE = 1.02  #: the result estimates how many prompts are needed to detect this ratio
+CONTROL_WITHIN = 0.10  #: the A/A interval must be within 1 +- this for "1, as expected"
 
 
-def tiles(view: View) -> tuple[Tile, ...]:
-    """Choose at most four key figures; the result of the checks is always included."""
-    checks = _checks(view)
-    if chief(view) is None and view.points:
-        found = (*_of_point(view), _cost(view))
-    else:
-        alike = _alike(view) if checks is None else None
-        found = (_over_none(view), _acceptance(view), alike, _cost(view), _best_k(view))
-    shown = [tile for tile in found if tile is not None][: 4 if checks is None else 3]
-    return (*shown, checks) if checks else tuple(shown)
+def outcome_of(row: ComparisonRecord, faster: str | None = None, slower: str | None = None) -> str:
+    """Return a comparison's result in words; of the A/A test, whether the run can be trusted.
 
-
-def _of_point(view: View) -> tuple[Tile | None, ...]:
-    """Make the key figures of one point: latencies and acceptance, at the headline's load."""
-    point = first_point(view)
-    at = f"{view.label(point.arm)} at {point.load.label}"
-    length = point.acceptance.per_step if point.acceptance else None
-    figures = (
-        ("ms to the first token, p95", point.ttft_ms.p95 if point.ttft_ms else None),
-        ("ms per output token, p50", point.tpot_ms.p50 if point.tpot_ms else None),
-        ("tokens per pass of the target", length),
-    )
-    return tuple(Tile(name, formatting.number(figure), at) for name, figure in figures if figure is not None)
-
-
-def _over_none(view: View) -> Tile | None:
-    first = chief(view)
-    if first is None or view.arm(first.slower).mode == "none":
-        return None
-    for row in view.comparisons:
-        if row.faster == first.faster and view.arm(row.slower).mode == "none" and row.load == first.load:
-            detail = f"{view.label(row.faster)}, {formatting.span(row.ratio)} at {row.load.label}"
-            detail += "" if row.doubt is None else f"; no verdict: {row.doubt}"
-            return Tile("speed-up over no speculation", formatting.ratio(row.ratio.value), detail)
-    return None
-
-
-def _acceptance(view: View) -> Tile | None:
-    first = chief(view)
-    if first is None:
-        return None
-    lengths = [
-        next((p.acceptance.per_step for p in view.measured(name, first.load) if p.acceptance), None)
-        for name in (first.faster, first.slower)
-    ]
-    if lengths[0] is None:
-        return None
-    against = f"; {view.label(first.slower)} {formatting.number(lengths[1])}" if lengths[1] else ""
-    return Tile(
-        "tokens per pass of the target", formatting.number(lengths[0]), view.label(first.faster) + against
-    )
-
-
-def _alike(view: View) -> Tile | None:
-    """Make the key figure of identical greedy answers, if they were compared."""
-    first = chief(view)
-    if first is None:
-        return None
-    rows = [row for row in view.comparisons if row.faster == first.faster and row.load == first.load]
-    plain = [row for row in rows if view.arm(row.slower).mode == "none"]
-    row = (plain or [first])[0]
-    if not row.compared_outputs:
-        return None
-    figure = f"{row.identical_outputs} of {row.compared_outputs}"
-    return Tile("identical answers", figure, f"{view.label(row.faster)}; {view.label(row.slower)}")
-
-
-def _cost(view: View) -> Tile | None:
-    rows = cost_rows(view.arms, view.points)
-    best = cheapest(rows)
-    if best is None or best.usd_per_million is None:
-        return None
-    detail = f"{view.label(best.arm.name)} at {best.load.label}"
-    other = _rival(view, rows, best)
-    if other is not None and other.usd_per_million:
-        less = 1 - best.usd_per_million / other.usd_per_million
-        detail += f", {formatting.share(less)} less than {view.label(other.arm.name)}"
-    return Tile("USD per million output tokens", formatting.usd(best.usd_per_million), detail)
-
-
-def _rival(view: View, rows: tuple[CostRow, ...], best: CostRow) -> CostRow | None:
-    """Return the cheapest row of the headline's other arm, if the difference is significant."""
-    first = chief(view)
-    if first is None or best.arm.name not in (first.faster, first.slower):
-        return None
-    shown = [
-        row.significant
-        for row in view.comparisons
-        if (row.faster, row.slower, row.load) == (first.faster, first.slower, best.load)
-    ]
-    if not any(shown):  # without a significant difference, no saving may be claimed
-        return None
-    name = first.slower if best.arm.name == first.faster else first.faster
-    return cheapest([row for row in rows if row.arm.name == name])
-
-
-def _best_k(view: View) -> Tile | None:
-    fits = [fit for fit in view.fits if fit.mode == "p-eagle"] or list(view.fits)
-    if not fits:
-        return None
-    found = sorted({fit.best_k for fit in fits})
-    figure = str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
-    detail = ", ".join(
-        f"{fit.best_k} at {fit.load.label}" + (", not certain" if fit.certain is False else "")
-        for fit in fits
-    )
-    return Tile(f"best K, {formatting.MODE_NAMES[fits[0].mode]}", figure, detail)
-
-
-def _checks(view: View) -> Tile | None:
-    if not view.checks:
-        return None
-    passed = sum(check.passed is True for check in view.checks)
-    failed = any(check.passed is False for check in view.checks)
-    figure = f"{passed} of {sum(check.applicable for check in view.checks)}"
-    return Tile("checks of the answers passed", figure, checked(view.checks), "bad" if failed else "")
+    ``faster`` and ``slower`` are the arms' names for the reader; None is as in the file.
+    """
+    if row.control and row.ratio.shown:
+        return "differs from 1: see the note"
+    if row.doubt is not None:
+        return f"no verdict: {row.doubt}"
+    if row.control:
+        if row.ratio.low >= 1 - CONTROL_WITHIN and row.ratio.high <= 1 + CONTROL_WITHIN:
+            return "1, as expected"
+        # A wide interval contains 1 but proves nothing.
+        return f"{NO_DIFFERENCE}, but too few {row.over} to be sure"
+    if row.ratio.shown:
+        reach = " in this deployment" if row.deployments == 1 else ""
+        name = (faster or row.faster) if row.ratio.value > 1 else (slower or row.slower)
+        return f"{name} is faster{reach}"
+    half = math.log(row.ratio.high / row.ratio.low) / 2
+    text = f"{NO_DIFFERENCE} (+-{math.expm1(half):.1%}"
+    if row.over != "deployments" and half > math.log(FINE):
+        needed = math.ceil(row.units * (half / math.log(FINE)) ** 2)
+        text += f"; +-{FINE - 1:.0%} needs about {needed:,} {row.over}"
+    return text + ")"

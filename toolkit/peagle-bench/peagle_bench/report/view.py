@@ -24,7 +24,6 @@ from peagle_bench.results.records import (
     TableRecord,
 )
 from peagle_bench.results.result_file import Results
-from peagle_sm.core.errors import SpecError
 
 STAND_IN = "small stand-in weights"
 Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | TableRecord | PackRecord
@@ -98,22 +97,6 @@ class View:
         """Return the arm of that name; one of unknown mode if the files do not describe it."""
         found = next((arm for arm in self.arms if arm.name == name), None)
         return found or ArmRecord(name, "unknown", None, "")
-
-    def name_of(self, *modes: str) -> str:
-        """Return the name of the first arm in one of ``modes``, tried in order.
-
-        Raises:
-            SpecError: no arm has any of these modes.
-        """
-        for mode in modes:
-            for arm in self.arms:
-                if arm.mode == mode and not arm.control:
-                    return arm.name
-        raise SpecError(
-            f"no arm of mode {' or '.join(modes)} was measured;"
-            f" found: {', '.join(arm.name for arm in self.arms) or 'none'}",
-            next_step="give the arms with --head and --baseline",
-        )
 
     def label(self, name: str) -> str:
         """Return an arm's label in the report."""

@@ -222,7 +222,6 @@ class ComparisonRecord:
     deployments: int  #: 1 means that the result is valid for this deployment only
     acceptance_ratio: Interval | None  #: first factor of ``ratio``
     step_time_ratio: Interval | None  #: second factor: ``slower``'s step time over ``faster``'s
-    categories: dict[str, Interval] = field(default_factory=dict)
     control: bool = False  #: an A/A pair, whose interval should cover 1
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
@@ -252,17 +251,12 @@ class SliceRecord:
     prompts: int
     requests: int
     acceptance_length: Interval | None
-    survival: tuple[float, ...] = ()
     baseline: str | None = None  #: the arm that ``speed_up`` and the answers are compared with
     speed_up: Interval | None = None
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
     confidence: float = 0.95
     identity: Interval | None = None  #: share of identical answers
-    survival_intervals: tuple[Interval, ...] = ()  #: of ``survival``, each with ``confidence``
-    baseline_identical_outputs: int | None = None  #: `verify`: prompts that the baseline answered so twice
-    wrong_outputs: int | None = None  #: `verify`: prompts whose answers its greedy check calls faults
-    differs: bool = False  #: `verify`: significantly more differ than between the baseline's own two runs
     doubt: str | None = None  #: why the comparison of the two arms has no verdict, and so no slice of it
 
     @property

@@ -44,7 +44,7 @@ def point() -> records.PointRecord:
 def comparison() -> records.ComparisonRecord:
     ratio = records.Interval(1.2, 1.1, 1.3)
     return records.ComparisonRecord(
-        "a", "b", CLOSED, ratio, "prompts", 164, 1, None, ratio, {"code": ratio}, identical_outputs=3
+        "a", "b", CLOSED, ratio, "prompts", 164, 1, None, ratio, identical_outputs=3
     )
 
 
@@ -87,7 +87,6 @@ RECORDS: dict[str, Record] = {
         9,
         9,
         records.Interval(2.0, 1.8, 2.2),
-        (0.9, 0.5),
         "none",
         records.Interval(0.8, 0.7, 0.9),
         9,

@@ -140,12 +140,6 @@ def comparison(
     lengths = [1 + sum(SHAPE[each.mode][2]) for each in (fast, slow)]
     length = lengths[0] / lengths[1]
     step = ratio.value / length
-    categories = {}
-    if not fast.control and c == 1 and slow.mode == "eagle3":
-        names = ("code generation", "code repair", "explanation", "reasoning", "roleplay", "translation")
-        for n, name in enumerate(names):
-            value = ratio.value * (1.12 - 0.055 * n)
-            categories[name] = Interval(value, value / 1.1, value * 1.1)
     return ComparisonRecord(
         faster=fast.name,
         slower=slow.name,
@@ -156,7 +150,6 @@ def comparison(
         deployments=deployments,
         acceptance_ratio=Interval(length, length * 0.98, length * 1.02),
         step_time_ratio=Interval(step, step * 0.97, step * 1.03),
-        categories=categories,
         control=fast.control,
         identical_outputs=96 if c == 1 else None,
         compared_outputs=96 if c == 1 else None,

@@ -8,9 +8,9 @@ from pathlib import Path
 from peagle_bench.notebook.results import TuneResult
 from peagle_bench.report import tables
 from peagle_bench.report.files import extract
+from peagle_bench.report.markdown import markdown
 from peagle_bench.report.merging import view_of
 from peagle_bench.report.page import html_page
-from peagle_bench.report.tables import markdown
 from peagle_bench.report.verdict import verdict
 from tests.bench.report import making
 from tests.bench.report.test_page import Outline
