@@ -53,7 +53,7 @@ workload_option = click.option(
     "-w",
     metavar="NAME|PATH",
     default="humaneval",
-    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
+    help="humaneval, mt-bench, synthetic:IN/OUT, or a file (or directory) of requests.",
 )
 max_tokens_option = click.option(
     "--max-tokens", type=COUNT, help="Maximum output tokens per answer.  [default: 256]"

@@ -88,8 +88,10 @@ def pack_data(pack: Pack) -> dict[str, Any]:
 
 #: Options of a comparison that a pack decides itself.
 _OF_COMPARISONS = (
-    *("workload", "workload_file", "max_tokens", "temperature", "api", "first_turn_only"),
-    *("concurrency", "blocks", "repeat", "slices", "control"),
+    "workload",
+    "max_tokens",
+    "temperature",
+    "concurrency",
 )
 
 
