@@ -42,25 +42,6 @@ def parse_modes(text: str) -> dict[SpecMode, int | None]:
     return {mode: None if (k := ks[mode]) is None else int(k) for mode in MODES if mode in ks}
 
 
-def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:
-    """Parse values like ``p-eagle=7`` into a mapping by mode.
-
-    Raises:
-        SpecError: not MODE=VALUE, a mode that is not compared, or mode none.
-    """
-    speculating = [mode for mode in modes if mode != "none"]
-    values: dict[str, str] = {}
-    for text in texts:
-        mode, sign, value = text.partition("=")
-        if not sign or not value or mode not in speculating or mode in values:
-            raise SpecError(
-                f"{option}: found {text!r}; allowed: MODE=VALUE, once for each of {', '.join(speculating)}.",
-                next_step=f"For example {option} {speculating[-1] if speculating else 'p-eagle'}=…",
-            )
-        values[mode] = value
-    return values
-
-
 def spec_of(
     base: EndpointSpec,
     mode: SpecMode,

@@ -128,7 +128,8 @@ _PROMPTS = _Column("prompts", lambda each: f"{each.prompts:,}")
 _SPEED_UP = _Column("x", lambda each: formatting.ratio(each.speed_up.value) if each.speed_up else DASH)
 _SPEED_UP_SPAN = _Column("interval", lambda each: _span(each.speed_up), words=True)
 _ACCEPTED = _Column(
-    "accepted", lambda each: formatting.number(each.acceptance_length.value if each.acceptance_length else None)
+    "accepted",
+    lambda each: formatting.number(each.acceptance_length.value) if each.acceptance_length else DASH,
 )
 _ACCEPTED_SPAN = _Column("interval", lambda each: _span(each.acceptance_length), words=True)
 _IDENTICAL = _Column("identical", _alike)

