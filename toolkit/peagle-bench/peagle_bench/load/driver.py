@@ -1,4 +1,4 @@
-"""Schedule of requests: closed loops (a fixed number in flight, or steps) and open loops (Poisson arrivals).
+"""Schedule of requests: closed loops (a fixed number in flight) and open loops (Poisson arrivals).
 
 The schedule says which request is next and to which phase it belongs (warm-up, measured, after). It is pure:
 its caller passes the time.
@@ -26,19 +26,6 @@ def arrivals(rate_per_s: float, *, seed: int) -> Iterator[float]:
     while True:
         expected += draws.expovariate(1.0)
         yield expected / rate_per_s
-
-
-def concurrency_at(load: Load, sent: int, requests: int) -> int:
-    """Return the concurrency of a closed loop when ``sent`` of its measured requests have been sent.
-
-    Each of its steps gets requests in proportion to its concurrency, so they last about equally long.
-    """
-    reached = 0
-    for step in load.steps:
-        reached += step
-        if sent < requests * reached / sum(load.steps):
-            return step
-    return load.steps[-1] if load.steps else load.concurrency or 1
 
 
 @dataclass(frozen=True)
@@ -95,11 +82,6 @@ class Schedule:
             self._warm_up_left -= 1
         return Ticket(item, phase)
 
-    @property
-    def sent(self) -> int:
-        """Number of measured requests sent so far."""
-        return self._measured
-
     def done(self, ticket: Ticket) -> None:
         """Note that a ticket's requests have ended."""
         if ticket.phase == "measured":
@@ -137,37 +119,6 @@ class Schedule:
             if phase == "measured":
                 self.window_start = now
             self._on_phase(phase)
-
-
-class Steps:
-    """Gate of a closed loop with steps: a slot above the present step's concurrency waits."""
-
-    def __init__(self, load: Load, options: LoadOptions, schedule: Schedule) -> None:
-        """Take the load, the number of its requests, and the schedule that counts those sent."""
-        self._load = load
-        self._requests = options.requests or 1
-        self._schedule = schedule
-        self._moved = asyncio.Event()
-
-    async def wait(self, number: int) -> bool:
-        """Wait until slot ``number`` may send, or the window has ended; return whether it had to wait."""
-        waited = False
-        while self._is_closed_for(number):
-            waited = True
-            await self._moved.wait()
-        return waited
-
-    def move(self) -> None:
-        """Wake the waiting slots: the schedule has moved on."""
-        if self._load.steps:
-            self._moved.set()
-            self._moved = asyncio.Event()
-
-    def _is_closed_for(self, number: int) -> bool:
-        schedule = self._schedule
-        if not self._load.steps or schedule.window_end is not None:
-            return False
-        return number >= concurrency_at(self._load, schedule.sent, self._requests)
 
 
 #: Connection errors. Only these end an open loop, whose purpose is to show the effects of overload.
@@ -228,19 +179,14 @@ class Drive:
         return True
 
     async def closed(self, target: Target, schedule: Schedule) -> None:
-        """Keep the load's concurrency in flight, or that of its present step, until the schedule ends."""
-        places = self._load.concurrency or 1
-        steps = Steps(self._load, self._options, schedule)
+        """Keep the load's concurrency in flight until the schedule ends."""
 
-        async def place(number: int) -> None:
+        async def place() -> None:
             task = asyncio.current_task()
             free = self._clock()
             # A library that swallows a cancellation must not keep a load running after Ctrl-C.
             while not (task and task.cancelling()):
-                if await steps.wait(number):
-                    free = self._clock()
                 ticket = schedule.next(free)
-                steps.move()
                 if ticket is None:
                     return
                 if not await self._serve(target, schedule, ticket, free):
@@ -248,8 +194,8 @@ class Drive:
                 free = self._clock()
 
         async with asyncio.TaskGroup() as group:
-            for number in range(places):
-                group.create_task(place(number))
+            for _ in range(self._load.concurrency or 1):
+                group.create_task(place())
 
     async def open(self, target: Target, schedule: Schedule) -> int:
         """Send at the load's rate, however many are in flight; return the largest number in flight."""

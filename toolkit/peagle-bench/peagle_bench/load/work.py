@@ -99,14 +99,11 @@ def check_load(load: Load) -> None:
     """Check the values of a load.
 
     Raises:
-        SpecError: a concurrency outside 1 to 1,024, a rate that is not above 0, or steps whose largest one is
-            not the concurrency.
+        SpecError: a concurrency outside 1 to 1,024, or a rate that is not above 0.
     """
     if load.kind == "closed":
         if load.concurrency is None or not 1 <= load.concurrency <= MAX_CONCURRENCY:
             raise _refused("concurrency", load.concurrency, f"1 to {MAX_CONCURRENCY:,}")
-        if load.steps and (min(load.steps) < 1 or max(load.steps) != load.concurrency):
-            raise _refused("steps", load.steps, f"1 to {load.concurrency}, with {load.concurrency} in it")
     elif load.rate_per_s is None or not 0 < load.rate_per_s < float("inf"):
         raise _refused("rate", load.rate_per_s, "requests per second, above 0")
 

@@ -185,14 +185,14 @@ def judge_speed(found: Sequence[KindFigures], alpha: float) -> CheckVerdict:
         f"{alpha:g} over all {len(found)} looks"
     )
     if slower:
-        said = f"{counted(len(slower), 'kind')} of prompts slower than plain decoding: "
-        said += "; ".join(_said(each) for each in slower)
-        return CheckVerdict(False, said, power, figures, [_said(each) for each in slower])
+        summary = f"{counted(len(slower), 'kind')} of prompts slower than plain decoding: "
+        summary += "; ".join(_words(each) for each in slower)
+        return CheckVerdict(False, summary, power, figures, [_words(each) for each in slower])
     slowest = min(found, key=lambda each: each.speed_up.value)
-    return CheckVerdict(True, f"no kind of prompt is slower; lowest: {_said(slowest)}", power, figures)
+    return CheckVerdict(True, f"no kind of prompt is slower; lowest: {_words(slowest)}", power, figures)
 
 
-def _said(each: KindFigures) -> str:
+def _words(each: KindFigures) -> str:
     interval = f"{each.speed_up.value:.2f} [{each.speed_up.low:.2f}, {each.speed_up.high:.2f}]"
     accepted = "" if each.acceptance_length is None else f", acceptance length {each.acceptance_length:.2f}"
     return f"{each.kind} {interval} times plain decoding{accepted}"
@@ -224,7 +224,7 @@ def judge(observed: Observed) -> Judgement:
     if (busy := unsteady(observed.baseline_requests)) is not None:
         return Judgement({"speed": undecided(busy, verdict.figures)})
     slowest = min(found, key=lambda each: each.speed_up.value, default=None)
-    return Judgement({"speed": verdict}, _said(slowest) if slowest else "")
+    return Judgement({"speed": verdict}, _words(slowest) if slowest else "")
 
 
 PACK = Pack(

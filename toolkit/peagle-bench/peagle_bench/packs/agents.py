@@ -151,7 +151,7 @@ def judge_cache(own: Sequence[RequestRecord]) -> CheckVerdict:
     hits = [one for one, _ in later if one.cached_tokens]
     share = sum(one.cached_tokens or 0 for one, _ in later) / sum(tokens for _, tokens in later)
     figures = {"turns": float(len(later)), "hits": float(len(hits)), "cached_share": share}
-    said = (
+    summary = (
         f"{len(hits)} of {len(later)} later turns found the turn before in the cache, {percent(share)} of its"
         " tokens"
     )
@@ -161,7 +161,7 @@ def judge_cache(own: Sequence[RequestRecord]) -> CheckVerdict:
         for one, tokens in later
         if not one.cached_tokens
     ]
-    return CheckVerdict(len(hits) >= _HITS * len(later), said, power, figures, missed)
+    return CheckVerdict(len(hits) >= _HITS * len(later), summary, power, figures, missed)
 
 
 def _figure(own: list[RequestRecord], parts: list[str]) -> str:

@@ -179,7 +179,7 @@ def judge_cuts(cases: Sequence[GuardCase], floor: NoiseFloor, alpha: float) -> C
     cut = sum(case.expected.rule is not None for case in sound)
     leaked = sum(bool(case.expected.leaked) for case in sound)
     figures = {"answers": len(sound), "cut": cut, "differing": differing, "leaked_by_short_hold_back": leaked}
-    said = (
+    summary = (
         f"{len(sound) - differing} of {len(sound)} filtered answers end alike, {cut} of them cut or refused"
     )
     power = (
@@ -188,7 +188,7 @@ def judge_cuts(cases: Sequence[GuardCase], floor: NoiseFloor, alpha: float) -> C
         + ", a cut at another token or character and text delivered that should not be; detects a random "
         f"fault with 90% probability if it affects {percent(rate_found(len(sound)))} of answers"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def judge_verified(cases: Sequence[GuardCase], floor: NoiseFloor) -> CheckVerdict:
@@ -209,12 +209,12 @@ def judge_verified(cases: Sequence[GuardCase], floor: NoiseFloor) -> CheckVerdic
     ]
     tokens = sum(len(case.gaps) for case in read)
     figures = {"answers": len(read), "tokens": tokens, "answers_with_unverified_tokens": len(faults)}
-    said = (
+    summary = (
         f"{counted(tokens, 'token')} read by the filter, unverified ones in {counted(len(faults), 'answer')}"
     )
     least = f"{max(limit, 1e-6):.2g} nats"
     power = f"detects each token that reaches the filter more than {least} below the target's own"
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def described(outcome: FilterOutcome | None) -> str:
@@ -269,12 +269,12 @@ def judge_cancelled(cases: Sequence[Cancelled]) -> CheckVerdict:
         "share_generated_for_nobody": max(shares),
         "tokens_generated_for_nobody": sum(max(0, case.generated - case.read) for case in alone),
     }
-    said = f"{len(alone) - len(faults)} of {counted(len(alone), 'cancelled request')} stopped"
-    said += f"; at most {percent(max(shares))} of the tokens still to come were generated for nobody"
+    summary = f"{len(alone) - len(faults)} of {counted(len(alone), 'cancelled request')} stopped"
+    summary += f"; at most {percent(max(shares))} of the tokens still to come were generated for nobody"
     power = (
         f"detects each tested request that generates over {MOST_LEFT:.0%} of its tokens after the client left"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 @dataclass(frozen=True)
@@ -382,8 +382,8 @@ def probe(asked: Probe) -> GuardProbed:
     if asked.metrics is None:
         return replace(found, unmeasured="the engine's metrics cannot be read here")
     if asked.make.model.context < LEAST_CONTEXT:
-        said = f"cancelled requests need a context of {LEAST_CONTEXT:,} tokens: a short one ends by itself"
-        return replace(found, unmeasured=said)
+        reason = f"cancelled requests need a context of {LEAST_CONTEXT:,} tokens: a short one ends by itself"
+        return replace(found, unmeasured=reason)
     cancelling = Cancelling(asked.engine, asked.metrics)
     cancelled = []
     for prompt in prompts[:CANCELLED]:

@@ -117,16 +117,16 @@ def judge_limit(own: Sequence[RequestRecord], baseline: Sequence[RequestRecord])
     wrong = [one for one in last if not _ends_well(one) and one.prompt_id not in early_without]
     longest = max((one.input_tokens or 0) + (one.output_tokens or 0) for one in last)
     figures: dict[str, float] = {"prompts": len(last), "longest_tokens": longest, "faults": len(wrong)}
-    said = f"{counted(len(last), 'answer')} at the limit, up to {longest:,} tokens"
+    summary = f"{counted(len(last), 'answer')} at the limit, up to {longest:,} tokens"
     if wrong:
-        said = f"{len(wrong)} of {said}, do not end there"
+        summary = f"{len(wrong)} of {summary}, do not end there"
     power = (
         f"detects any answer that ends before the model's limit without an end of its own ({_ROOM} tokens)"
     )
     examples = [
         f"{one.prompt_id}: {one.output_tokens} of {_ROOM} tokens, {one.finish_reason}" for one in wrong
     ]
-    return CheckVerdict(not wrong, said, power, figures, examples)
+    return CheckVerdict(not wrong, summary, power, figures, examples)
 
 
 def _ends_well(one: RequestRecord) -> bool:
@@ -141,8 +141,8 @@ def _figure(own: list[RequestRecord], parts: list[str]) -> str:
     known = [part for part in parts if part in lengths]
     if not known:
         return ""
-    said = ", ".join(f"{lengths[part]:.2f}" for part in known)
-    return f"acceptance by quarter of the context: {said}"
+    figures = ", ".join(f"{lengths[part]:.2f}" for part in known)
+    return f"acceptance by quarter of the context: {figures}"
 
 
 PACK = Pack(

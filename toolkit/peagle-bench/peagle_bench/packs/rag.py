@@ -109,8 +109,8 @@ def _cut(own: list[SourceText], characters: int) -> str:
 def _body(stand_in: bool, context: str, document: SourceText) -> dict[str, Any]:
     if stand_in:
         return {"prompt": f"{context}{BETWEEN}{document.question}"}
-    said = f"Documents:\n\n{context}{BETWEEN}Question: {document.question}"
-    return {"messages": [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": said}]}
+    prompt = f"Documents:\n\n{context}{BETWEEN}Question: {document.question}"
+    return {"messages": [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": prompt}]}
 
 
 def judge(observed: Observed) -> Judgement:
@@ -134,8 +134,8 @@ def _with_figures(verdict: CheckVerdict, observed: Observed, own: list[RequestRe
         times = ttft_by(mine, part_of)
         figures |= {f"ttft_ms_{prefix}_at_{part}": value for part, value in times.items()}
         if times:
-            said = ", ".join(f"{times[part]:.0f} at {part}" for part in sorted(times, key=int))
-            summary += f"; TTFT in ms, prefix {prefix}: {said} prompt tokens"
+            by_length = ", ".join(f"{times[part]:.0f} at {part}" for part in sorted(times, key=int))
+            summary += f"; TTFT in ms, prefix {prefix}: {by_length} prompt tokens"
     shown = [one for one in own if one.text is not None]
     if shown:
         quoted = sum(_quotes(one, observed) for one in shown)
@@ -151,10 +151,10 @@ def _quotes(record: RequestRecord, observed: Observed) -> bool:
 def _figure(own: list[RequestRecord], parts: list[str]) -> str:
     lengths_ = acceptance_by(own, part_of)
     known = [part for part in parts if part in lengths_]
-    said = [f"acceptance {lengths_[known[0]]:.2f} at {int(known[0]):,} tokens"] if known else []
+    figures = [f"acceptance {lengths_[known[0]]:.2f} at {int(known[0]):,} tokens"] if known else []
     if len(known) > 1:
-        said.append(f"{lengths_[known[-1]]:.2f} at {int(known[-1]):,}")
-    return ", ".join(said)
+        figures.append(f"{lengths_[known[-1]]:.2f} at {int(known[-1]):,}")
+    return ", ".join(figures)
 
 
 PACK = Pack(

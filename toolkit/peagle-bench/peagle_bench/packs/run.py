@@ -125,11 +125,11 @@ def demand_baseline(arms: Sequence[ArmRecord]) -> None:
     """
     if any(arm.mode == "none" for arm in arms):
         return
-    told = ", ".join(f"{arm.name} (mode {arm.mode})" for arm in arms)
+    modes = ", ".join(f"{arm.name} (mode {arm.mode})" for arm in arms)
     unknown = [_argument(arm) for arm in arms if arm.mode == "unknown"]
     example = f"none={unknown[0]}" if len(unknown) == 1 else "none=NAME"
     raise SpecError(
-        f"packs compare with an endpoint without speculation, and no arm is known to be one: {told}",
+        f"packs compare with an endpoint without speculation, and no arm is known to be one: {modes}",
         next_step=f"name an endpoint that does not speculate, as {example}",
         details={"modes": {arm.name: arm.mode for arm in arms}},
     )

@@ -311,15 +311,15 @@ def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdic
     if not sound:
         first = own[0] if own else "no request was answered"
         return undecided(f"none of the baseline's {len(cases)} answers follows its form ({first})", figures)
-    said = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
-    said += (
+    summary = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
+    summary += (
         f", {counted(len(faults), 'fault')} of the arm" if faults else f", and all {given} answers of the arm"
     )
     power = (
         "detects each tested answer that violates its form; detects a random fault with 90% probability "
         f"if it affects {percent(rate_found(given))} of answers; does not compare which answer is chosen"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def content_of(answer: TokenAnswer) -> Any:
@@ -377,8 +377,8 @@ def probe(asked: Probe) -> FormsProbed:
     with failing("candidate"):
         mine = refusal(asked.engine, first)
     if plain is not None:
-        said = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
-        verdict = not_applicable(said) if said else undecided(f"the baseline refuses tools: {plain}")
+        reason = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
+        verdict = not_applicable(reason) if reason else undecided(f"the baseline refuses tools: {plain}")
         return FormsProbed(answers, (), verdict)
     if mine is not None:
         power = "detects that tools are refused"
@@ -421,10 +421,10 @@ def judge(observed: Observed) -> Judgement:
         checks["tools"] = judge_forms(probed.tools, observed.alpha / 2)
     valid = checks["forms"].figures
     accepted = from_requests(answered(observed.requests))
-    said = f"{valid['answers']:.0f} answers in form" if checks["forms"].passed else ""
+    figure = f"{valid['answers']:.0f} answers in form" if checks["forms"].passed else ""
     if accepted is not None and accepted.per_step is not None:
-        said += f"{', ' if said else ''}acceptance length {accepted.per_step:.2f}"
-    return Judgement(checks, said)
+        figure += f"{', ' if figure else ''}acceptance length {accepted.per_step:.2f}"
+    return Judgement(checks, figure)
 
 
 def _cases(observed: Observed, whole: Mapping[str, TokenAnswer]) -> list[StructuredAnswers]:

@@ -110,10 +110,13 @@ def _leading(system: str | None) -> list[Mapping[str, str]]:
 
 
 def _turn(
-    question: Question, turns: Sequence[str], said: Sequence[Mapping[str, str]], settings: Mapping[str, Any]
+    question: Question,
+    turns: Sequence[str],
+    history: Sequence[Mapping[str, str]],
+    settings: Mapping[str, Any],
 ) -> WorkItem:
-    number = sum(message["role"] == "user" for message in said)
-    messages = [*said, {"role": "user", "content": turns[number]}]
+    number = sum(message["role"] == "user" for message in history)
+    messages = [*history, {"role": "user", "content": turns[number]}]
 
     def then(answer: str) -> WorkItem:
         return _turn(question, turns, [*messages, {"role": "assistant", "content": answer}], settings)
