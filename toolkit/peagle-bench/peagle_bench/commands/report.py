@@ -43,7 +43,6 @@ def report(
     from peagle_bench.report.markdown import markdown as as_markdown
     from peagle_bench.report.merging import demand_figures, parts_of
     from peagle_bench.report.page import html_page
-    from peagle_bench.report.tables import table_data
     from peagle_bench.report.verdict import verdict
 
     results = read_files(files)
@@ -65,7 +64,6 @@ def report(
         data=lambda: {
             **asdict(verdict(parts[0].view)),
             "stand_in_weights": parts[0].view.stand_in,
-            "tables": [table_data(table) for part in parts for table in part.view.tables],
             "packs": scorecard_data([pack for part in parts for pack in part.view.packs]),
             "slices": [one for each in results for one in slices_data(each)],
             "html": str(page) if page else None,

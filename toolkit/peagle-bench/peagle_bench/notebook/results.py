@@ -11,7 +11,7 @@ from peagle_bench.report.files import read_files, write_page
 from peagle_bench.report.markdown import markdown
 from peagle_bench.report.merging import demand_figures, parts_of
 from peagle_bench.report.page import html_page
-from peagle_bench.report.tables import APART, tables_of
+from peagle_bench.report.tables import tables_of
 from peagle_bench.report.verdict import verdict
 from peagle_bench.report.view import View, cautions
 from peagle_bench.results.records import (
@@ -20,7 +20,6 @@ from peagle_bench.results.records import (
     FitRecord,
     Mode,
     PointRecord,
-    TableRecord,
 )
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
@@ -128,11 +127,6 @@ class TuneResult(Measured):
         """Fitted curve over K, for each mode and load."""
         return self.results.fits
 
-    @property
-    def tables(self) -> tuple[TableRecord, ...]:
-        """Table of K by load for each mode, with its validation; empty without ``loads``."""
-        return self.results.tables
-
 
 @dataclass(frozen=True)
 class VerifyResult(Measured):
@@ -190,7 +184,7 @@ def _tables(view: View) -> list[Table]:
     return [
         replace(
             table,
-            title="Checks" if table.title == headline else table.title.removesuffix(APART),
+            title="Checks" if table.title == headline else table.title,
             folded=table.folded or len(table.rows) > _FOLDED_ABOVE,
         )
         for table in tables_of(view)

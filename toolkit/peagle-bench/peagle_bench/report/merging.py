@@ -245,7 +245,6 @@ def view_of(files: Sequence[Results]) -> View:
         withheld_comparisons=shown.withheld_comparisons,
         fits=tuple(fit for each in merged for fit in each.fits),
         checks=tuple(check for each in merged for check in each.checks),
-        tables=tuple(table for each in merged for table in each.tables),
         packs=tuple(pack for each in merged for pack in each.packs),
         requests=sum(len(each.requests) for each in merged),
         warnings=tuple(text for each in merged for text in each.warnings),

@@ -96,7 +96,6 @@ def _sections(view: View) -> list[Section]:
         performance.acceptance(view),
         trust.scorecard(view),
         slices.by_slice(view),
-        tuning.by_load(view),
         tuning.best_k(view),
         performance.money(view),
         trust.proof(view),

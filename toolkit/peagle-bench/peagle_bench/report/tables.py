@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from peagle_bench.report import formatting, slices
 from peagle_bench.report.costs import cost_rows
@@ -12,17 +11,13 @@ from peagle_bench.report.merging import are_alike
 from peagle_bench.report.verdict import checked, chief, outcome_of, scored
 from peagle_bench.report.view import Shown, View, load_value
 from peagle_bench.results.records import (
-    Alternative,
     ComparisonRecord,
     FitRecord,
     Interval,
     KPoint,
     PointRecord,
-    TableCheck,
-    TableRecord,
 )
 from peagle_sm.core.display import Table
-from peagle_sm.core.spec.endpoint_spec import table_text
 
 _LATENCIES = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("end to end", "e2e_ms"))
 _SHOWN = ("load", "arm", "OTPS", "TTFT p95 ms", "TPOT p50 ms", "accepted", "failed", "USD/1M tokens")
@@ -188,118 +183,6 @@ def baseline(fit: FitRecord) -> KPoint | None:
     return next((point for point in fit.points if point.k == 0), None)
 
 
-def by_load(view: View) -> Table | None:
-    """Make the table of K by load: the tuner's table for each mode, and what was decided."""
-    if not view.tables:
-        return None
-    heads = ("mode", "K by requests in flight", "result", "why")
-    rows = tuple(
-        (formatting.MODE_NAMES[table.mode], table_text(table.rows), decision(table), table.reason)
-        for table in view.tables
-    )
-    return _with_runs(view, Table("K by load", heads, rows), view.tables, 1)
-
-
-def decision(table: TableRecord) -> str:
-    """Return what is used: the table, or one K."""
-    if table.accepted:
-        return "accepted"
-    refused = "" if len(table.rows) == 1 else "not accepted, "
-    return f"{refused}K={table.fixed_k} at every load"
-
-
-APART = ", each on its own endpoint"
-_RATIOS = ("table / fixed K", "tokens/s over it", "looks")  #: columns of figures
-
-
-def validations(tables: Sequence[TableRecord], view: View | None = None) -> Table | None:
-    """Make the table of the validations: each table's own endpoint over that of the fixed K.
-
-    ``view`` names the runs where two rows would look the same.
-    """
-    heads = ("mode", "load", "table / fixed K", "95% interval", "result", "looks", "identical outputs")
-    title = f"Table of K over the fixed K{APART}"
-    return _of_tables(title, tables, heads, lambda table: [_check_cells(one) for one in table.checks], view)
-
-
-def _check_cells(check: TableCheck) -> tuple[str, ...]:
-    alike = formatting.DASH
-    if check.compared_outputs is not None:
-        alike = f"{check.identical_outputs} of {check.compared_outputs}"
-    return check.load.label, *_exact(check.ratio), check.verdict, str(check.looks), alike
-
-
-def _exact(ratio: Interval) -> tuple[str, str]:
-    """Format a ratio near 1 with three decimals: the validation decides about 2%."""
-    return f"{ratio.value:.3f}", f"[{ratio.low:.3f}, {ratio.high:.3f}]"
-
-
-def alternatives(tables: Sequence[TableRecord], view: View | None = None) -> Table | None:
-    """Make the table of the other modes at each load: their rate over the tuned mode's with the K in use.
-
-    ``view`` names the runs where two rows would look the same.
-    """
-    heads = ("mode", "load", "instead", "tokens/s over it", "95% interval", "result")
-    title = "Other modes at each load"
-    return _of_tables(title, tables, heads, lambda table: list(map(_other_cells, table.alternatives)), view)
-
-
-def _other_cells(other: Alternative) -> tuple[str, ...]:
-    name = formatting.MODE_NAMES[other.mode]
-    instead = name if other.mode == "none" else f"{name} K={other.k}"
-    return other.load.label, instead, *_exact(other.ratio), other.verdict
-
-
-def _of_tables(
-    title: str,
-    tables: Sequence[TableRecord],
-    heads: tuple[str, ...],
-    cells_of: Callable[[TableRecord], Sequence[tuple[str, ...]]],
-    view: View | None,
-) -> Table | None:
-    pairs = [
-        (table, (formatting.MODE_NAMES[table.mode], *row)) for table in tables for row in cells_of(table)
-    ]
-    if not pairs:
-        return None
-    result = Table(title, heads, tuple(row for _, row in pairs), _RATIOS)
-    if view is not None:
-        result = _with_runs(view, result, [table for table, _ in pairs], 3)
-    return result if len({table.mode for table in tables}) > 1 else _without(result, "mode")
-
-
-def table_data(table: TableRecord) -> dict[str, Any]:
-    """Return K by load of one mode as JSON, with its validation and the alternatives."""
-    return {
-        "mode": table.mode,
-        "rows": [list(row) for row in table.rows],
-        "accepted": table.accepted,
-        "fixed_k": table.fixed_k,
-        "reason": table.reason,
-        "checks": [
-            {
-                "load": check.load.label,
-                **asdict(check.ratio),
-                "verdict": check.verdict,
-                "looks": check.looks,
-                "identical_outputs": check.identical_outputs,
-                "compared_outputs": check.compared_outputs,
-            }
-            for check in table.checks
-        ],
-        "alternatives": [
-            {
-                "load": one.load.label,
-                "mode": one.mode,
-                "k": one.k,
-                **asdict(one.ratio),
-                "verdict": one.verdict,
-            }
-            for one in table.alternatives
-        ],
-    }
-
-
 def checks(view: View, *, power: bool = True) -> Table | None:
     """Make the table of checks; ``power`` adds the long column of what each check detects."""
     if not view.checks:
@@ -350,9 +233,6 @@ def tables_of(view: View, *, power: bool = False) -> list[Table]:
         ratios(view),
         points(view),
         by_slice(view),
-        by_load(view),
-        validations(view.tables, view),
-        alternatives(view.tables, view),
         best_k(view),
         rates(view),
         packs(view),

@@ -1,18 +1,16 @@
-"""Report sections on the tuner's results: the best K at each load, and the table of K by load. Pure."""
+"""Report section on the tuner's results: the best K at each load. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import groupby
 
-from peagle_bench.report import formatting, tables
+from peagle_bench.report import tables
 from peagle_bench.report.blocks import Folded, Grid, Section, page_tables
 from peagle_bench.report.charts import HALF, THIRD, ChartFigure, LineChart, Mark, Series
 from peagle_bench.report.formatting import MODE_NAMES, Look, looks_of
 from peagle_bench.report.view import View, load_value
-from peagle_bench.results.records import ArmRecord, FitRecord, Load, TableRecord
-from peagle_sm.core.spec.endpoint_spec import k_at, table_text
+from peagle_bench.results.records import ArmRecord, FitRecord, Load
 
 
 def best_k(view: View) -> Section | None:
@@ -61,71 +59,3 @@ def k_chart(view: View, load: Load, fits: Sequence[FitRecord]) -> LineChart:
         guides=tuple(guides),
         watermark=view.watermark,
     )
-
-
-def by_load(view: View) -> Section | None:
-    """Make the section on K by load: the rates, the reasons, the validation, the other modes."""
-    if not view.tables:
-        return None
-    blocks = [
-        *_by_load_chart(view),
-        *page_tables(
-            tables.by_load(view),
-            tables.validations(view.tables, view),
-            tables.alternatives(view.tables, view),
-        ),
-    ]
-    parts = []
-    for table in view.tables:
-        ks = f"K={table_text(table.rows)} requests in flight" if table.accepted else None
-        parts.append(f"{MODE_NAMES[table.mode]}: {ks or f'K={table.fixed_k} at every load'}")
-    lead = "; ".join(parts) + ". The intervals of the validation hold for all looks together."
-    return Section("by-load", "K by load", lead, blocks)
-
-
-def _by_load_chart(view: View) -> list[Grid]:
-    """Draw the rates of each table, its fixed K and no speculation, from the tuner's fits."""
-    lines = [line for table in view.tables for line in _lines(table, view.fits)]
-    first = [fit for fit in view.fits if fit.mode == view.tables[0].mode]
-    lines.append(_line(MODE_NAMES["none"], Look("grey", "diamond"), first, lambda load: 0))
-    lines = [line for line in lines if len(line.marks) > 1]
-    if not lines:
-        return []
-    loads = tuple(sorted({mark.x for line in lines for mark in line.marks}))
-    chart = LineChart(
-        title="Output tokens per second by requests in flight",
-        series=tuple(lines),
-        x_title="requests in flight",
-        y_title="output tokens per second, all requests together",
-        x_ticks=loads,
-        x_log=loads[-1] / loads[0] >= 8,
-        watermark=view.watermark,
-    )
-    return [Grid([ChartFigure(chart, HALF)])]
-
-
-def _lines(table: TableRecord, fits: Sequence[FitRecord]) -> list[Series]:
-    """Make the lines of one mode: its table, if it has several rows, and its fixed K."""
-    own = [fit for fit in fits if fit.mode == table.mode]
-    if not own:
-        return []
-    look, name = look_of_mode(own[0]), MODE_NAMES[table.mode]
-    fixed = _line(f"{name} K={table.fixed_k}", look, own, lambda load: table.fixed_k)
-    if len(table.rows) == 1:
-        return [fixed]
-    of_table = _line(f"{name} table", look, own, lambda load: k_at(table.rows, load))
-    return [of_table, replace(fixed, look=replace(look, faint=True))]
-
-
-def _line(name: str, look: Look, fits: Sequence[FitRecord], k_of: Callable[[int], int]) -> Series:
-    """Make the line of one choice of K by load; a load without a figure for its K has no mark."""
-    marks = []
-    for fit in sorted(fits, key=lambda fit: load_value(fit.load)):
-        k = k_of(fit.load.concurrency or 1)
-        point = next((point for point in fit.points if point.k == k), None)
-        # K=0 in a fit is an engine without a head; a table's K=0 still runs the head.
-        if point is not None and (k or name == formatting.MODE_NAMES["none"]):
-            marks.append(
-                Mark(load_value(fit.load), point.otps, point.low, point.high, hollow=not point.measured)
-            )
-    return Series(name, look, tuple(marks))

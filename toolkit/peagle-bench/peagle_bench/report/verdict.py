@@ -17,9 +17,7 @@ from peagle_bench.results.records import (
     Load,
     PackRecord,
     PointRecord,
-    TableRecord,
 )
-from peagle_sm.core.spec.endpoint_spec import table_text
 
 #: Pairs of modes for the headline, best first.
 _QUESTIONS = (("p-eagle", "eagle3"), ("p-eagle", "none"), ("eagle3", "none"))
@@ -184,8 +182,7 @@ def _of_fits(view: View) -> Verdict:
     reach = "this deployment only" if least == 1 else f"from {least} deployments"
     rates = "; ".join(text for fit in fits if (text := _rates(fit)))
     second = f"Tokens per second: {rates}." if rates else ""
-    table = next((one for one in view.tables if one.mode == mode), None)
-    headline = _of_fit(fits[0], best, several=len(fits) > 1) if table is None else _of_table(table)
+    headline = _of_fit(fits[0], best, several=len(fits) > 1)
     return Verdict(headline, "", (reach,), second)
 
 
@@ -196,15 +193,6 @@ def _of_fit(fit: FitRecord, best: str, *, several: bool) -> str:
         return f"Best K for {name}: {best}"
     sure = "" if fit.certain else ", not certain"
     return f"K={fit.chosen_k} for {name}{sure}" + (f"; each load alone: {best}" if several else "")
-
-
-def _of_table(table: TableRecord) -> str:
-    """Write what `tune --loads` chose: a table of K by requests in flight, or one K and why."""
-    name = formatting.MODE_NAMES[table.mode]
-    if table.accepted:
-        return f"K by requests in flight for {name}: {table_text(table.rows)}"
-    why = "no table is needed" if len(table.rows) == 1 else "the table was not accepted"
-    return f"One K at every load for {name}: {table.fixed_k}, since {why}"
 
 
 def _rates(fit: FitRecord) -> str:

@@ -21,12 +21,11 @@ from peagle_bench.results.records import (
     PackRecord,
     PointRecord,
     RequestRecord,
-    TableRecord,
 )
 from peagle_bench.results.result_file import Results
 
 STAND_IN = "small stand-in weights"
-Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | TableRecord | PackRecord
+Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | PackRecord
 """Records with rows of their own in a report."""
 
 
@@ -49,7 +48,6 @@ class View:
     checks: tuple[CheckRecord, ...]
     requests: int
     warnings: tuple[str, ...]
-    tables: tuple[TableRecord, ...] = ()
     packs: tuple[PackRecord, ...] = ()
     withheld: tuple[PointRecord, ...] = ()
     withheld_comparisons: tuple[ComparisonRecord, ...] = ()
@@ -77,7 +75,7 @@ class View:
     def run_of(self, record: Shown) -> str:
         """Return the name of the file that contains a record; empty if none does."""
         for name, each in self.files:
-            parts = (each.points, each.comparisons, each.fits, each.checks, each.tables, each.packs)
+            parts = (each.points, each.comparisons, each.fits, each.checks, each.packs)
             if any(record is one for part in parts for one in part):
                 return name
         return ""

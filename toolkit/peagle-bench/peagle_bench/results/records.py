@@ -362,70 +362,6 @@ class PackRecord:
     examples: tuple[str, ...] = ()
 
 
-Verdict = Literal["as fast", "slower", "not decided"]
-
-
-@dataclass(frozen=True)
-class TableCheck:
-    """Rate of a table's own endpoint over that of the best fixed K, under one load.
-
-    The interval of ``ratio`` holds with 95% for all looks together.
-    """
-
-    load: Load
-    ratio: Interval
-    verdict: Verdict
-    identical_outputs: int | None = None  #: prompts with identical answers
-    compared_outputs: int | None = None
-    looks: int = 1  #: how often the load was measured until it was decided
-
-
-@dataclass(frozen=True)
-class ValidationRecord:
-    """One decided load of the validation of a table; a resumed run of `tune` does not measure it again."""
-
-    mode: Mode
-    rows: tuple[tuple[int, int, int], ...]
-    fixed_k: int
-    check: TableCheck
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """Rate of another mode over that of the tuned one at the same load, from the tuning's windows.
-
-    All modes run on the same instance, so the price of a token is the inverse of this ratio.
-    """
-
-    load: Load
-    mode: Mode
-    k: int  #: 0 for mode none, or where the other mode's table turns drafts off
-    ratio: Interval
-
-    @property
-    def verdict(self) -> Literal["faster", "slower", "not significantly different"]:
-        """Result of the comparison: faster or slower only if the interval excludes 1."""
-        if not self.ratio.shown:
-            return "not significantly different"
-        return "faster" if self.ratio.value > 1 else "slower"
-
-
-@dataclass(frozen=True)
-class TableRecord:
-    """K by batch size of one mode, as `tune --loads` found it, and its validation.
-
-    ``rows`` are [first batch size, last batch size, K]. If it is not ``accepted``, ``fixed_k`` is used.
-    """
-
-    mode: Mode
-    rows: tuple[tuple[int, int, int], ...]
-    fixed_k: int
-    accepted: bool
-    reason: str
-    checks: tuple[TableCheck, ...] = ()
-    alternatives: tuple[Alternative, ...] = ()
-
-
 Record = (
     Header
     | ArmRecord
@@ -435,8 +371,6 @@ Record = (
     | FitRecord
     | CheckRecord
     | WindowRecord
-    | ValidationRecord
-    | TableRecord
     | SliceRecord
     | PackRecord
 )
@@ -450,8 +384,6 @@ KINDS: dict[str, type[Any]] = {
     "fit": FitRecord,
     "check": CheckRecord,
     "window": WindowRecord,
-    "validation": ValidationRecord,
-    "table": TableRecord,
     "slice": SliceRecord,
     "pack": PackRecord,
 }

@@ -44,8 +44,6 @@ class Results:
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
     windows: tuple[records.WindowRecord, ...] = ()
-    validations: tuple[records.ValidationRecord, ...] = ()
-    tables: tuple[records.TableRecord, ...] = ()
     slices: tuple[records.SliceRecord, ...] = ()
     packs: tuple[records.PackRecord, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -231,8 +229,6 @@ def collect(every: Iterable[Record], warnings: tuple[str, ...] = ()) -> Results:
         fits=tuple(by_kind["fit"]),
         checks=tuple(by_kind["check"]),
         windows=tuple(by_kind["window"]),
-        validations=tuple(by_kind["validation"]),
-        tables=tuple(by_kind["table"]),
         slices=tuple(by_kind["slice"]),
         packs=tuple(by_kind["pack"]),
         warnings=warnings,
