@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from peagle_bench.load import WorkItem
     from peagle_bench.packs.pack import Pack
     from peagle_bench.packs.run import PackOptions
-    from peagle_bench.results.records import ArmRecord, PackRecord
+    from peagle_bench.results.records import PackRecord
     from peagle_bench.results.result_file import Outcome
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
@@ -110,18 +110,6 @@ def refuse_context_alone(options: Mapping[str, Any]) -> None:
         )
 
 
-def engine_of(session: Session | None, arm: ArmRecord) -> Any:
-    """Return the engine of an arm, for requests beside those of the load client."""
-    from peagle_bench.verify.engines import EndpointEngine, UrlEngine
-    from peagle_sm.core.errors import SpecError
-
-    if arm.transport == "http":
-        return UrlEngine(arm.endpoint)
-    if session is None:
-        raise SpecError(f"{arm.endpoint!r} is the name of an endpoint, but no session was given")
-    return EndpointEngine(session, arm.endpoint, arm.component)
-
-
 def checked_packs(options: Mapping[str, Any]) -> list[Pack]:
     """Return the packs of --packs.
 
@@ -196,6 +184,7 @@ def run_chosen(
     from peagle_bench.benchmark.acceptance import metrics_page
     from peagle_bench.compare.run import CompareDependencies
     from peagle_bench.packs.run import PackDependencies, run_packs
+    from peagle_bench.verify.engines import engine_of
 
     chosen = checked_packs(options)
 

@@ -101,7 +101,6 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
     from peagle_bench.tune.arms import parse_modes
     from peagle_bench.tune.estimate import Settings, is_runtime
     from peagle_bench.tune.job import Job, modes_of
-    from peagle_bench.tune.windows import WindowSize
     from peagle_bench.workloads import load_workload
 
     return Job(
@@ -112,7 +111,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
             concurrencies=options["concurrency"],
             max_k=options["max_k"],
             runtime=is_runtime(options["by"], session.is_local),
-            size=WindowSize(options["requests"]),
+            requests=options["requests"],
             unguarded=options["unguarded"],
         ),
         workload=load_workload(

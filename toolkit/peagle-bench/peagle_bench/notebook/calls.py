@@ -193,7 +193,6 @@ def tune(
     """
     from peagle_bench.tune import job as tuning
     from peagle_bench.tune.estimate import Settings, is_runtime
-    from peagle_bench.tune.windows import WindowSize
 
     base = as_spec(spec)
     opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
@@ -205,7 +204,7 @@ def tune(
             concurrencies=tuple(dict.fromkeys(concurrency)),
             max_k=max_k,
             runtime=is_runtime(by, opened.is_local),
-            size=WindowSize(requests),
+            requests=requests,
             unguarded=unguarded,
         ),
         workload=chosen(workload, None, 0, max_tokens, first_turn_only=True, session=lambda: opened),

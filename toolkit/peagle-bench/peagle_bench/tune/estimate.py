@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peagle_bench.tune.choice import FIRST_KS, LATER_KS, MOST_DEPLOYED, ROUNDS
-from peagle_bench.tune.windows import WindowSize
+from peagle_bench.tune.windows import requests_of
 from peagle_sm.core.spec.endpoint_spec import Mode
 
 #: Minutes from CreateEndpoint to the first answer: on AWS hundreds of gigabytes are loaded (assumed), locally
@@ -32,7 +32,7 @@ class Settings:
     concurrencies: tuple[int, ...]
     max_k: int
     runtime: bool  #: K changes inside one engine; else one deployment for each K
-    size: WindowSize
+    requests: int  #: the least number of a window
     unguarded: bool = False
 
     def windows(self, *, local: bool) -> Windows:
@@ -96,9 +96,10 @@ def estimate(
     """
     startup = STARTUP_MINUTES_LOCAL if local else STARTUP_MINUTES_AWS
     windows = settings.windows(local=local)
-    modes, size, loads = len(settings.modes), settings.size, settings.concurrencies
+    modes, loads = len(settings.modes), settings.concurrencies
     each_s = SLOW_STEP_S * max_tokens
-    measuring = sum(windows.usual * (size.of(c) + c) * each_s / c for c in loads) / 60
+    sent = {c: requests_of(settings.requests, c) + c for c in loads}
+    measuring = sum(windows.usual * count * each_s / c for c, count in sent.items()) / 60
     if settings.runtime:
         deployments, at_once, starts = 1 + modes, 1 + modes, 1
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,6 @@ class Done:
     out: Path
     stand_in: bool
     written: str | None  #: the spec's path if the K was written into it
-    notes: tuple[str, ...] = field(default=())
 
 
 def check(job: Job) -> None:
@@ -285,7 +284,7 @@ def _config(job: Job) -> dict[str, Any]:
         "concurrencies": list(settings.concurrencies),
         "max_k": settings.max_k,
         "by": "runtime" if settings.runtime else "deployments",
-        "requests": settings.size.requests,
+        "requests": settings.requests,
         "max_tokens": job.max_tokens,
         "workload": job.workload.describe(),
     }

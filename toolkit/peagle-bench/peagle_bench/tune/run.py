@@ -173,7 +173,7 @@ class Tuning:
             mode,
             describe_endpoint(self.session, endpoint.name).arm,
             self.items,
-            self.settings.size,
+            self.settings.requests,
             self.sink,
             runtime=runtime and mode != "none",
             rotate=runtime,

@@ -89,30 +89,25 @@ class WindowReader(Protocol):
         """Measure one window."""
 
 
-@dataclass(frozen=True)
-class WindowSize:
-    """Number of requests in a window; at least three times the concurrency."""
-
-    requests: int = 24
-
-    def of(self, concurrency: int) -> int:
-        """Return the number of measured requests at a concurrency."""
-        return max(self.requests, 3 * concurrency)
+def requests_of(requests: int, concurrency: int) -> int:
+    """Return the number of measured requests of a window: at least three times the concurrency."""
+    return max(requests, 3 * concurrency)
 
 
 @dataclass
 class EndpointReader:
     """Reader that measures an endpoint of one mode; ``runtime``: K is set per request.
 
-    ``arm`` is its record for the results file; ``sink`` gets every record; ``untrusted`` collects windows in
-    which the client was the bottleneck. ``rotate``: other prompts in each round, the same for each K.
+    ``requests`` is the least number of a window (`requests_of`). ``arm`` is its record for the results file;
+    ``sink`` gets every record; ``untrusted`` collects windows in which the client was the bottleneck.
+    ``rotate``: other prompts in each round, the same for each K.
     """
 
     endpoint: Endpoint
     mode: Mode
     arm: ArmRecord
     items: Sequence[WorkItem]
-    size: WindowSize
+    requests: int
     sink: Callable[[Record], None]
     runtime: bool = False
     rotate: bool = True
@@ -133,7 +128,7 @@ class EndpointReader:
             self.sink(arm)
             self._known.add(arm.name)
         target = replace(make_target(self.endpoint.session, arm), arm=arm.name)
-        wanted = self.size.of(concurrency)
+        wanted = requests_of(self.requests, concurrency)
         load = Load("closed", concurrency=concurrency)
         options = LoadOptions(requests=wanted, drain="keep", seed=block, block=block)
         before = self._scrape()

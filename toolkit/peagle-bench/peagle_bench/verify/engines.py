@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from peagle_bench.benchmark.endpoint_arm import opener_for
+from peagle_bench.results.records import ArmRecord
 from peagle_bench.verify.answers import (
     READ_LOGPROBS,
     SCORED_RANKS,
@@ -141,6 +142,19 @@ class UrlEngine:
             raise ServiceFault(
                 f"{self._url} does not answer: {error}", next_step="check the URL, and that vLLM is running"
             ) from error
+
+
+def engine_of(session: Session | None, arm: ArmRecord) -> Engine:
+    """Return the engine of an arm.
+
+    Raises:
+        SpecError: a SageMaker endpoint, and no session.
+    """
+    if arm.transport == "http":
+        return UrlEngine(arm.endpoint)
+    if session is None:
+        raise SpecError(f"{arm.endpoint!r} is the name of an endpoint, but no session was given")
+    return EndpointEngine(session, arm.endpoint, arm.component)
 
 
 def read_events(

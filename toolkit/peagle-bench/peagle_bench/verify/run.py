@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from peagle_bench.benchmark.endpoint_arm import Described, describe_arm, describe_url, is_url
+from peagle_bench.benchmark.endpoint_arm import Described, describe_arm, is_url
 from peagle_bench.load.work import WorkItem
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import CheckRecord, Header
 from peagle_bench.verify import CHECKS, probes
 from peagle_bench.verify.answer_format import judge_stops, judge_streaming, judge_structured
 from peagle_bench.verify.engines import (
-    EndpointEngine,
     Engine,
     EnginePair,
     Options,
     SideFailed,
     TokenPrompt,
-    UrlEngine,
+    engine_of,
     greedy_body,
 )
 from peagle_bench.verify.greedy import judge_greedy, judge_long_context
@@ -73,12 +72,10 @@ def open_engine(session: Session | None, endpoint: str) -> OpenedEngine:
         NotFound: the endpoint does not exist.
         ServiceFault: the endpoint is not in service, or no server answers at the URL.
     """
-    if is_url(endpoint):
-        return OpenedEngine(describe_url(endpoint), UrlEngine(endpoint))
-    if session is None:
+    if session is None and not is_url(endpoint):
         raise SpecError(f"{endpoint!r} is the name of an endpoint, but no session was given")
     described = describe_arm(session, endpoint)
-    return OpenedEngine(described, EndpointEngine(session, described.arm.endpoint, described.arm.component))
+    return OpenedEngine(described, engine_of(session, described.arm))
 
 
 def demand_plain(baseline: Described) -> None:

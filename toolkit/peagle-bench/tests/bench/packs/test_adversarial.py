@@ -117,7 +117,7 @@ def observed(speed_ups: dict[str, float], prompts: int = UNITS) -> Observed:
         record(name, "fast", 0.64 * by / faster) for (name, faster), by in zip(names, wobble, strict=True)
     ]
     plain = [record(name, "plain", 0.64) for name, _ in names]
-    return Observed(PackWork((), "", ""), FAST, tuple(mine), PLAIN, tuple(plain))
+    return Observed(PackWork(()), FAST, tuple(mine), PLAIN, tuple(plain))
 
 
 def test_the_slow_kind_is_named_with_its_interval() -> None:

@@ -7,7 +7,6 @@ import pytest
 from peagle_bench.tune.arms import arm_spec, label, parse_modes
 from peagle_bench.tune.estimate import Estimate, Settings, estimate
 from peagle_bench.tune.run import Bill
-from peagle_bench.tune.windows import WindowSize
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
@@ -64,7 +63,7 @@ def price(**more: Any) -> Estimate:
     }
     fields: dict[str, Any] = {"concurrencies": (1, 8), "runtime": False}
     fields |= {name: value for name, value in more.items() if name not in own}
-    settings = Settings(modes=("p-eagle",), max_k=11, size=WindowSize(24), **fields)
+    settings = Settings(modes=("p-eagle",), max_k=11, requests=24, **fields)
     return estimate(settings, **{name: more.get(name, value) for name, value in own.items()})
 
 

@@ -12,7 +12,7 @@ from peagle_bench.tune.estimate import Settings
 from peagle_bench.tune.outcome import conclude
 from peagle_bench.tune.readings import Reading
 from peagle_bench.tune.strategy import by_deployments, in_one_engine
-from peagle_bench.tune.windows import WindowReader, WindowSize
+from peagle_bench.tune.windows import WindowReader
 from peagle_sm.core.spec.endpoint_spec import Mode
 from tests.bench.tune.reading_of import reading
 
@@ -133,7 +133,7 @@ def test_no_tuning_measures_more_windows_than_it_says(
         else:
             by_deployments(bring, side, concurrencies, max_k, silent, beside=local)
     names: tuple[Mode, ...] = ("p-eagle", "eagle3")
-    settings = Settings(names[:modes], tuple(concurrencies), max_k, runtime, WindowSize(4))
+    settings = Settings(names[:modes], tuple(concurrencies), max_k, runtime, 4)
     bound = settings.windows(local=local)
     assert side.read_so_far <= bound.most * len(concurrencies)
     assert bound.usual <= bound.most
