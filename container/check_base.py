@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Check the base image during the image build; run as ``check_base.py BASE_IMAGE FLOOR [PACKAGE]``.
 
-It fails the build if the base is not pinned by its digest, or if its package (default: vLLM) is older than the
-floor. ``check_base.py --tag`` prints the beginning of the image's tag. Standard library only.
+It fails the build if the base is not pinned by its digest, or if its package (default: vLLM) is older than
+the floor. ``check_base.py --tag`` prints the beginning of the image's tag. Standard library only.
 """
 
 import re

@@ -46,16 +46,11 @@ class Refusal:
     message: str
 
 
-def judge(body: bytes, limits: Limits) -> Refusal | None:
-    """Return the first reason to refuse a request's body; None if there is none.
+def judged(body: bytes, limits: Limits) -> tuple[Request, Refusal | None]:
+    """Return a request's parsed JSON, empty if it is not an object, and the first reason to refuse it.
 
     The body is parsed as vLLM's server parses it, so both read the same of two equal keys.
     """
-    return judged(body, limits)[1]
-
-
-def judged(body: bytes, limits: Limits) -> tuple[Request, Refusal | None]:
-    """Return a request's parsed JSON, empty if it is not an object, and the first reason to refuse it."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):

@@ -8,7 +8,7 @@ export names none.
 
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,9 @@ from peagle_train.target import Target, read_config, tensors_of
 
 TOKEN_MAP = "tokens.pt"
 """The library's name of a choice of draft tokens, beside the head to start from."""
-_FLOATS = ("F32", "F16", "BF16")
 _AT_THE_TOP = ("lm_head.", "mask_hidden", "d2t", "t2d")
-_KEPT = (
-    *(
+_KEPT = tuple(
+    [
         "bos_token_id",
         "eos_token_id",
         "pad_token_id",
@@ -30,10 +29,20 @@ _KEPT = (
         "head_dim",
         "hidden_act",
         "hidden_size",
-    ),
-    *("initializer_range", "intermediate_size", "max_position_embeddings", "mlp_bias", "num_attention_heads"),
-    *("num_hidden_layers", "num_key_value_heads", "rms_norm_eps", "vocab_size"),
-    *("draft_vocab_size", "target_hidden_size", "norm_output", "fc_norm"),
+        "initializer_range",
+        "intermediate_size",
+        "max_position_embeddings",
+        "mlp_bias",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "num_key_value_heads",
+        "rms_norm_eps",
+        "vocab_size",
+        "draft_vocab_size",
+        "target_hidden_size",
+        "norm_output",
+        "fc_norm",
+    ]
 )
 
 
@@ -72,58 +81,12 @@ def read_head(folder: Path, target: Target) -> Head:
         head = Head(**asdict(head_shape(config, target.longest)), folder=folder)
     except ValueError as error:
         raise Mistake(str(error)) from error
-    for fault in (*head_faults(config, head, target), *_tensor_faults(head)):
+    for fault in head_faults(config, head, target):
         raise Mistake(f"the head to start from: {fault}")
+    names = {name for file in weights_of(folder) for name in tensors_of(file)}
+    if "mask_hidden" not in names:
+        raise Mistake("the head to start from: its weights have no mask_hidden; it cannot draft in parallel")
     return head
-
-
-def _expected(head: Head) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that the config asks for, by vLLM's name with ``layers.0``."""
-    hidden, inner = head.hidden, head.inner
-    queries, keys = head.heads * head.head_dim, head.kv_heads * head.head_dim
-    made: dict[str, tuple[int, ...]] = {
-        "fc.weight": (hidden, 3 * head.target_hidden),
-        "norm.weight": (hidden,),
-        "layers.0.hidden_norm.weight": (hidden,),
-    }
-    for number in range(head.layers):
-        name, width = f"layers.{number}", hidden * (1 if number else 2)
-        made |= {
-            f"{name}.self_attn.{each}_proj.weight": (size, width)
-            for each, size in (("q", queries), ("k", keys), ("v", keys))
-        }
-        made |= {
-            f"{name}.self_attn.o_proj.weight": (hidden, queries),
-            f"{name}.mlp.gate_proj.weight": (inner, hidden),
-            f"{name}.mlp.up_proj.weight": (inner, hidden),
-            f"{name}.mlp.down_proj.weight": (hidden, inner),
-            f"{name}.input_layernorm.weight": (hidden,),
-            f"{name}.post_attention_layernorm.weight": (hidden,),
-        }
-    if head.draft_vocab < head.vocab:
-        made |= {"d2t": (head.draft_vocab,), "t2d": (head.vocab,)}
-    return made
-
-
-def _tensor_faults(head: Head) -> Iterator[str]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for file in weights_of(head.folder):
-        found |= {
-            name.replace("midlayer.", "layers.0.", 1): entry for name, entry in tensors_of(file).items()
-        }
-    if not found:
-        yield "it has no *.safetensors"
-    for name, shape in _expected(head).items():
-        if name not in found:
-            yield f"{name} is missing from its weights"
-            return
-        if tuple(found[name]["shape"]) != shape:
-            yield f"{name} has the shape {found[name]['shape']}; its config.json asks for {list(shape)}"
-    if "mask_hidden" not in found:
-        yield "mask_hidden is missing from its weights: it was not trained to draft in parallel"
-    for name, entry in found.items():
-        if name not in ("d2t", "t2d") and entry["dtype"] not in _FLOATS:
-            yield f"{name} is of type {entry['dtype']}; allowed: {', '.join(_FLOATS)}"
 
 
 def weights_of(folder: Path) -> list[Path]:

@@ -82,8 +82,6 @@ def _set(**values: Any) -> Change:
         (_set(norm_before_residual=True), "norm_before_residual is true, which NeMo AutoModel"),
         (_set(hidden_act="gelu"), "vLLM serves silu alone"),
         (_set(quantization_config={}), "its weights are quantised"),
-        (_set(num_hidden_layers=3), "layers.2.self_attn.q_proj.weight is missing from its weights"),
-        (_set(intermediate_size=512), "has the shape [768, 256]; its config.json asks for [512, 256]"),
         (_set(num_hidden_layers="2"), "num_hidden_layers is '2'; it is not in vLLM's layout"),
     ],
 )
