@@ -25,7 +25,7 @@ from peagle_learn.core.conversations import (
     Split,
     compared_texts,
     related,
-    split_prompts,
+    split,
 )
 from peagle_learn.core.prompts import TargetTexts
 from peagle_learn.core.spec import LearnSpec
@@ -281,13 +281,13 @@ def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path
             prefix="general/",
             base=base,
         )
-    divided = split_prompts(
+    divided = split(
         read.prompts,
+        data.held_out,
+        data.seed,
         () if general is None else general.prompts,
-        held_out=data.held_out,
-        general_trained=data.general_trained,
-        limit=data.limit,
-        seed=data.seed,
+        data.general_trained,
+        data.limit,
     )
     if general is None:
         return read, divided

@@ -18,12 +18,10 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from peagle_learn.core.proof import Proof, faults_of, parse_proof
-from peagle_learn.core.registry import check_group, model_package
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.data import need_endpoint
 from peagle_learn.heads import staged_hash
 from peagle_learn.prove import bound_of, serving_spec, thresholds_of
-from peagle_learn.registry import register, reject
 from peagle_learn.stored_data import stored_manifest
 from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.files import write_file
@@ -54,10 +52,7 @@ State = Literal["begun", "serves", "rolled-back"]
 
 @dataclass(frozen=True)
 class Promotion:
-    """One promotion: the endpoint's spec before and after, by dotted field, and how far it is.
-
-    ``model_packages`` are the ARNs of its versions in SageMaker's Model Registry.
-    """
+    """One promotion: the endpoint's spec before and after, by dotted field, and how far it is."""
 
     number: int
     endpoint: str
@@ -67,7 +62,6 @@ class Promotion:
     after: Mapping[str, Any]
     state: State
     at: str
-    model_packages: tuple[str, ...] = ()
     schema: str = SCHEMA
 
     def to_json(self) -> str:
@@ -154,7 +148,6 @@ def promote(
     session: Session,
     *,
     head: str | None = None,
-    model_package_group: str | None = None,
     confirm: Callable[[UpdateOffer], bool] | None = None,
     progress: Progress,
     pacing: Pacing | None = None,
@@ -167,22 +160,17 @@ def promote(
         spec_path: the endpoint's spec; its fields of the head are changed when the new head serves.
         session: the account and region.
         head: beginning of the head's hash; None: that of the newest proof.
-        model_package_group: also register a version there, once the head serves; ``progress`` says if
-            SageMaker refuses that, and the promotion is done.
         confirm: shown the update's price; None: no question.
         progress: gets each step.
         pacing: clocks and polls.
         unguarded: promote although no guard is installed.
 
     Raises:
-        SpecError: no valid name of a group. Nothing was changed.
         PlanRefused: the proof does not hold, or the endpoint is a stack's; the message says why. Nothing was
             changed.
         EndpointFailed: SageMaker rolled back; the head before serves.
         PeagleError: as `peagle_sm.update`.
     """
-    if model_package_group is not None:
-        check_group(model_package_group)
     settle(spec, session, progress, pacing)
     endpoint, text = need_endpoint(spec), spec_path.read_text(encoding="utf-8")
     proof = chosen_proof(spec, session, head)
@@ -222,15 +210,8 @@ def promote(
         least = _least_acceptance(spec, session, progress)
         _bring(wanted, spec, session, least, agreed, progress, pacing, unguarded)
     _write(spec_path, after)
-    training = _write_lineage(session, proof)
+    _write_lineage(session, proof)
     promoted = _record(spec, session, replace(last, state="serves"))
-    if model_package_group is not None:
-        container = planned.parameters("create_model")["PrimaryContainer"]
-        request = model_package(model_package_group, proof, container, training, promoted.number)
-        arn = register(request, session, progress)
-        if arn is not None and arn not in promoted.model_packages:
-            registered = (*promoted.model_packages, arn)
-            promoted = _record(spec, session, replace(promoted, model_packages=registered))
     progress(Event("done", f"head {proof.bound.head[:16]} serves endpoint {endpoint}"))
     return promoted
 
@@ -372,8 +353,8 @@ def _write(spec_path: Path, fields: Mapping[str, Any]) -> None:
         write_file(spec_path, written)
 
 
-def _write_lineage(session: Session, proof: Proof) -> dict[str, Any]:
-    """Write into the head's manifest where it comes from; return what its training wrote, {} if nothing."""
+def _write_lineage(session: Session, proof: Proof) -> None:
+    """Write into the head's manifest where it comes from."""
     bucket, prefix = s3.split_uri(proof.bound.head_uri)
     sizes = s3.list_sizes(session, bucket, prefix)
     manifest = parse_manifest(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
@@ -398,7 +379,6 @@ def _write_lineage(session: Session, proof: Proof) -> dict[str, Any]:
     }
     text = replace(manifest, lineage=lineage).to_json()
     put_bytes(session, bucket, prefix + MANIFEST, text.encode())
-    return training
 
 
 def rollback(
@@ -412,9 +392,6 @@ def rollback(
     unguarded: bool = False,
 ) -> Promotion:
     """Bring back the head before the last promotion; a repeated run finishes what a killed one began.
-
-    Versions of the promoted head in the Model Registry become Rejected; if SageMaker refuses that,
-    ``progress`` says so, and the rollback is done.
 
     Raises:
         NotFound: nothing was promoted, or everything is rolled back.
@@ -451,7 +428,6 @@ def rollback(
     if not is_old:
         _bring(old, spec, session, None, confirm, progress, pacing, unguarded)
     _write(spec_path, last.before)
-    reject(last.model_packages, session, progress)
     name = last.before["speculation.draft_head"] or "of the catalogue"
     progress(Event("done", f"endpoint {last.endpoint} has the head before the promotion: {name}"))
     return _record(spec, session, replace(last, state="rolled-back"))

@@ -218,9 +218,6 @@ def proof_data(proof: Proof) -> dict[str, object]:
 @click.command(cls=Command)
 @learn_spec_argument
 @click.option("--head", metavar="HASH", help="Beginning of the head's hash.  [default: the newest proof's]")
-@click.option("--model-package-group", "group", metavar="NAME",
-              help="Also register the head as a version in this group of SageMaker's Model Registry;"
-              " the group is created if it does not exist.")  # fmt: skip
 @endpoint_spec_option
 @_unguarded
 @_yes
@@ -230,7 +227,6 @@ def promote(
     state: State,
     spec_path: Path,
     head: str | None,
-    group: str | None,
     endpoint_path: Path,
     unguarded: bool,
     yes: bool,
@@ -241,8 +237,6 @@ def promote(
     a second fleet starts, and is billed until the first is gone. Alarms on server errors and on acceptance
     roll it back. With several instances, a canary of promote.canary_percent serves first. Then the head's
     fields are written into the endpoint's spec, and its origin into its manifest.
-
-    Run it again with --model-package-group to register a head that serves already; nothing else is changed.
     """
     from peagle_learn.promote import promote as bring
     from peagle_learn.train import load_learn_spec
@@ -257,7 +251,6 @@ def promote(
             endpoint_path,
             session,
             head=head,
-            model_package_group=group,
             confirm=ask,
             progress=follow,
             unguarded=unguarded,
@@ -277,8 +270,7 @@ def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool
     """Bring back the head that served before the last promotion.
 
     The endpoint is updated in place; a second fleet is billed meanwhile. The fields of the old head are
-    written back into the endpoint's spec. Versions of the promoted head in SageMaker's Model Registry become
-    Rejected.
+    written back into the endpoint's spec.
     """
     from peagle_learn.promote import rollback as take_back
     from peagle_learn.train import load_learn_spec
@@ -328,6 +320,5 @@ def render_promotion(found: Promotion) -> str:
         ("state", found.state),
         ("head", str(now["speculation.draft_head"] or "the catalogue's")),
         ("head_uri", str(now["head_uri"] or "")),
-        ("registered", "\n".join(arn.partition(":model-package/")[2] for arn in found.model_packages)),
     ]
     return render_fields([(name, value) for name, value in fields if value])

@@ -17,7 +17,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
@@ -200,10 +200,9 @@ class PromptGroup:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Conversations, and the number of prompts that were left out as repeats."""
+    """Conversations, and the number of prompts that were left out as near-duplicates."""
 
     conversations: tuple[PromptGroup, ...]
-    repeats: int
     near_repeats: int
 
 
@@ -228,7 +227,7 @@ def group(prompts: Sequence[LearnPrompt]) -> Grouped:
         kept = [distinct[place] for place in places if place not in left_out]
         found.append(_group_of([distinct[place] for place in places], kept))
     found.sort(key=lambda each: each.key)
-    return Grouped(tuple(found), len(prompts) - len(distinct), len(left_out))
+    return Grouped(tuple(found), len(left_out))
 
 
 def related(prompts: Sequence[LearnPrompt]) -> tuple[PromptGroup, ...]:
@@ -321,72 +320,52 @@ class Split:
     like_general: int = 0  #: prompts left out because the general set has nearly the same
 
 
-def split_prompts(
-    prompts: Sequence[LearnPrompt],
-    general: Sequence[LearnPrompt],
-    *,
-    held_out: float,
-    general_trained: float,
-    limit: int | None,
-    seed: int,
-) -> Split:
-    """Leave out repeats, draw ``limit`` of the prompts, and split them; on one machine or over shards.
-
-    The result depends on the prompts and their order alone, not on how many machines read them.
-
-    Raises:
-        SpecError: fewer than `FEWEST` conversations would be in one of the two sets.
-    """
-    distinct = without_repeats(prompts)
-    chosen = distinct
-    if limit is not None and len(distinct) > limit:
-        place = {id(each): _digest(seed, each.id) for each in distinct}
-        chosen = sorted(distinct, key=lambda each: place[id(each)])[:limit]
-    divided = split(chosen, held_out, seed, general, general_trained)
-    return replace(divided, repeats=divided.repeats + len(prompts) - len(distinct))
-
-
 def split(
     prompts: Sequence[LearnPrompt],
     held_out: float,
     seed: int,
     general: Sequence[LearnPrompt] = (),
     general_trained: float = 0.0,
+    limit: int | None = None,
 ) -> Split:
-    """Split by conversation: a conversation's draw depends on the seed and its own key alone.
+    """Leave out repeats, draw ``limit`` of the prompts, and split them by conversation.
 
-    The general conversations are split in the same way; ``general_trained`` 0 measures all of them.
+    A conversation's draw depends on the seed and its own key alone. The general conversations are split in
+    the same way; ``general_trained`` 0 measures all of them.
 
     Raises:
         SpecError: fewer than `FEWEST` conversations would be in one of the two sets.
     """
-    grouped = group(prompts)
+    drawn = without_repeats(prompts)
+    repeats = len(prompts) - len(drawn)
+    if limit is not None and len(drawn) > limit:
+        places = {id(each): _digest(seed, each.id) for each in drawn}
+        drawn = sorted(drawn, key=lambda each: places[id(each)])[:limit]
+    grouped = group(drawn)
     kept = _apart(grouped.conversations, general)
-    if len(kept) < 2 * FEWEST:
-        raise SpecError(
-            f"the prompts have {_count(len(kept), 'conversation')} without repeats; allowed: at least"
-            f" {2 * FEWEST}, {FEWEST} to train with and {FEWEST} held out",
-            next_step="Add prompts of other conversations to data.prompts.",
-            details={"found": len(kept), "allowed": 2 * FEWEST},
-        )
+    _refuse_few(len(kept), "the prompts have", "Add prompts of other conversations to data.prompts.")
     chosen, rest = _drawn(kept, held_out, seed, _least_measured(len(kept)), FEWEST)
     learned: tuple[PromptGroup, ...] = ()
     measured = tuple(general)
     if general_trained and general:
         others = group(general).conversations
-        if len(others) < 2 * FEWEST:
-            raise SpecError(
-                f"data.general_trained: the general prompts have {_count(len(others), 'conversation')}"
-                f" without repeats; allowed: at least {2 * FEWEST}, {FEWEST} to train with and {FEWEST} to"
-                " measure",
-                next_step="Add general prompts, or leave data.general_trained out.",
-                details={"found": len(others), "allowed": 2 * FEWEST},
-            )
+        step = "Add general prompts, or leave data.general_trained out."
+        _refuse_few(len(others), "data.general_trained: the general prompts have", step)
         learned, apart = _drawn(others, general_trained, seed, FEWEST, _least_measured(len(others)))
         measured = tuple(prompt for each in apart for prompt in each.prompts)
         learned = _apart(learned, [prompt for each in chosen for prompt in each.prompts])
     like = sum(len(each.prompts) for each in grouped.conversations) - sum(len(each.prompts) for each in kept)
-    return Split(rest, chosen, measured, learned, grouped.repeats, grouped.near_repeats, like)
+    return Split(rest, chosen, measured, learned, repeats, grouped.near_repeats, like)
+
+
+def _refuse_few(count: int, what: str, step: str) -> None:
+    if count < 2 * FEWEST:
+        raise SpecError(
+            f"{what} {count:,} conversation{'' if count == 1 else 's'} without repeats; allowed: at least"
+            f" {2 * FEWEST}, {FEWEST} to train with and {FEWEST} to measure",
+            next_step=step,
+            details={"found": count, "allowed": 2 * FEWEST},
+        )
 
 
 def _least_measured(count: int) -> int:
@@ -426,7 +405,3 @@ def _draw(seed: int, key: str) -> float:
 
 def _digest(seed: int, key: str) -> bytes:
     return hashlib.sha256(f"{seed}/{key}".encode()).digest()
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

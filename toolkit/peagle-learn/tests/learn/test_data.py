@@ -17,7 +17,6 @@ from peagle_bench.workloads import conversations_in, load_workload
 from peagle_learn.commands.data import render_data_offer
 from peagle_learn.core.conversations import NEAR, shingles, similarity
 from peagle_learn.core.spec import LearnSpec
-from peagle_learn.core.token_rows import read_rows
 from peagle_learn.data import DataResult, make_data, plan_data
 from peagle_learn.stored_data import (
     GENERAL,
@@ -97,6 +96,10 @@ def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
     return make
 
 
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def files_below(folder: Path) -> dict[Path, bytes | None]:
     """Return all files and folders with their content."""
     return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
@@ -136,7 +139,7 @@ def test_planted_secrets_are_in_no_file_and_in_no_request(
         if path.is_file():
             stored += path.read_text()
     for name in (TRAINING, VALIDATION):
-        for row in read_rows((result.folder / name).read_text(), name):
+        for row in rows_of((result.folder / name).read_text()):
             stored += text_of_ids(row["input_ids"])
     assert [secret.name for secret in secrets if any(piece in stored for piece in pieces(secret.core))] == []
     assert "[REDACTED:" in stored
@@ -216,9 +219,7 @@ def test_no_held_out_prompt_has_a_relative_in_the_training_file(
     lines = texts(60)
     lines += [{"prompt": f"now {line['prompt']}"} for line in lines[:20]] + lines[20:30]
     result = made(spec_of(lines, held_out=0.3), session, tmp_path / "work")
-    sets = {
-        name: list(read_rows((result.folder / name).read_text(), name)) for name in (TRAINING, VALIDATION)
-    }
+    sets = {name: (rows_of((result.folder / name).read_text())) for name in (TRAINING, VALIDATION)}
     assert {row["conversation"] for row in sets[TRAINING]}.isdisjoint(
         row["conversation"] for row in sets[VALIDATION]
     )
@@ -443,7 +444,7 @@ def test_the_command_sends_over_http_and_shows_what_it_made(
     result = json.loads(found.stdout)
     assert result["rows"] == {TRAINING: 10, VALIDATION: 2}
     text = (tmp_path / ".peagle-learn" / "team" / "data" / TRAINING).read_text()
-    assert {tuple(row["input_ids"]) for row in read_rows(text, "t")} == {(1, 2, 3, 5, 6)}
+    assert {tuple(row["input_ids"]) for row in rows_of(text)} == {(1, 2, 3, 5, 6)}
     refused = run("learn", "data", tmp_path / "learn.yaml", "--local-port", port)
     assert refused.exit_code == 2
     assert "Nothing was changed" in refused.output
