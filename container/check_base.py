@@ -25,8 +25,8 @@ def fault(base: str, installed: str, floor: str, package: str = "vLLM") -> str |
 
 def numbers(text: str) -> tuple[int, ...]:
     """Return the version's first three numbers: (0, 33, 0) for "0.33.0+cu130"."""
-    found = [int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3]]
-    return (*found, *[0] * (3 - len(found)))
+    parts = [int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3]]
+    return (*parts, *[0] * (3 - len(parts)))
 
 
 def tag(vllm: str, torch: str) -> str:

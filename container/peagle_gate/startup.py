@@ -201,12 +201,12 @@ def _by_single_flags(args: Sequence[str]) -> Speculation | None:
 
 def last_value(args: Sequence[str], flag: str) -> str | None:
     """Return the flag's last value, which argparse uses; None without one."""
-    found = None
+    last = None
     for index, argument in enumerate(args):
         name, equals, value = argument.partition("=")
         if name == flag:
-            found = value if equals else (args[index + 1] if index + 1 < len(args) else None)
-    return found
+            last = value if equals else (args[index + 1] if index + 1 < len(args) else None)
+    return last
 
 
 FORBIDDEN = parse_forbidden(Path(__file__).with_name("forbidden.json").read_text(encoding="utf-8"))
@@ -253,14 +253,14 @@ def _argument_refusals(written: str, value: str) -> Iterator[str]:
 
 def _nested(keys: str, value: str) -> str:
     """Return the JSON that a dotted flag means; a + at its end appends to a list."""
-    found: Any
+    nested: Any
     try:
-        found = json.loads(value)
+        nested = json.loads(value)
     except (ValueError, RecursionError):
-        found = value
+        nested = value
     for key in reversed(keys.removesuffix("+").split(".")):
-        found = {key: found}
-    return json.dumps(found)
+        nested = {key: nested}
+    return json.dumps(nested)
 
 
 def runner_refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:

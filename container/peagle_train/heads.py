@@ -2,8 +2,7 @@
 
 vLLM has no ``model.`` before a name, calls the first layer ``midlayer``, and may leave out what a head shares
 with its target. The library's recipe refuses a file with holes. vLLM counts the layers whose output the head
-reads from 1, and takes layers of its own choice, silently, where the config names none: the library's own
-export names none.
+reads from 1. If the config has no layers, vLLM silently uses defaults; the library's own export has none.
 """
 
 import json
@@ -18,7 +17,7 @@ from peagle_train.rules import HeadShape, head_faults, head_shape
 from peagle_train.target import Target, read_config, tensors_of
 
 TOKEN_MAP = "tokens.pt"
-"""The library's name of a choice of draft tokens, beside the head to start from."""
+"""The library's file with the chosen draft tokens, beside the head to start from."""
 _AT_THE_TOP = ("lm_head.", "mask_hidden", "d2t", "t2d")
 _KEPT = tuple(
     [
@@ -54,10 +53,10 @@ class Head(HeadShape):
 
 
 def unpacked(folder: Path, work: Path) -> Path:
-    """Return the folder of the head's files: a job's own ``model.tar.gz`` is taken apart into ``work``.
+    """Return the folder of the head's files: a job's ``model.tar.gz`` is unpacked into ``work``.
 
     Raises:
-        Mistake: the archive cannot be read, or names a file outside itself.
+        Mistake: the archive cannot be read, or has a path outside itself.
     """
     archive = folder / "model.tar.gz"
     if (folder / "config.json").is_file() or not archive.is_file():
@@ -74,7 +73,7 @@ def read_head(folder: Path, target: Target) -> Head:
     """Read a head in vLLM's layout and check that it fits the target.
 
     Raises:
-        Mistake: it is no head that can be trained further for this target.
+        Mistake: it cannot be trained further for this target.
     """
     config = read_config(folder, "the head to start from")
     try:
@@ -140,19 +139,19 @@ def write_warm_start(head: Head, target: Target, out: Path) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
-    made = {
+    tensors = {
         library_name(name): tensor
         for file in weights_of(head.folder)
         for name, tensor in load_file(file).items()
     }
     # d2t has the distance from a draft token's number to the target's.
-    chosen = torch.arange(head.draft_vocab) + made["d2t"].long() if head.draft_vocab < head.vocab else None
+    chosen = torch.arange(head.draft_vocab) + tensors["d2t"].long() if head.draft_vocab < head.vocab else None
     for name, rows in (("model.embed_tokens.weight", None), ("lm_head.weight", chosen)):
-        if name not in made:
+        if name not in tensors:
             shared = _shared(target, name.removeprefix("model."))
-            made[name] = shared if rows is None else shared[rows]
+            tensors[name] = shared if rows is None else shared[rows]
     out.mkdir(parents=True, exist_ok=True)
-    whole = {name: tensor.contiguous() for name, tensor in made.items()}
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
     save_file(whole, out / "model.safetensors", metadata={"format": "pt"})
     if chosen is not None:
         torch.save({"selected_token_ids": chosen, "target_vocab_size": head.vocab}, out / TOKEN_MAP)
@@ -176,13 +175,13 @@ def write_head(state: Mapping[str, Any], config: Mapping[str, Any], out: Path) -
     import torch
     from safetensors.torch import save_file
 
-    made = {}
+    tensors = {}
     for name, tensor in state.items():
         value = tensor.detach().cpu()
-        made[vllm_name(name)] = (
+        tensors[vllm_name(name)] = (
             value.to(torch.bfloat16) if value.is_floating_point() else value
         ).contiguous()
     out.mkdir(parents=True, exist_ok=True)
-    save_file(made, out / "model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     (out / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-    return sum(tensor.numel() for tensor in made.values() if tensor.is_floating_point())
+    return sum(tensor.numel() for tensor in tensors.values() if tensor.is_floating_point())

@@ -1,7 +1,7 @@
 """Hyperparameters: SageMaker's strings to checked numbers, and those to the library's recipe. Pure.
 
-SageMaker passes every value as a string. What a head to start from says of itself stands for what was not
-given; a value that contradicts it is a mistake, since the weights would not fit.
+SageMaker passes every value as a string. The head to start from gives the values that the user left out. A
+value that contradicts the head is a mistake, since the weights would not fit.
 """
 
 import json
@@ -96,7 +96,7 @@ OF_THE_HEAD = (
     "draft_num_key_value_heads",
     "draft_intermediate_size",
 )
-"""What a head to start from says."""
+"""Settings that a head to start from decides."""
 DEFAULT_LAYERS = 4
 """Layers of a head from nothing: what the authors and the library's own example train."""
 
@@ -105,7 +105,7 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
     """Read SageMaker's ``hyperparameters.json``.
 
     Raises:
-        Mistake: a name is unknown, a value is none that is allowed, or two contradict each other.
+        Mistake: a name is unknown, a value is not allowed, or two values contradict each other.
     """
     rules = {entry.name: entry.metadata["rule"] for entry in fields(Settings)}
     unknown = sorted(set(given) - set(rules))
@@ -120,15 +120,15 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
             values[name] = parse(text)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise Mistake(f"hyperparameter {name}: found {text[:80]!r}; allowed: {allowed}") from error
-    found = Settings(**values)
-    if found.sequence_partitions > found.sequence_length // 16:
+    settings = Settings(**values)
+    if settings.sequence_partitions > settings.sequence_length // 16:
         raise Mistake(
-            f"sequence_partitions: {found.sequence_partitions} parts of {found.sequence_length} tokens are "
-            "shorter than 16 tokens; use fewer"
+            f"sequence_partitions: {settings.sequence_partitions} parts of {settings.sequence_length} tokens"
+            " are shorter than 16 tokens; use fewer"
         )
-    if found.down_sample_ratio_min > found.down_sample_ratio:
+    if settings.down_sample_ratio_min > settings.down_sample_ratio:
         raise Mistake("down_sample_ratio_min is larger than down_sample_ratio; it is the least that is kept")
-    return found
+    return settings
 
 
 def joined(settings: Settings, head: Mapping[str, Any] | None) -> Settings:
@@ -156,7 +156,7 @@ def joined(settings: Settings, head: Mapping[str, Any] | None) -> Settings:
 
 
 def as_json(settings: Settings) -> dict[str, Any]:
-    """Return the settings as they stand in ``training.json``."""
+    """Return the settings for ``training.json``."""
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()
     }
@@ -181,7 +181,7 @@ def recipe(
     number of processes.
     """
     assert settings.aux_layer_ids is not None
-    made: dict[str, Any] = {
+    document: dict[str, Any] = {
         "recipe": "TrainEagle3Recipe",
         "dist_env": {"backend": "nccl" if on_gpu else "gloo", "timeout_minutes": 30},
         "recipe_args": {
@@ -227,9 +227,13 @@ def recipe(
         "checkpoint": {"enabled": False, "checkpoint_dir": work, "save_consolidated": False},
     }
     if settings.expert_parallel_size > 1:
-        made["distributed"] = {"strategy": "fsdp2", "tp_size": 1, "ep_size": settings.expert_parallel_size}
+        document["distributed"] = {
+            "strategy": "fsdp2",
+            "tp_size": 1,
+            "ep_size": settings.expert_parallel_size,
+        }
     elif settings.target_shards > 1:
         # Each group of GPUs has a whole target, so that layers are gathered within one instance.
         copies = world // settings.target_shards
-        made["distributed"] = {"strategy": "fsdp2", "tp_size": 1, "dp_replicate_size": copies}
-    return made
+        document["distributed"] = {"strategy": "fsdp2", "tp_size": 1, "dp_replicate_size": copies}
+    return document

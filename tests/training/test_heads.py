@@ -77,7 +77,7 @@ def _set(**values: Any) -> Change:
         (_set(vocab_size=4096, draft_vocab_size=4096), "vocab_size is 4096, the target has 2048"),
         (_set(eagle_aux_hidden_state_layer_ids=[1, 3, 9]), "it reads layer 9, the target has 6"),
         (_set(eagle_aux_hidden_state_layer_ids=[1, 3]), "allowed: three layers"),
-        (_set(ptd_token_id=None), "names no mask token: it was not trained to draft in parallel"),
+        (_set(ptd_token_id=None), "has no mask token: it was not trained to draft in parallel"),
         (_set(ptd_token_id=2048), "its mask token 2048 is not in the target's vocabulary"),
         (_set(norm_before_residual=True), "norm_before_residual is true, which NeMo AutoModel"),
         (_set(hidden_act="gelu"), "vLLM serves silu alone"),

@@ -92,11 +92,11 @@ def proofs(spec: LearnSpec, session: Session) -> list[Proof]:
         SpecError: one is damaged or was changed.
     """
     bucket, prefix = s3.split_uri(f"{spec.folder}proofs/")
-    found = [
+    stored = [
         parse_proof(s3.read_range(session, bucket, prefix + name, 0, size), f"s3://{bucket}/{prefix}{name}")
         for name, size in s3.list_sizes(session, bucket, prefix).items()
     ]
-    return sorted(found, key=lambda each: each.made_at, reverse=True)
+    return sorted(stored, key=lambda each: each.made_at, reverse=True)
 
 
 def chosen_proof(spec: LearnSpec, session: Session, head: str | None) -> Proof:
@@ -123,17 +123,17 @@ def promotions(spec: LearnSpec, session: Session) -> list[Promotion]:
         SpecError: a record is damaged.
     """
     bucket, prefix = s3.split_uri(f"{spec.folder}promotions/")
-    found = []
+    records = []
     for name, size in s3.list_sizes(session, bucket, prefix).items():
         try:
             document = json.loads(s3.read_range(session, bucket, prefix + name, 0, size))
-            found.append(TypeAdapter(Promotion).validate_python(document))
+            records.append(TypeAdapter(Promotion).validate_python(document))
         except ValueError as error:
             raise SpecError(
                 f"s3://{bucket}/{prefix}{name} is not the record of a promotion: {error}",
                 next_step="Restore it from the bucket's versions.",
             ) from error
-    return sorted(found, key=lambda each: each.number)
+    return sorted(records, key=lambda each: each.number)
 
 
 def _record(spec: LearnSpec, session: Session, promotion: Promotion) -> Promotion:
@@ -228,11 +228,11 @@ def _serves(now: EndpointStatus, planned: Plan) -> bool:
 
 def _a_stacks(stack: str, spec_path: Path, fields: Mapping[str, Any], command: str) -> PlanRefused:
     """Return the refusal for a stack's endpoint, with the fields that its deploy must bring."""
-    told = ", ".join(f"{name}: {value}" for name, value in fields.items())
+    written = ", ".join(f"{name}: {value}" for name, value in fields.items())
     return PlanRefused(
         f"the endpoint belongs to stack {stack}, and only a deploy of the stack changes it. Nothing was"
         " changed.",
-        next_step=f"Write into {spec_path}: {told}. Run `cdk deploy {stack} -c spec={spec_path}`, and then"
+        next_step=f"Write into {spec_path}: {written}. Run `cdk deploy {stack} -c spec={spec_path}`, and then"
         f" `peagle-sm learn {command}` again, which records it.",
         details={"findings": [], "fields": dict(fields)},
     )
@@ -331,14 +331,14 @@ def _bring(
     unguarded: bool,
 ) -> Endpoint:
     """Update the endpoint in place."""
-    asked = spec.promote
+    promote_spec = spec.promote
     several = wanted.placement.instance_count > 1
     return update(
         wanted,
         session=session,
         strategy="in-place",
         least_acceptance=least_acceptance,
-        canary=Canary(asked.canary_percent, asked.canary_minutes * 60) if several else None,
+        canary=Canary(promote_spec.canary_percent, promote_spec.canary_minutes * 60) if several else None,
         confirm=confirm,
         progress=progress,
         pacing=pacing,
@@ -361,10 +361,10 @@ def _write_lineage(session: Session, proof: Proof) -> None:
     training: dict[str, Any] = {}
     if "training.json" in sizes:
         with suppress(ValueError):
-            found = json.loads(
+            document = json.loads(
                 s3.read_range(session, bucket, prefix + "training.json", 0, sizes["training.json"])
             )
-            training = found if isinstance(found, dict) else {}
+            training = document if isinstance(document, dict) else {}
     held_out = proof.evidence.held_out
     lineage = {
         "data": proof.bound.data,

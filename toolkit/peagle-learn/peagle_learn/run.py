@@ -185,9 +185,9 @@ def run(
         if done is None:
             inputs = inputs_hash(step.inputs(results))
             progress(Event("check", f"step {number} of {len(chosen)}: {step.step}"))
-            found = step.run(results)
+            outcome = step.run(results)
             at = session.now().isoformat(timespec="seconds")
-            done = StepDone(inputs, found.result, at, found.usd)
+            done = StepDone(inputs, outcome.result, at, outcome.usd)
             state = state.with_step(step.step, done)
             write_file(path, state.to_json(), parents=True)
         results[step.step] = done.result

@@ -79,16 +79,16 @@ def stored_manifest(spec: LearnSpec, session: Session) -> dict[str, Any]:
     if MANIFEST not in sizes:
         raise NotFound(f"{data_uri(spec)} has no data", next_step="Make it first: `peagle-sm learn data`.")
     try:
-        found = json.loads(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
+        manifest = json.loads(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
     except ValueError:
-        found = None
-    whole = isinstance(found, dict) and found.get("schema") == SCHEMA and isinstance(found.get("data"), str)
-    if not whole:
+        manifest = None
+    document = manifest if isinstance(manifest, dict) else {}
+    if document.get("schema") != SCHEMA or not isinstance(document.get("data"), str):
         raise SpecError(
             f"{data_uri(spec)}{MANIFEST} is not a manifest of `learn data`",
             next_step="Make the data again: `peagle-sm learn data`.",
         )
-    return dict(found)
+    return document
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Counts:
     tokens: int | None = None
 
 
-def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> Counts:
+def manifest_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> Counts:
     """Return the counts of files, by address and size, from the manifest of the newest set.
 
     Nothing is counted if there is no manifest, or if the files are not those that it names.
@@ -111,14 +111,14 @@ def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> 
         return Counts()
     top = set_uri(spec, manifest["data"])
     named = {f"{top}{name}": each for name, each in dict(manifest.get("files") or {}).items()}
-    told = [named.get(uri) or {} for uri in sizes]
-    if [each.get("size") for each in told] != list(sizes.values()):
+    entries = [named.get(uri) or {} for uri in sizes]
+    if [each.get("size") for each in entries] != list(sizes.values()):
         return Counts()
 
     def count(name: str) -> int | None:
-        found = [each.get(name) for each in told]
-        known = [each for each in found if isinstance(each, int)]
-        return sum(known) if len(known) == len(found) else None
+        values = [each.get(name) for each in entries]
+        known = [each for each in values if isinstance(each, int)]
+        return sum(known) if len(known) == len(values) else None
 
     return Counts(count("rows"), count("conversations"), count("tokens"))
 
@@ -180,7 +180,7 @@ def read_channel(
         )
         counts = count_documents(lines, f"train.{name}", vocab)
     else:
-        counts = told_counts(spec, session, {f"{uri}{key}": length for key, length in sizes.items()})
+        counts = manifest_counts(spec, session, {f"{uri}{key}": length for key, length in sizes.items()})
         checked = _check_beginnings(session, uri, sizes, f"train.{name}", vocab)
     digest = prefix_digest(session, uri)
     return ChannelFacts(
@@ -370,7 +370,7 @@ def find_data(spec: LearnSpec, session: Session) -> StoredData:
     return StoredData(data_uri(spec), len(sizes), sum(sizes.values()))
 
 
-def delete_data(found: StoredData, session: Session) -> None:
+def delete_data(stored: StoredData, session: Session) -> None:
     """Delete it, in a bucket with versions all of them."""
-    bucket, prefix = s3.split_uri(found.uri)
+    bucket, prefix = s3.split_uri(stored.uri)
     s3.remove_versions(session, bucket, prefix)

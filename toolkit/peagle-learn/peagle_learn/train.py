@@ -92,7 +92,7 @@ def _running_findings(plan: LearnPlan, session: Session) -> list[Finding]:
         states = jobs_of(session, f"{spec.name}-", running=True)
     except PeagleError as error:
         return [Finding("info", f"running jobs could not be listed: {error.message}", "", RUNNING_JOB)]
-    found = []
+    findings = []
     for state in states:
         job = state.job
         is_this = not to_come and attempt_of(job.name, plan.base) is not None
@@ -107,8 +107,8 @@ def _running_findings(plan: LearnPlan, session: Session) -> list[Finding]:
         step += "it trains on the same data, which continues it, or " if to_come else ""
         message = f"{job.name}, a job of {spec.name}, runs on beside the new one: "
         message += f"{job.instances} x {job.instance_type}{', managed spot' * job.spot}, {cost}"
-        found.append(Finding("warning", message, f"{step}you want both.", RUNNING_JOB))
-    return found
+        findings.append(Finding("warning", message, f"{step}you want both.", RUNNING_JOB))
+    return findings
 
 
 def train(
@@ -186,12 +186,10 @@ def _send_channel(channel: ChannelFacts, session: Session, progress: Progress | 
     bucket, prefix = split_uri(channel.uri)
     for name in channel.files:
         path = Path(name)
-        found = digests(path)
+        sums = digests(path)
         key = f"{prefix}{path.name}"
-        if checksum_of(session, bucket, key) == (found.size, found.s3):
+        if checksum_of(session, bucket, key) == (sums.size, sums.s3):
             continue
         if progress is not None:
-            progress(
-                Event("check", f"sending {path.name} ({found.size / 1e6:.1f} MB) to s3://{bucket}/{key}")
-            )
-        put_file(session, bucket, key, path, found, lambda _: None)
+            progress(Event("check", f"sending {path.name} ({sums.size / 1e6:.1f} MB) to s3://{bucket}/{key}"))
+        put_file(session, bucket, key, path, sums, lambda _: None)

@@ -105,18 +105,18 @@ def delete_data(state: State, spec_path: Path, yes: bool) -> None:
     spec = load_learn_spec(spec_path)
     need_terminal(state, yes, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}")
     session = open_session(state)
-    found = stored_data.find_data(spec, session)
-    ask = asking(state, yes, "data", render_stored, lambda one: f"Delete all that lies below {one.uri}?")
-    if not ask(found):
+    stored = stored_data.find_data(spec, session)
+    ask = asking(state, yes, "data", render_stored, lambda data: f"Delete everything below {data.uri}?")
+    if not ask(stored):
         raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run it again and confirm.")
-    stored_data.delete_data(found, session)
-    emit(state, table=lambda: f"deleted {found.uri}", data=found.to_dict, names=[found.uri])
+    stored_data.delete_data(stored, session)
+    emit(state, table=lambda: f"deleted {stored.uri}", data=stored.to_dict, names=[stored.uri])
 
 
-def render_stored(found: StoredData) -> str:
+def render_stored(stored: StoredData) -> str:
     """Render what would be deleted."""
     return render_fields(
-        [("below", found.uri), ("objects", f"{found.objects:,}"), ("size", f"{found.bytes / 1e6:,.1f} MB")]
+        [("below", stored.uri), ("objects", f"{stored.objects:,}"), ("size", f"{stored.bytes / 1e6:,.1f} MB")]
     )
 
 
@@ -129,16 +129,16 @@ def data_question(offer: DataOffer) -> str:
 def render_data_offer(offer: DataOffer) -> str:
     """Render the sets with their lengths and slices, what is left out, and the price."""
     rows = [
-        (one.name, f"{one.conversations:,}" if one.name != "general" else "", f"{one.prompts:,}",
-         " / ".join(f"{each:,}" for each in one.characters))
-        for one in offer.sets
+        (facts.name, f"{facts.conversations:,}" if facts.name != "general" else "", f"{facts.prompts:,}",
+         " / ".join(f"{each:,}" for each in facts.characters))
+        for facts in offer.sets
     ]  # fmt: skip
     table = render_table(("set", "conversations", "prompts", "characters: least / median / most"), rows)
     slices = [
-        f"  {one.name}, {dimension}: "
+        f"  {facts.name}, {dimension}: "
         + ", ".join(f"{value} {count:,}" for value, count in list(values.items())[:5])
-        for one in offer.sets
-        for dimension, values in one.slices.items()
+        for facts in offer.sets
+        for dimension, values in facts.slices.items()
         if len(values) > 1
     ]
     redacted = ", ".join(f"{count:,} {kind}" for kind, count in sorted(offer.redacted.items()))
@@ -188,13 +188,13 @@ def _until_words(offer: DataOffer) -> str:
 
 def ending_notes(result: DataResult) -> list[str]:
     """Return what the reader must know of how sampling ended."""
-    end, found = result.end, []
+    end, notes = result.end, []
     if end.waiting:
         why = end.stopped_by or "broken streams"
-        found.append(f"{end.waiting:,} prompts have no answer ({why}); run it again to ask for them")
+        notes.append(f"{end.waiting:,} prompts have no answer ({why}); run it again to ask for them")
     if end.left_out:
-        found.append(f"{end.left_out:,} prompts were refused by the endpoint, or their answer had a secret")
-    return found
+        notes.append(f"{end.left_out:,} prompts were refused by the endpoint, or their answer had a secret")
+    return notes
 
 
 def render_data(result: DataResult) -> str:

@@ -140,13 +140,13 @@ def render_proof(proof: Proof) -> str:
     """Render the evidence and the decision."""
     evidence, parts = proof.evidence, []
     rows = [
-        _row(name, found, evidence.is_busy)
-        for name, found in (
+        _row(name, measured, evidence.is_busy)
+        for name, measured in (
             ("held out", evidence.held_out),
             ("general", evidence.general),
             ("long", evidence.long_context),
         )
-        if found is not None
+        if measured is not None
     ]
     if rows:
         parts.append(render_table(("prompts", "n", "acceptance", "over serving", "speed over serving"), rows))
@@ -170,16 +170,16 @@ def render_proof(proof: Proof) -> str:
     return "\n\n".join(parts)
 
 
-def render_slices(found: Sequence[SliceEvidence]) -> str:
+def render_slices(slices: Sequence[SliceEvidence]) -> str:
     """Render the slices of the held-out prompts in which the candidate is worse, in lines of a terminal."""
     worse = sorted(
-        (each for each in found if each.is_worse),
+        (each for each in slices if each.is_worse),
         key=lambda each: each.acceptance.value if each.acceptance else 1,
     )
-    where = f"held out by slice: {len(found):,} slices, {len(worse) or 'none'} worse"
-    told = f"{where}; decides nothing (all: --format json)"
+    where = f"held out by slice: {len(slices):,} slices, {len(worse) or 'none'} worse"
+    heading = f"{where}; decides nothing (all: --format json)"
     if not worse:
-        return told
+        return heading
     rows = [
         (
             textwrap.shorten(f"{each.dimension}: {each.value}", 26, placeholder="…"),
@@ -191,7 +191,7 @@ def render_slices(found: Sequence[SliceEvidence]) -> str:
     ]
     more = f"\n(and {len(worse) - len(rows):,} more)" if len(worse) > len(rows) else ""
     sure = f"({worse[0].confidence:.1%} intervals, so that all cover together in 95% of proofs)"
-    return f"{told}\n{render_table(('slice', 'n', 'acceptance', 'speed'), rows)}{more}\n{sure}"
+    return f"{heading}\n{render_table(('slice', 'n', 'acceptance', 'speed'), rows)}{more}\n{sure}"
 
 
 def _row(name: str, evidence: SetEvidence, busy: bool) -> tuple[str, ...]:
@@ -211,8 +211,8 @@ def proof_data(proof: Proof) -> dict[str, object]:
     """Return the proof for --format json."""
     import json
 
-    found: dict[str, object] = json.loads(proof.to_json())
-    return found
+    document: dict[str, object] = json.loads(proof.to_json())
+    return document
 
 
 @click.command(cls=Command)
@@ -296,28 +296,28 @@ def _change(
     session = open_session(state, load_spec(endpoint_path, locks=False).placement.region)
     with termination_is_ctrl_c(), follower(state) as follow:
         ask = asking(state, yes, "update", render_update, question, before=follow.pause)
-        found = with_guard(state, session, follow, yes, lambda: run(session, follow, ask))
+        promotion = with_guard(state, session, follow, yes, lambda: run(session, follow, ask))
     emit(
         state,
-        table=lambda: render_promotion(found),
-        data=lambda: promotion_data(found),
-        names=[found.head],
+        table=lambda: render_promotion(promotion),
+        data=lambda: promotion_data(promotion),
+        names=[promotion.head],
     )
 
 
-def promotion_data(found: Promotion) -> dict[str, object]:
+def promotion_data(promotion: Promotion) -> dict[str, object]:
     """Return a promotion for --format json."""
     from dataclasses import asdict
 
-    return asdict(found)
+    return asdict(promotion)
 
 
-def render_promotion(found: Promotion) -> str:
+def render_promotion(promotion: Promotion) -> str:
     """Render what serves now."""
-    now = found.before if found.state == "rolled-back" else found.after
+    now = promotion.before if promotion.state == "rolled-back" else promotion.after
     fields = [
-        ("endpoint", found.endpoint),
-        ("state", found.state),
+        ("endpoint", promotion.endpoint),
+        ("state", promotion.state),
         ("head", str(now["speculation.draft_head"] or "the catalogue's")),
         ("head_uri", str(now["head_uri"] or "")),
     ]

@@ -61,7 +61,7 @@ def run(
             with_guard(state, session, follow, yes, lambda: require_guard(session, job))
         loop = Loop(spec, endpoint_path, spec_path.absolute().parent, session, work, follow, unguarded)
         ask = asking(state, yes, "run", render_run_offer, lambda _: f"Run {spec.name}?", before=follow.pause)
-        found = go(
+        run_state = go(
             spec,
             loop.steps(),
             session,
@@ -71,21 +71,21 @@ def run(
             confirm=ask,
             progress=follow,
         )
-    proof = proof_of(state, spec, session, found) if until == "prove" else None
+    proof = proof_of(state, spec, session, run_state) if until == "prove" else None
     emit(
         state,
-        table=lambda: "\n\n".join([render_run(found), *([] if proof is None else [render_proof(proof)])]),
-        data=lambda: run_data(found, proof),
-        names=list(found.steps),
+        table=lambda: "\n\n".join([render_run(run_state), *([] if proof is None else [render_proof(proof)])]),
+        data=lambda: run_data(run_state, proof),
+        names=list(run_state.steps),
     )
 
 
-def proof_of(state: State, spec: LearnSpec, session: Session, found: RunState) -> Proof | None:
+def proof_of(state: State, spec: LearnSpec, session: Session, run_state: RunState) -> Proof | None:
     """Return the proof with which a run ended; None, with a note, if it cannot be read."""
     from peagle_learn.prove import stored_proof
 
     try:
-        return stored_proof(spec, session, str(found.steps["prove"].result["head"]))
+        return stored_proof(spec, session, str(run_state.steps["prove"].result["head"]))
     except PeagleError as error:
         note(state, f"the proof cannot be shown: {error.message}")
         return None
@@ -135,12 +135,12 @@ def _paid_back(offer: RunOffer) -> str:
     return f"{days} (in full use, if a faster endpoint means fewer hours)"
 
 
-def render_run(found: RunState) -> str:
+def render_run(run_state: RunState) -> str:
     """Render the finished steps, and what each gives to the next one."""
-    rows = [(name, each.at[:16].replace("T", " "), usd(each.usd)) for name, each in found.steps.items()]
+    rows = [(name, each.at[:16].replace("T", " "), usd(each.usd)) for name, each in run_state.steps.items()]
     results = [
         (f"{name}.{key}", _short(str(value)))
-        for name, each in found.steps.items()
+        for name, each in run_state.steps.items()
         for key, value in each.result.items()
         if isinstance(value, str | int)
     ]
@@ -152,8 +152,8 @@ def _short(value: str) -> str:
     return value[:16] if len(value) == 64 and value.isalnum() else value
 
 
-def run_data(found: RunState, proof: Proof | None) -> dict[str, object]:
+def run_data(run_state: RunState, proof: Proof | None) -> dict[str, object]:
     """Return the state for --format json, and the proof of a run that ended with it."""
     from dataclasses import asdict
 
-    return asdict(found) | ({} if proof is None else {"proof": proof_data(proof)})
+    return asdict(run_state) | ({} if proof is None else {"proof": proof_data(proof)})

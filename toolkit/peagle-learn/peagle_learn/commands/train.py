@@ -175,8 +175,8 @@ def render_job(shown: JobState, flags: str) -> str:
     return render_fields([(name, value) for name, value in fields if value])
 
 
-def _figures(found: object) -> str:
-    values = dict(found) if isinstance(found, dict) else {}
+def _figures(figures: object) -> str:
+    values = dict(figures) if isinstance(figures, dict) else {}
     named = {"loss": "loss {:.4f}", "accuracy": "accuracy {:.3f}", "tokens_per_second": "{:.0f} tokens/s"}
     return ", ".join(form.format(values[name]) for name, form in named.items() if name in values)
 

@@ -59,8 +59,8 @@ def compared_texts(prompt: LearnPrompt) -> tuple[str, ...]:
     """
     if prompt.turns:
         return tuple("\n".join(prompt.turns[:count]) for count in range(len(prompt.turns), 0, -1))
-    said = [each for each in prompt.body.get("messages") or () if isinstance(each, Mapping)]
-    own = "\n".join(text_of(each) for each in said if each.get("role") == "user")
+    messages = [each for each in prompt.body.get("messages") or () if isinstance(each, Mapping)]
+    own = "\n".join(text_of(each) for each in messages if each.get("role") == "user")
     whole = user_text(prompt.body)
     return (whole, own) if own and own != whole else (whole,)
 
@@ -70,8 +70,8 @@ def user_text(body: Mapping[str, Any]) -> str:
     if "messages" not in body:
         prompt = body.get("prompt")
         return prompt if isinstance(prompt, str) else " ".join(map(str, prompt or ()))
-    said = [each for each in body["messages"] if isinstance(each, Mapping)]
-    return "\n".join(text_of(each) for each in said if each.get("role") not in ("system", "developer"))
+    messages = [each for each in body["messages"] if isinstance(each, Mapping)]
+    return "\n".join(text_of(each) for each in messages if each.get("role") not in ("system", "developer"))
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -95,9 +95,9 @@ def exact_key(body: Mapping[str, Any], turns: Sequence[str] = ()) -> str:
 
     ``turns`` are the user's messages of a conversation that is still to be held.
     """
-    asked = {name: body[name] for name in ("messages", "prompt", "tools") if name in body}
-    asked |= {"turns": tuple(turns)} if turns else {}
-    return hashlib.sha256(repr(_frozen(asked)).encode("utf-8", "surrogatepass")).hexdigest()
+    parts = {name: body[name] for name in ("messages", "prompt", "tools") if name in body}
+    parts |= {"turns": tuple(turns)} if turns else {}
+    return hashlib.sha256(repr(_frozen(parts)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _frozen(value: Any) -> Any:
@@ -148,8 +148,8 @@ def _shingles_of(prompt: LearnPrompt, texts: Sequence[str]) -> Iterator[Shingles
 
 
 def _number(text: str) -> int:
-    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(found, "big")
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
 
 
 def similarity(one: frozenset[int], other: frozenset[int]) -> float:
@@ -184,9 +184,9 @@ def near_pairs(
             places.append(place)
         if owner is not None:
             candidates = {other for other in candidates if owners[other] != owner}
-        one = frozenset(islice(shared, size)) if candidates else frozenset()
+        shingle_set = frozenset(islice(shared, size)) if candidates else frozenset()
         for other in sorted(candidates):
-            if similarity(one, frozenset(islice(*texts[other]))) >= threshold:
+            if similarity(shingle_set, frozenset(islice(*texts[other]))) >= threshold:
                 yield other, place
 
 
@@ -222,12 +222,12 @@ def group(prompts: Sequence[LearnPrompt]) -> Grouped:
     members: dict[int, list[int]] = defaultdict(list)
     for place in range(len(distinct)):
         members[together.of(place)].append(place)
-    found = []
+    groups = []
     for places in members.values():
         kept = [distinct[place] for place in places if place not in left_out]
-        found.append(_group_of([distinct[place] for place in places], kept))
-    found.sort(key=lambda each: each.key)
-    return Grouped(tuple(found), len(left_out))
+        groups.append(_group_of([distinct[place] for place in places], kept))
+    groups.sort(key=lambda each: each.key)
+    return Grouped(tuple(groups), len(left_out))
 
 
 def related(prompts: Sequence[LearnPrompt]) -> tuple[PromptGroup, ...]:
@@ -282,11 +282,11 @@ def _alike(prompts: Sequence[LearnPrompt]) -> Iterator[tuple[int, int, bool]]:
         every = compared_texts(prompt)
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in every]
         wholes[keys[0]].append(place)
-        for key, found in zip(keys, _shingles_of(prompt, every), strict=True):
+        for key, entry in zip(keys, _shingles_of(prompt, every), strict=True):
             owners[key].append(place)
-            compared.setdefault(key, found)
+            compared.setdefault(key, entry)
     texts = list(owners)
-    alone = [found[0] if len(found) == 1 else None for found in owners.values()]
+    alone = [entry[0] if len(entry) == 1 else None for entry in owners.values()]
     same = ((place, place) for place in range(len(texts)))
     for one, other in chain(same, near_pairs(list(compared.values()), owners=alone)):
         for of, are_wholes in ((owners, False), (wholes, True)):

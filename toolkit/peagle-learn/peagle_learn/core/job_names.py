@@ -43,8 +43,8 @@ def attempt_of(name: str, base: str) -> int | None:
     if name == base:
         return 1
     rest = name.removeprefix(base)
-    found = _ATTEMPT.fullmatch(rest)
-    return int(found[1]) if rest != name and found else None
+    match = _ATTEMPT.fullmatch(rest)
+    return int(match[1]) if rest != name and match else None
 
 
 def newest_attempt(names: Iterable[str], base: str) -> str | None:
@@ -140,10 +140,10 @@ def read_lines(texts: Iterable[str]) -> list[TrainerLine]:
 
     A job that was interrupted trains the steps after its last checkpoint again.
     """
-    found: dict[tuple[str, int], TrainerLine] = {}
+    lines: dict[tuple[str, int], TrainerLine] = {}
     for text in texts:
         line = read_line(text)
         if line is not None:
-            found.pop((line.kind, line.step), None)
-            found[(line.kind, line.step)] = line
-    return list(found.values())
+            lines.pop((line.kind, line.step), None)
+            lines[(line.kind, line.step)] = line
+    return list(lines.values())

@@ -62,14 +62,14 @@ def training_options(
     """Return a row for each length and instance; the recipe's own instance alone if it has no GPU."""
     own = catalog.instances.get(recipe.instance_type)
     types = INSTANCES if own is None or own.gpu_count else (recipe.instance_type,)
-    found = []
+    options = []
     for length in lengths:
         for name in types:
             entry = catalog.instances[name]
             values = chosen(TrainSpec(sequence_length=length), recipe, warm=warm, gpus=entry.gpu_count)
             head = head_sizes(recipe, values)
-            found.append(_option(recipe, head, values, name, catalog, book, price_of, partitions))
-    return found
+            options.append(_option(recipe, head, values, name, catalog, book, price_of, partitions))
+    return options
 
 
 def _option(

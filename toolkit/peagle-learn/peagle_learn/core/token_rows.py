@@ -48,7 +48,7 @@ def prompt_ids_of(documents: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     return ()
 
 
-def said(documents: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return every text of a streamed answer: content, reasoning, names and arguments of tool calls."""
     parts: list[str] = []
     for document in documents:

@@ -165,8 +165,8 @@ def out_of_reach(spec: LearnSpec, facts: TrainingFacts, parameters: Mapping[str,
         read.append(f"s3://{parameters['PromptsBucket']}/{parameters.get('PromptsPrefix', '')}")
     used = {"target.uri": facts.target_uri, "head": facts.head_uri}
     used |= {f"train.{name}": channel.uri for name, channel in facts.channels.items()}
-    found = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}
-    return found | {name: uri for name, uri in used.items() if uri and not uri.startswith(tuple(read))}
+    unreachable = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}
+    return unreachable | {name: uri for name, uri in used.items() if uri and not uri.startswith(tuple(read))}
 
 
 def _channels(spec: LearnSpec, facts: TrainingFacts) -> list[dict[str, Any]]:

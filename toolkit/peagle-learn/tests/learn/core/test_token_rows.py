@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_learn.core.token_rows import Sampled, checked, prompt_ids_of, row, said
+from peagle_learn.core.token_rows import Sampled, answer_text, checked, prompt_ids_of, row
 from peagle_sm.core.errors import ServiceFault
 
 IDS = st.lists(st.integers(0, 2047), min_size=1, max_size=40).map(tuple)
@@ -38,7 +38,7 @@ def test_ids_and_texts_are_read_from_both_apis() -> None:
         },
     ]
     assert prompt_ids_of(chat) == (5, 6)
-    assert said(chat) == "so hif{}"
+    assert answer_text(chat) == "so hif{}"
     assert prompt_ids_of([{"choices": [{"prompt_token_ids": [7], "text": "a"}]}]) == (7,)
     assert prompt_ids_of([{"choices": []}]) == ()
 
