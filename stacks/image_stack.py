@@ -174,7 +174,7 @@ _LOGS_KEPT_DAYS = 90
 # Not part of the image, so a change of these files must not change it.
 _NOT_SENT = [
     *("**/__pycache__", "engine-cpu*.lock", "plugins/peagle_cpu_fixes", "plugins/vllm_metadata"),
-    *("Dockerfile.train*", "train-gpu.lock", "peagle_train"),
+    *("Dockerfile.train*", "train-gpu.lock", "peagle_train", "README.md"),
 ]
 
 

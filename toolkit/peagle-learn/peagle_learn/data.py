@@ -304,7 +304,7 @@ def need_endpoint(spec: LearnSpec) -> str:
     """Return the endpoint that serves the target.
 
     Raises:
-        SpecError: learn.yaml names none.
+        SpecError: learn.yaml has no endpoint.
     """
     if spec.endpoint is None:
         raise SpecError(

@@ -99,7 +99,7 @@ def _slice(
 
 
 def _sound(interval: Interval | None) -> Ratio | None:
-    """Return a ratio whose interval says something: that of few prompts may have no end."""
+    """Return a ratio with a finite interval; with few prompts it may be infinite."""
     ratio = _ratio(interval)
     return ratio if ratio is not None and ratio.is_sound else None
 
@@ -113,7 +113,7 @@ def ends_early(measured: Measured, arms: Iterable[ArmRecord], wanted: Thresholds
 
 
 def hopeless_ratio(results: Results, wanted: Thresholds) -> Ratio | None:
-    """Return the acceptance ratio that makes the rest of a proof needless; None if there is no such one."""
+    """Return the acceptance ratio that ends a proof early; None if the proof goes on."""
     ratio = _sure_ratio(_cells(_measured(results.requests), results.arms))
     return ratio if is_hopeless(ratio, wanted) else None
 

@@ -44,7 +44,7 @@ from peagle_sm.service.spec_to_plan import load_spec, plan_for
 
 SCHEMA = "peagle-sm/learn-promotion/1"
 LIVE = timedelta(hours=1)  #: of live traffic before a promotion, with which the canary is compared
-FEWEST_MINUTES = 5  #: of it with data; fewer are no measure
+FEWEST_MINUTES = 5  #: of it with data; fewer are too few
 FULL_MINUTES = 45  #: of it with data; with fewer, three in a row are too rare for the alarm
 FIELDS = ("speculation.mode", "speculation.draft_head", "head_uri")
 State = Literal["begun", "serves", "rolled-back"]
@@ -103,7 +103,7 @@ def chosen_proof(spec: LearnSpec, session: Session, head: str | None) -> Proof:
     """Return the newest proof, or that of a head by the beginning of its hash.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no proof.
     """
     every = proofs(spec, session)
     fitting = [each for each in every if head is None or each.bound.head.startswith(head)]
@@ -241,7 +241,7 @@ def _a_stacks(stack: str, spec_path: Path, fields: Mapping[str, Any], command: s
 def settle(
     spec: LearnSpec, session: Session, progress: Progress | None = None, pacing: Pacing | None = None
 ) -> None:
-    """Wait while the endpoint is being updated: the update of a killed promotion goes on in SageMaker.
+    """Wait while the endpoint is being updated: SageMaker continues the update of a killed promotion.
 
     Raises:
         NotFound, EndpointFailed, WaitTimeout: the endpoint does not exist, failed, or takes too long.
@@ -282,7 +282,7 @@ def _least_acceptance(spec: LearnSpec, session: Session, progress: Progress) -> 
     """Return the acceptance length that rolls back: a share of what live traffic had in the last hour.
 
     Acceptance depends on what the traffic asks: any head has 1.3 at temperature 1 where it has 4 on greedy
-    prompts, so the proof's own figure is no measure of live traffic. The 10th percentile of the minutes is
+    prompts, so the proof's own figure says nothing about live traffic. The 10th percentile of the minutes is
     robust against those of the proof itself. Without live traffic nothing is known, so only the alarm on
     server errors can roll back: no acceptance length is below 1.
     """

@@ -1,4 +1,4 @@
-"""`learn prove`: what a candidate does beside the serving head, on held-out, general and long prompts.
+"""`learn prove`: measure a candidate and the serving head on held-out, general and long prompts.
 
 The static checks come first, and refuse most damaged heads before any engine is started. Then the candidate
 and an arm without speculation run beside the serving head, are measured in turns, and deleted; what serves is
@@ -331,7 +331,7 @@ def _offer(
 
 @dataclass(frozen=True)
 class ProveDependencies:
-    """What a proof stands on; tests replace them. ``fleet`` deploys the arms and deletes them at its exit."""
+    """What a proof calls; tests replace them. ``fleet`` deploys the arms and deletes them at its exit."""
 
     fleet: Callable[..., Any] = Fleet
     measure: Callable[..., Outcome] = compare
@@ -376,7 +376,7 @@ def prove(
             evidence = _measured(plan, session, work, progress, unguarded, given, files)
         except EndpointFailed:
             fault = canary_fault(session, plan.arms[CANDIDATE].name, began)
-            if fault is None:  # no capacity, say: that tells nothing about the head
+            if fault is None:  # for example no capacity, which is not the head's fault
                 raise
             progress(Event("check", f"the candidate's canary found: {fault}"))
             evidence = ProofEvidence(canary_fault=fault)

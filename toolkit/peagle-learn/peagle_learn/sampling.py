@@ -1,8 +1,8 @@
-"""The target's own answers, from an endpoint that serves it; each is written once, as it ends.
+"""The target's own answers, from an endpoint that serves it; each is written once, when it is complete.
 
-A kill loses at most the requests in flight: the journal has one line for each prompt, and the next run goes
-on after the last whole one. Sampling stops by itself at the budget, and before the endpoint is turned off by
-its lifetime or its hours.
+A kill loses at most the requests in flight: the journal has one line for each prompt, and the next run
+continues after the last complete line. Sampling stops by itself at the budget, and before the endpoint's
+lifetime or hours end.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class WantedAnswer:
 
     @property
     def key(self) -> str:
-        """Hash of the request, by which its answers are found again."""
+        """Hash of the request, that identifies its answers in the journal."""
         return exact_key(self.item.body, self.turns)
 
 
 @dataclass(frozen=True)
 class SamplingLimits:
-    """When sampling stops: USD that the endpoint costs meanwhile, and the time by which it must end.
+    """When sampling stops: a budget in USD for the endpoint, and a time.
 
-    ``ends`` says what ends then.
+    ``ends`` is what ends then: the lifetime or the hours.
     """
 
     usd_per_hour: float | None = None
@@ -169,7 +169,7 @@ class Journal:
             except (ValueError, KeyError, TypeError) as error:
                 raise SpecError(  # a dry run reads a copy, so the message has no folder
                     f"line {number} of {path.name} in the folder .peagle-learn is damaged",
-                    next_step="Delete that line there; only its prompt is asked again.",
+                    next_step="Delete that line. Only its prompt is sent again.",
                 ) from error
         if len(whole) < len(content):
             with writing(path), path.open("r+b") as file:
@@ -246,7 +246,7 @@ class Sampling:
     _broken: StreamError | None = None
 
     def run(self, wanted: Sequence[WantedAnswer]) -> SamplingEnd:
-        """Ask for every answer that the journal does not have.
+        """Request every answer that the journal does not have.
 
         Raises:
             ServiceFault: the endpoint fails, or sends no token ids; what was answered is kept.

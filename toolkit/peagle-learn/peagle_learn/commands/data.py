@@ -63,7 +63,7 @@ def data(state: State, spec_path: Path, dry_run: bool, yes: bool) -> None:
     SPEC is a learn.yaml. The command reads the prompts, removes secrets and repeats, and splits them by
     conversation, so that no held-out prompt has a near-duplicate in the training data. It shows what it would
     send, and asks. Then the endpoint answers, and the token ids go to the spec's bucket with a manifest. If
-    the command was stopped, run it again: each answer is asked for once. Sampling ends at data.budget_usd,
+    the command was stopped, run it again: no answer is requested twice. Sampling ends at data.budget_usd,
     and five minutes before the endpoint's lifetime does.
     """
     from peagle_learn.data import make_data, plan_data
@@ -95,9 +95,9 @@ def data(state: State, spec_path: Path, dry_run: bool, yes: bool) -> None:
 def delete_data(state: State, spec_path: Path, yes: bool) -> None:
     """Delete the data that learn data and learn train stored.
 
-    All sets of the spec go: prompts, answers and their older versions in S3, also what was sent for a job
-    that never started. Heads, checkpoints and proofs stay, and so do the answers beside learn.yaml, in
-    .peagle-learn. The command is refused while a training job reads the data.
+    It deletes all sets of the spec: prompts, answers and their older versions in S3, also data that was sent
+    for a job that never started. It keeps heads, checkpoints, proofs, and the answers in .peagle-learn beside
+    learn.yaml. The command is refused while a training job reads the data.
     """
     from peagle_learn import stored_data
     from peagle_learn.train import load_learn_spec
@@ -172,7 +172,7 @@ def render_data_offer(offer: DataOffer) -> str:
 
 
 def wrapped(notes: Iterable[str]) -> str:
-    """Return notes in lines of a terminal, beside their label."""
+    """Wrap notes for the terminal."""
     return "\n".join(
         textwrap.fill(each, 66, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for each in notes

@@ -36,7 +36,7 @@ endpoint_spec_option = click.option(
     help="Spec of the endpoint that serves.  [default: peagle.yaml]",
 )
 _MOST_SLICES = 8  #: that a proof shows; all are in its JSON
-_unguarded = click.option("--unguarded", is_flag=True, help="Go on without an installed guard.")
+_unguarded = click.option("--unguarded", is_flag=True, help="Run without an installed guard.")
 _yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -231,7 +231,7 @@ def promote(
     unguarded: bool,
     yes: bool,
 ) -> None:
-    """Let a proved head serve the endpoint.
+    """Let a proven head serve the endpoint.
 
     The proof must be of exactly this head, data, target and serving config. The endpoint is updated in place:
     a second fleet starts, and is billed until the first is gone. Alarms on server errors and on acceptance
@@ -267,7 +267,7 @@ def promote(
 @global_options
 @click.pass_obj
 def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool, yes: bool) -> None:
-    """Bring back the head that served before the last promotion.
+    """Restore the head that served before the last promotion.
 
     The endpoint is updated in place; a second fleet is billed meanwhile. The fields of the old head are
     written back into the endpoint's spec.
@@ -281,7 +281,7 @@ def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool
     def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
         return take_back(spec, endpoint_path, session, confirm=ask, progress=follow, unguarded=unguarded)
 
-    _change(state, endpoint_path, yes, run, lambda offer: f"Bring back the head before on {offer.name}?")
+    _change(state, endpoint_path, yes, run, lambda offer: f"Restore the previous head on {offer.name}?")
 
 
 def _change(

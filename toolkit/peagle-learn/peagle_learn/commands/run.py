@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @endpoint_spec_option
 @click.option("--until", type=click.Choice(("data", "train", "prove", "promote")),
               help="Last step.  [default: promote]")  # fmt: skip
-@click.option("--unguarded", is_flag=True, help="Go on without an installed guard.")
+@click.option("--unguarded", is_flag=True, help="Run without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
 @click.pass_obj
@@ -41,12 +41,12 @@ def run(
     """Make data, train, prove and promote; after a stop, continue.
 
     Before it starts, the command shows what each step costs and when a head would have paid for itself, and
-    asks once. A step that is done is not done again; with other prompts, or in another account, region or
-    local server, all begin anew. A head that is not offered is not promoted (exit code 9). The training job
-    runs on when this command is stopped, up to its own limits; run the command again to follow it.
+    asks once. Finished steps are not repeated. With other prompts, or in another account, region or local
+    server, all steps start again. A head that is not offered is not promoted (exit code 9). The training job
+    continues if this command is stopped, up to its own limits. Run the command again to follow it.
     """
-    from peagle_learn.loop import Loop
     from peagle_learn.run import run as go
+    from peagle_learn.steps import RunSteps
     from peagle_learn.train import load_learn_spec
     from peagle_sm.service.inventory.guard_state import require_guard
     from peagle_sm.service.spec_to_plan import load_spec
@@ -59,15 +59,17 @@ def run(
         if not unguarded:
             job: Literal["training"] | None = None if until == "data" else "training"
             with_guard(state, session, follow, yes, lambda: require_guard(session, job))
-        loop = Loop(spec, endpoint_path, spec_path.absolute().parent, session, work, follow, unguarded)
+        run_steps = RunSteps(
+            spec, endpoint_path, spec_path.absolute().parent, session, work, follow, unguarded
+        )
         ask = asking(state, yes, "run", render_run_offer, lambda _: f"Run {spec.name}?", before=follow.pause)
         run_state = go(
             spec,
-            loop.steps(),
+            run_steps.steps(),
             session,
             work,
             until=until,  # type: ignore[arg-type]  # click has checked it
-            usd_per_hour=loop.usd_per_hour(),
+            usd_per_hour=run_steps.usd_per_hour(),
             confirm=ask,
             progress=follow,
         )

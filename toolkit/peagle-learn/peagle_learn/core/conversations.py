@@ -91,7 +91,7 @@ def first_turn(body: Mapping[str, Any]) -> str | None:
 
 
 def exact_key(body: Mapping[str, Any], turns: Sequence[str] = ()) -> str:
-    """Return the hash of everything that the engine is asked, without settings of the answer.
+    """Return the hash of everything that a request asks, without the settings of the answer.
 
     ``turns`` are the user's messages of a conversation that is still to be held.
     """
@@ -164,7 +164,7 @@ def near_pairs(
 ) -> Iterator[tuple[int, int]]:
     """Yield every pair of places whose shingles are at least ``threshold`` similar; none is missed.
 
-    ``owners`` has the owner of each text: two texts of one owner are no pair. None is an owner of its own.
+    ``owners`` has the owner of each text: two texts of one owner are not a pair. None is a separate owner.
     """
     mappings = {id(shared): shared for shared, _ in texts}
     counts = Counter(chain.from_iterable(mappings.values()))
@@ -272,7 +272,7 @@ def _related(prompts: Sequence[LearnPrompt]) -> tuple[Together, set[int]]:
 def _alike(prompts: Sequence[LearnPrompt]) -> Iterator[tuple[int, int, bool]]:
     """Yield pairs of places with nearly the same text, and whether it is the whole of both.
 
-    Many conversations begin alike, so a text is compared once: the first prompt that has it stands for all.
+    Many conversations begin alike, so each text is compared once, for the first prompt that has it.
     Texts that one prompt alone has are not compared with each other: its turns grow word by word.
     """
     owners: dict[bytes, list[int]] = defaultdict(list)

@@ -1,8 +1,7 @@
 """Names and tags of jobs, and the log lines of the trainer. Pure.
 
 A job's name has a hash of what it is made from: the same spec finds its job again, running or finished.
-SageMaker keeps names for ever, so a further attempt after a failure has a number; its checkpoints stay where
-they were.
+SageMaker never frees a name, so a further attempt after a failure has a number. It uses the same checkpoints.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def epoch_findings(
 ) -> Iterator[Finding]:
     """Yield an error if the maximum run time is too short for one epoch, a warning if too short for all.
 
-    A warning, too, where that cannot be told: ``tokens`` None were not counted, or the speed is not known.
+    Also a warning if that is unknown: ``tokens`` None (not counted), or an unknown speed.
     """
     if values.get("max_steps") is not None:
         return  # the steps end it, and a resumed job has some of them behind it

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from peagle_learn.core.prompts import TargetTexts
-from peagle_learn.loop import content_of
 from peagle_learn.prompts import read_prompts
+from peagle_learn.steps import content_of
 from peagle_learn.stored_data import channel_content
 from peagle_sm.aws.session.session import Session
 from tests.learn.test_data import bucket, session  # noqa: F401

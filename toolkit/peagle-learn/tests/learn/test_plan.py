@@ -17,10 +17,10 @@ from peagle_learn.core.memory import (
     memory_of,
     rows_of,
 )
-from peagle_learn.core.offers import TrainingOption, training_options
 from peagle_learn.core.price import TrainingPrice, operations_per_token, price_findings
 from peagle_learn.core.recipes import chosen, load_recipes
 from peagle_learn.core.spec import LearnSpec, TrainSpec, parse_learn_spec
+from peagle_learn.core.training_options import TrainingOption, training_options
 from peagle_sm.core.catalog import PriceEntry, load_catalog
 from peagle_sm.core.errors import SpecError
 

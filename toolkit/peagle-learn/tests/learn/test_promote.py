@@ -153,7 +153,7 @@ def test_promote_asks_and_rollback_brings_back_the_spec(project: Project) -> Non
     assert project.plain(back.stdout) == (
         "endpoint  learn-promote\nstate     rolled-back\nhead      the catalogue's\n"
     )
-    assert "Bring back the head before on learn-promote? [y/N]" in back.stderr
+    assert "Restore the previous head on learn-promote? [y/N]" in back.stderr
     assert parse_spec(project.written) == parse_spec(before)
 
 

@@ -20,9 +20,9 @@ from peagle_learn.commands.run import render_run_offer
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.steps import STEPS, RunState, StepCost, StepDone, inputs_hash
 from peagle_learn.data import plan_data
-from peagle_learn.loop import Loop
 from peagle_learn.run import RunOffer, RunStep, StepResult, run
 from peagle_learn.sampling import Journal
+from peagle_learn.steps import RunSteps
 from peagle_sm.aws.control.sagemaker import target_source
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
@@ -141,9 +141,9 @@ def test_a_result_that_is_gone_is_made_again_only_if_a_later_step_needs_it(tmp_p
     go(world, tmp_path, offers)
     assert [each.is_done for each in offers[1].costs] == [False, False, False, False]
     assert offers[1].costs[0].notes == (
-        "done 2026-11-24, but its result was deleted or replaced; it begins anew",
+        "done 2026-11-24, but its result was deleted or replaced; it starts again",
     )
-    assert offers[1].costs[1].notes == ("done 2026-11-24, but an earlier step begins anew; it begins anew",)
+    assert offers[1].costs[1].notes == ("done 2026-11-24, but an earlier step starts again; it starts again",)
     for until in (None, "train", "data"):
         go(world, tmp_path, offers, until=until)
     assert len(offers) == 2, "everything is done, so nothing is paid for again"
@@ -175,7 +175,7 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     own = {"training": "training.tokens.jsonl", "validation": "validation.tokens.jsonl"}
     spec = LearnSpec.model_validate({**given, **weights, "train": own})
     work, offers = folder / "work", list[RunOffer]()
-    data, train, *_ = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
+    data, train, *_ = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
     made = {"data": "d", "uri": f"s3://{bucket}/x/data/d/"}
     stored = {"Bucket": bucket, "Key": "x/data/d/prompts/held-out.jsonl"}
     session.client("s3").put_object(**stored, Body=b"prompts")
@@ -198,7 +198,7 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
         return False
 
     def again() -> None:
-        steps = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
+        steps = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
         run(
             spec,
             steps,
@@ -229,7 +229,7 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     with pytest.raises(Declined):
         again()
     shown = render_run_offer(offers[0])
-    told = "train: done 2026-11-25, but its result was deleted or replaced; it begins anew"
+    told = "train: done 2026-11-25, but its result was deleted or replaced; it starts again"
     assert told in " ".join(shown.split())
     assert "data: " not in shown
     assert max(map(len, shown.splitlines())) <= 80
@@ -283,7 +283,7 @@ def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
     weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
     spec = LearnSpec.model_validate({**given, **weights, "train": train})
     work = folder / "work"
-    loop = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
+    loop = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
     with pytest.raises(PeagleError, match=told):
         run(
             spec,
@@ -322,7 +322,7 @@ def test_a_run_that_can_offer_no_head_is_refused_before_an_answer_is_paid_for(
     weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
     spec = LearnSpec.model_validate({**given, **weights})
     work = folder / "work"
-    loop = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
+    loop = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
     with pytest.raises(PeagleError, match=told):
         run(
             spec,
@@ -368,7 +368,7 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
 
     def again(where: Session = session) -> str:
         """Run the first step; return its hash of inputs."""
-        loop = Loop(spec, tmp_path / "endpoint.yaml", tmp_path, where, work, lambda _: None)
+        loop = RunSteps(spec, tmp_path / "endpoint.yaml", tmp_path, where, work, lambda _: None)
         state = run(
             spec,
             loop.steps(),
@@ -385,9 +385,9 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
         return offers[number].costs[0].what
 
     def noted(number: int) -> list[bool]:
-        """Tell whether an offer says that the step begins anew, and that answers are not used."""
+        """Tell whether an offer says that the step starts again, and that answers are not used."""
         notes = " ".join(offers[number].costs[0].notes)
-        return [said in notes for said in ("but its inputs changed; it begins anew", "are not used")]
+        return [said in notes for said in ("but its inputs changed; it starts again", "are not used")]
 
     first = again()
     assert told(0) == f"8 answers from {endpoint}"
@@ -443,7 +443,7 @@ def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
     spec = LearnSpec.model_validate({**given, **weights, "train": train})
     billed = Billed.from_boto3(session.to_boto3(), session.local)
     work = folder / "work"
-    steps = Loop(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
+    steps = RunSteps(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
     with pytest.raises(PeagleError, match=told) as refused:
         run(
             spec,
@@ -474,7 +474,7 @@ def test_a_budget_without_a_price_is_refused_by_data_and_run(
     with pytest.raises(PlanRefused, match=said) as refused:
         plan_data(spec, billed, work)
     assert "pricing:GetProducts" in str(refused.value.next_step)
-    steps = Loop(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
+    steps = RunSteps(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
     with pytest.raises(PlanRefused, match=said):
         run(
             spec,

@@ -13,8 +13,8 @@ from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import PeagleError, SpecError
 
 if TYPE_CHECKING:
-    from peagle_learn.core.offers import PriceOf, TrainingOption
     from peagle_learn.core.recipes import Recipe
+    from peagle_learn.core.training_options import PriceOf, TrainingOption
     from peagle_sm.core.catalog import PriceEntry
 
 
@@ -35,8 +35,8 @@ def plan(state: State, model: str) -> None:
     price are for 100 million tokens. Nothing is created, and no credentials are needed: without an answer of
     AWS's price list, the catalogue's price counts.
     """
-    from peagle_learn.core.offers import LENGTHS, training_options
     from peagle_learn.core.recipes import load_recipes
+    from peagle_learn.core.training_options import LENGTHS, training_options
     from peagle_sm.core.catalog import load_catalog
 
     book, catalog = load_recipes(), load_catalog()

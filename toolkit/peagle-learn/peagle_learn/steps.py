@@ -46,7 +46,7 @@ _NO_PRICE = (
 
 
 @dataclass(frozen=True)
-class Loop:
+class RunSteps:
     """What all steps share: the two specs, the session, and the folder of the run."""
 
     spec: LearnSpec

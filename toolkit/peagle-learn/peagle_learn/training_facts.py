@@ -1,4 +1,4 @@
-"""What a training plan stands on: target, head, data, price, role, quota, read from AWS; creates nothing."""
+"""The facts of a training plan, read from AWS: target, head, data, price, role and quota. Creates nothing."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def _read_head(uri: str, digest: str, folder: Folder, target: _Target, trained: 
     ]
     try:
         config = _config(folder)
-    except ValueError:  # the report says so
+    except ValueError:  # the report has it as a fault
         return _Head(uri, digest, target.recipe, tuple(faults))
     shape: HeadShape | None = None
     if report.ok and target.sizes is not None:
@@ -324,12 +324,12 @@ def role_findings(session: Session, arn: str) -> Iterator[Finding]:
 
 
 def _reach_findings(spec: LearnSpec, facts: TrainingFacts, session: Session) -> Iterator[Finding]:
-    """What the role of the stack PeagleTraining may not use; nothing is told of a role of the user's own."""
+    """Check what the role of the stack PeagleTraining may use; a role of the user's own is not checked."""
     if session.is_local or spec.train.execution_role_arn is not None:
         return
     try:
         stack = describe(session, TRAINING_STACK)
-    except PeagleError:  # without the permission the job itself tells
+    except PeagleError:  # without the permission, the job itself fails with the reason
         return
     if stack is None:
         return

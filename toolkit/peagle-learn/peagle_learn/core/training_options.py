@@ -19,7 +19,7 @@ from peagle_sm.core.words import usd
 LENGTHS = (4096, 10240, 20480)
 INSTANCES = ("ml.p5.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.p6-b300.48xlarge")
 TOKENS = 100_000_000
-"""Tokens for which hours and price are told: about an epoch of P-EAGLE's authors (47,000 x 2,048)."""
+"""Tokens of the shown hours and price: about an epoch of P-EAGLE's authors (47,000 x 2,048)."""
 PriceOf = Callable[[str], tuple[PriceEntry | None, str]]
 """Price of an instance, and its source or why there is none."""
 

@@ -90,7 +90,7 @@ class LearnPlan(Shown):
         refuse_errors("training", self.findings)
 
     def as_attempt(self, attempt: int) -> LearnPlan:
-        """Return the plan of a further attempt, which goes on from the checkpoints of the others."""
+        """Return the plan of a further attempt, which resumes from the checkpoints of the others."""
         name = attempt_name(self.base, attempt)
         parameters = {**self.request.parameters, "TrainingJobName": name}
         request = Request(self.request.service, self.request.operation, parameters)
@@ -216,7 +216,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
         findings.append(
             error_finding(
                 "data",
-                f"no training data: none lies below {plan.spec.folder}data/",
+                f"no training data exists below {plan.spec.folder}data/",
                 "Run `peagle-sm learn data` first, or give train.training.",
             )
         )
@@ -313,7 +313,7 @@ def _fit_findings(plan: LearnPlan) -> Iterator[Finding]:
 
 
 def _key_and_network_findings(plan: LearnPlan) -> Iterator[Finding]:
-    """What AWS refuses or leaves out, and what it cannot tell before the job waits for its network."""
+    """Settings that AWS refuses or ignores, and network settings that fail only in the running job."""
     train, kind = plan.spec.train, plan.facts.instance_type
     if train.kms_key is not None and not own_disks(plan.facts) and "alias/" in train.kms_key:
         yield error_finding(
