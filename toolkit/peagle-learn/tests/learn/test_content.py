@@ -124,32 +124,3 @@ def test_the_hash_of_a_channel_is_of_what_the_job_gets(
     assert (channel_content(given, tmp_path, session) == first) is (where == "folder")
     write("team/a.tokens.jsonl", "two")
     assert channel_content(given, tmp_path, session) != first
-
-
-@pytest.mark.parametrize("where", ["file", "folder", "glob", "s3"])
-def test_the_hash_of_a_source_is_that_of_its_content(
-    session: Session,  # noqa: F811
-    bucket: str,  # noqa: F811
-    tmp_path: Path,
-    where: str,
-) -> None:
-    names = {"file": "a.jsonl", "folder": "f", "glob": "f/*.jsonl", "s3": f"s3://{bucket}/f/"}
-
-    def write(name: str, text: str) -> None:
-        path = tmp_path / "a.jsonl" if where == "file" else tmp_path / "f" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        session.client("s3").put_object(Bucket=bucket, Key=f"f/{name}", Body=text.encode())
-
-    def now() -> str:
-        return content_of(names[where], tmp_path, session)
-
-    write("a.jsonl", "one")
-    first = now()
-    write("a.jsonl", "two")
-    second = now()
-    write("a.jsonl", "one")
-    assert now() == first != second
-    if where != "file":
-        write("b.jsonl", "one")
-        assert now() not in (first, second)

@@ -33,7 +33,13 @@ from tests.learn.test_data import bucket, endpoint, session, spec_of  # noqa: F4
 from tests.local.serving import Server
 
 SPEC = LearnSpec(name="team", target={"model": "tiny-code"}, endpoint="demo", bucket="s3://b")
+TINY = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
+QUIET: dict[str, Any] = {"usd_per_hour": None, "progress": lambda _: None}
 Results = Mapping[str, Mapping[str, Any]]
+
+
+def eight() -> list[dict[str, Any]]:
+    return [{"prompt": words(random.Random(number), 25)} for number in range(8)]
 
 
 class Killed(BaseException):
@@ -157,9 +163,8 @@ def test_a_run_asks_nothing_of_the_steps_after_its_last_one(tmp_path: Path) -> N
         raise NotFound("s3://later does not exist", next_step="Create it.")
 
     steps = [step if step.step == "data" else replace(step, inputs=refuse) for step in world.steps()]
-    told: Any = {"usd_per_hour": None, "confirm": lambda _: True, "progress": lambda _: None}
     for _ in range(2):
-        run(SPEC, steps, clock, tmp_path, until="data", **told)
+        run(SPEC, steps, clock, tmp_path, until="data", confirm=lambda _: True, **QUIET)
     assert list(world.made) == ["data"]
 
 
@@ -169,11 +174,10 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     folder: Path,
     bucket: str,  # noqa: F811
 ) -> None:
-    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    lines = eight()
     given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
-    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
     own = {"training": "training.tokens.jsonl", "validation": "validation.tokens.jsonl"}
-    spec = LearnSpec.model_validate({**given, **weights, "train": own})
+    spec = LearnSpec.model_validate({**given, **TINY, "train": own})
     work, offers = folder / "work", list[RunOffer]()
     data, train, *_ = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
     made = {"data": "d", "uri": f"s3://{bucket}/x/data/d/"}
@@ -199,16 +203,7 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
 
     def again() -> None:
         steps = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
-        run(
-            spec,
-            steps,
-            session,
-            work,
-            until="train",
-            usd_per_hour=None,
-            confirm=declined,
-            progress=lambda _: None,
-        )
+        run(spec, steps, session, work, until="train", confirm=declined, **QUIET)
 
     key = "x/team-1/output/model.tar.gz"
     session.client("s3").put_object(Bucket=bucket, Key=key, Body=b"head")
@@ -243,97 +238,54 @@ def test_a_run_that_is_declined_does_nothing(tmp_path: Path) -> None:
     world = World()
     clock: Any = Clock()
     with pytest.raises(Declined):
-        run(
-            SPEC,
-            world.steps(),
-            clock,
-            tmp_path,
-            usd_per_hour=None,
-            confirm=lambda _: False,
-            progress=lambda _: None,
-        )
+        run(SPEC, world.steps(), clock, tmp_path, confirm=lambda _: False, **QUIET)
     assert world.made == {}
     assert list(tmp_path.iterdir()) == []
 
 
+LONG = {"sequence_length": 100_000}
+
+
 @pytest.mark.parametrize(
-    ("train", "until", "told"),
+    ("people", "train", "until", "told"),
     [
-        ({"sequence_length": 100_000}, None, "sequence_length: found 100000"),
+        (0, LONG, None, "sequence_length: found 100000"),
         (
+            0,
             {"sequence_length": 8192, "sequence_partitions": 1, "micro_batch_size": 256},
             None,
             "too little memory",
         ),
-        ({}, None, "data.general: found nothing"),
-        ({}, "train", "was not confirmed"),
-        ({"sequence_length": 100_000}, "data", "was not confirmed"),
+        (0, {}, None, "data.general: found nothing"),
+        (0, {}, "train", "was not confirmed"),
+        (0, LONG, "data", "was not confirmed"),
+        # a proof's verdict is over conversations, of which each measured set needs eight
+        (14, {}, None, "the held-out prompts are of 2"),
+        (40, {}, None, "the general prompts are of 7"),
+        (14, {}, "train", "was not confirmed"),
     ],
 )
 def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
     spec_of: Any,  # noqa: F811
     session: Session,  # noqa: F811
     folder: Path,
+    people: int,
     train: dict[str, Any],
     until: Any,
     told: str,
 ) -> None:
-    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
-    given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
-    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
-    spec = LearnSpec.model_validate({**given, **weights, "train": train})
-    work = folder / "work"
-    loop = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
-    with pytest.raises(PeagleError, match=told):
-        run(
-            spec,
-            loop.steps(),
-            session,
-            work,
-            until=until,
-            usd_per_hour=None,
-            confirm=lambda _: False,
-            progress=lambda _: None,
-        )
-    assert not work.exists()
-
-
-@pytest.mark.parametrize(
-    ("people", "until", "told"),
-    [
-        (14, None, "the held-out prompts are of 2"),
-        (40, None, "the general prompts are of 7"),
-        (14, "train", "was not confirmed"),
-    ],
-)
-def test_a_run_that_can_offer_no_head_is_refused_before_an_answer_is_paid_for(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    people: int,
-    until: Any,
-    told: str,
-) -> None:
-    """A proof's verdict is over conversations, of which each measured set needs eight."""
     rng = random.Random(people)
-    lines = [{"prompt": words(rng, 25), "conversation": f"p{n % people}"} for n in range(80)]
-    general = [{"prompt": words(rng, 25), "conversation": f"g{n % 7}"} for n in range(40)]
-    given = spec_of(lines, general).model_dump(mode="json", exclude_unset=True)
-    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
-    spec = LearnSpec.model_validate({**given, **weights})
-    work = folder / "work"
-    loop = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
+    sets: list[Any] = [eight()]
+    if people:
+        sets = [
+            [{"prompt": words(rng, 25), "conversation": f"p{n % people}"} for n in range(80)],
+            [{"prompt": words(rng, 25), "conversation": f"g{n % 7}"} for n in range(40)],
+        ]
+    given = spec_of(*sets).model_dump(mode="json", exclude_unset=True)
+    spec, work = LearnSpec.model_validate({**given, **TINY, "train": train}), folder / "work"
+    steps = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
     with pytest.raises(PeagleError, match=told):
-        run(
-            spec,
-            loop.steps(),
-            session,
-            work,
-            until=until,
-            usd_per_hour=None,
-            confirm=lambda _: False,
-            progress=lambda _: None,
-        )
+        run(spec, steps, session, work, until=until, confirm=lambda _: False, **QUIET)
     assert not work.exists()
 
 
@@ -369,16 +321,7 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
     def again(where: Session = session) -> str:
         """Run the first step; return its hash of inputs."""
         loop = RunSteps(spec, tmp_path / "endpoint.yaml", tmp_path, where, work, lambda _: None)
-        state = run(
-            spec,
-            loop.steps(),
-            where,
-            work,
-            until="data",
-            usd_per_hour=None,
-            confirm=confirm,
-            progress=lambda _: None,
-        )
+        state = run(spec, loop.steps(), where, work, until="data", confirm=confirm, **QUIET)
         return state.steps["data"].inputs
 
     def told(number: int) -> str:
@@ -436,25 +379,15 @@ def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
     budget: float,
     told: str,
 ) -> None:
-    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    lines = eight()
     given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
     train = {"max_hours": 2, "usd_per_hour": 4, "budget_usd": budget}
-    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
-    spec = LearnSpec.model_validate({**given, **weights, "train": train})
+    spec = LearnSpec.model_validate({**given, **TINY, "train": train})
     billed = Billed.from_boto3(session.to_boto3(), session.local)
     work = folder / "work"
     steps = RunSteps(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
     with pytest.raises(PeagleError, match=told) as refused:
-        run(
-            spec,
-            steps,
-            billed,
-            work,
-            until="train",
-            usd_per_hour=None,
-            confirm=lambda _: False,
-            progress=lambda _: None,
-        )
+        run(spec, steps, billed, work, until="train", confirm=lambda _: False, **QUIET)
     if budget < 8:
         assert "the job can cost 8.00 USD" in refused.value.message
     assert not work.exists()
@@ -465,7 +398,7 @@ def test_a_budget_without_a_price_is_refused_by_data_and_run(
     session: Session,  # noqa: F811
     folder: Path,
 ) -> None:
-    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    lines = eight()
     billed, work = Billed.from_boto3(session.to_boto3(), session.local), folder / "work"
     free, spec = spec_of(lines), spec_of(lines, budget_usd=5.0)
     assert plan_data(free, billed, work).offer.usd is None
@@ -476,16 +409,7 @@ def test_a_budget_without_a_price_is_refused_by_data_and_run(
     assert "pricing:GetProducts" in str(refused.value.next_step)
     steps = RunSteps(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
     with pytest.raises(PlanRefused, match=said):
-        run(
-            spec,
-            steps,
-            billed,
-            work,
-            until="data",
-            usd_per_hour=None,
-            confirm=lambda _: True,
-            progress=lambda _: None,
-        )
+        run(spec, steps, billed, work, until="data", confirm=lambda _: True, **QUIET)
     assert not work.exists()
 
 
@@ -496,7 +420,7 @@ def test_a_budget_of_data_pays_for_all_instances_at_the_price_of_the_plan(
     server: Server,
 ) -> None:
     """No list has the price, so the endpoint's tag counts; many requests at once scale it out."""
-    spec = spec_of([{"prompt": words(random.Random(number), 25)} for number in range(8)], budget_usd=5.0)
+    spec = spec_of(eight(), budget_usd=5.0)
     billed = Billed.from_boto3(session.to_boto3(), session.local)
     name = plan_data(spec, session, folder / "work").offer.endpoint
     sagemaker = server.client("sagemaker")
