@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +26,7 @@ from peagle_learn.stored_data import (
     stored_manifest,
 )
 from peagle_sm.aws.files import only_one
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.request_slices import MOST_VALUES
@@ -37,63 +35,10 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, delete, deploy
 from tests.cli.running import run
 from tests.learn.byte_engine import ByteEngine, text_of_ids
+from tests.learn.conftest import Make
 from tests.learn.core.test_conversations import words
 from tests.local.serving import Server
 from tests.traffic.planted import Planted, pieces, planted
-
-_numbers = itertools.count(1)
-EVENT = {
-    "choices": [{"text": "ok", "token_ids": [5, 6], "prompt_token_ids": [1, 2, 3], "finish_reason": "stop"}]
-}
-
-
-@pytest.fixture(scope="module")
-def session(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
-
-
-@pytest.fixture(scope="module")
-def endpoint(session: Session) -> Any:
-    said = f"data: {json.dumps(EVENT)}\n\ndata: [DONE]\n\n"
-    spec = EndpointSpec(
-        name=f"learn-data-{next(_numbers)}",
-        model="tiny-code",
-        serving={"env": {"SCRIPT_INVOKE": "say", "SCRIPT_BODY": said}},
-    )
-    found: Endpoint = deploy(spec, session=session, unguarded=True)
-    yield found.name
-    delete([found.name], session=session)
-
-
-@pytest.fixture
-def bucket(session: Session) -> str:
-    name = f"learn-{next(_numbers)}"
-    session.client("s3").create_bucket(Bucket=name)
-    return name
-
-
-Make = Callable[..., LearnSpec]
-
-
-@pytest.fixture
-def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
-    def make(
-        lines: list[dict[str, Any]], general: list[dict[str, Any]] | None = None, **data: Any
-    ) -> LearnSpec:
-        (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        told = {"prompts": [str(tmp_path / "p.jsonl")], "max_tokens": 32, **data}
-        if general is not None:
-            (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in general))
-            told["general"] = str(tmp_path / "g.jsonl")
-        return LearnSpec(
-            name="team",
-            target={"model": "tiny-code"},
-            endpoint=endpoint,
-            bucket=f"s3://{bucket}/x",
-            data=told,
-        )
-
-    return make
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ from peagle_sm.service.lifecycle.existing import UpdateOffer
 from peagle_sm.service.progress import Event
 from tests.cli.running import run
 from tests.learn.core.test_proof import proof
-from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
+from tests.learn.test_data import made, texts
 from tests.learn.test_prove import HEAD
 from tests.local.serving import Server
 
@@ -54,7 +54,7 @@ def served(instances: int = 1) -> EndpointSpec:
 
 
 @pytest.fixture
-def endpoint(session: Session) -> Iterator[str]:  # noqa: F811
+def endpoint(session: Session) -> Iterator[str]:
     deploy(served(), session=session, unguarded=True)
     yield NAME
     delete([NAME], session=session)
@@ -100,7 +100,7 @@ class Project:
         return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "TIME", text)
 
 
-def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:  # noqa: F811
+def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:
     """Copy the head to its prefix, and store a proof that offers it, as a measurement would."""
     sources = Sources(lambda: session)
     stage_candidate(
@@ -114,11 +114,7 @@ def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:  # noq
 
 @pytest.fixture
 def project(
-    spec_of: Callable[..., LearnSpec],  # noqa: F811
-    endpoint: str,
-    session: Session,  # noqa: F811
-    server: Server,
-    tmp_path: Path,
+    spec_of: Callable[..., LearnSpec], endpoint: str, session: Session, server: Server, tmp_path: Path
 ) -> Project:
     spec = spec_of(texts(24), general=texts(10, seed=3))
     made(spec, session, tmp_path / "work")
@@ -292,6 +288,6 @@ def test_a_promotion_after_a_stopped_rollback_brings_the_new_head(project: Proje
     assert _alarms(here) == []
 
 
-def _alarms(session: Session) -> list[str]:  # noqa: F811
+def _alarms(session: Session) -> list[str]:
     found = session.api("cloudwatch").describe_alarms()["MetricAlarms"]
     return sorted(each["AlarmName"] for each in found if NAME in each["AlarmName"])

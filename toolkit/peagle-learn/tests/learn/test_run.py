@@ -29,7 +29,6 @@ from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused
 from tests.learn.conftest import WEIGHTS
 from tests.learn.core.test_conversations import words
-from tests.learn.test_data import bucket, endpoint, session, spec_of  # noqa: F401
 from tests.local.serving import Server
 
 SPEC = LearnSpec(name="team", target={"model": "tiny-code"}, endpoint="demo", bucket="s3://b")
@@ -169,10 +168,7 @@ def test_a_run_asks_nothing_of_the_steps_after_its_last_one(tmp_path: Path) -> N
 
 
 def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    bucket: str,  # noqa: F811
+    spec_of: Any, session: Session, folder: Path, bucket: str
 ) -> None:
     lines = eight()
     given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
@@ -266,13 +262,7 @@ LONG = {"sequence_length": 100_000}
     ],
 )
 def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    people: int,
-    train: dict[str, Any],
-    until: Any,
-    told: str,
+    spec_of: Any, session: Session, folder: Path, people: int, train: dict[str, Any], until: Any, told: str
 ) -> None:
     rng = random.Random(people)
     sets: list[Any] = [eight()]
@@ -305,10 +295,7 @@ class Elsewhere(Session):
 
 
 def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same_is_none(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    endpoint: str,  # noqa: F811
-    tmp_path: Path,
+    spec_of: Any, session: Session, endpoint: str, tmp_path: Path
 ) -> None:
     rng = random.Random(11)
     lines = [{"prompt": words(rng, 25)} for _ in range(8)]
@@ -373,11 +360,7 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
 
 @pytest.mark.parametrize(("budget", "told"), [(5.0, "train.budget_usd: found 5"), (9.0, "was not confirmed")])
 def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    budget: float,
-    told: str,
+    spec_of: Any, session: Session, folder: Path, budget: float, told: str
 ) -> None:
     lines = eight()
     given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
@@ -394,9 +377,7 @@ def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
 
 
 def test_a_budget_without_a_price_is_refused_by_data_and_run(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
+    spec_of: Any, session: Session, folder: Path
 ) -> None:
     lines = eight()
     billed, work = Billed.from_boto3(session.to_boto3(), session.local), folder / "work"
@@ -414,10 +395,7 @@ def test_a_budget_without_a_price_is_refused_by_data_and_run(
 
 
 def test_a_budget_of_data_pays_for_all_instances_at_the_price_of_the_plan(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    server: Server,
+    spec_of: Any, session: Session, folder: Path, server: Server
 ) -> None:
     """No list has the price, so the endpoint's tag counts; many requests at once scale it out."""
     spec = spec_of(eight(), budget_usd=5.0)
@@ -437,10 +415,7 @@ def test_a_budget_of_data_pays_for_all_instances_at_the_price_of_the_plan(
 @pytest.mark.campaign
 @pytest.mark.slow
 def test_data_that_is_killed_at_random_moments_asks_for_each_answer_once(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    tmp_path: Path,
-    server: Server,
+    spec_of: Any, session: Session, tmp_path: Path, server: Server
 ) -> None:
     rng = random.Random(7)
     spec = spec_of([{"prompt": words(rng, 25)} for _ in range(60)], concurrency=2)
