@@ -11,7 +11,6 @@ one past its maximum run time is ``Stopped``; which key goes to which instance.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from sagemaker_local.control.jobs.processing import ProcessingRecord
 from sagemaker_local.control.jobs.training import TrainingRecord
 from sagemaker_local.engine.installer import FOREIGN
 from sagemaker_local.engine.trainer_env import ROOT_VARIABLE
-from sagemaker_local.paths import PACKAGE, container_dir
+from sagemaker_local.paths import PACKAGE
 from sagemaker_local.runtime.job_processes import JobMachine, JobProcesses
 from sagemaker_local.runtime.training_life import Trainings
 
@@ -168,4 +167,3 @@ def documents(row: ProcessingRecord, host: str) -> Iterator[tuple[str, Any]]:
     """(name, content) of the files in an instance's ``/opt/ml/config``."""
     yield "processingjobconfig.json", {"ProcessingJobArn": row.arn, **row.body}
     yield "resourceconfig.json", {"current_host": host, "hosts": list(row.hosts)}
-
