@@ -181,19 +181,19 @@ def find_elsewhere(
         products = _products(session, instanceName=instance_type)
     except PeagleError:
         rows = (catalog or load_catalog()).prices
-        found = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
+        entries = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
     else:
         amounts = (
             (_attributes(product).get("regionCode"), read_product(product, instance_type))
             for product in products
         )
-        found = [
+        entries = [
             entry_of(amount, instance_type, str(region))
             for region, amount in amounts
             if region and amount is not None and amount.currency == "USD"
         ]
     newest: dict[str, PriceEntry] = {}
-    for row in sorted(found, key=lambda row: row.date):
+    for row in sorted(entries, key=lambda row: row.date):
         newest[row.region] = row
     newest.pop(session.region, None)
     return sorted(newest.values(), key=lambda row: (row.usd_per_hour, row.region))

@@ -97,7 +97,8 @@ def up(state: State, port: int | None, detach: bool) -> None:
     prints its status; --port starts a second one. The first start builds the engine environment from the
     shipped lock (about 2.5 GB, once). To use an existing one, set PEAGLE_SM_ENGINE_PYTHON to its Python.
     """
-    from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken, servers
+    from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken
+    from peagle_sm.aws.session.local_server import status as servers
     from peagle_sm.aws.session.local_server import up as start
 
     def say(line: str) -> None:
@@ -186,7 +187,8 @@ def status(state: State) -> None:
     With --format json, prints one object, as `local up` does; a list of objects if several servers run and
     --local-port is not given. Exit code 4 if no server runs.
     """
-    from peagle_sm.aws.session.local_server import find_server, servers
+    from peagle_sm.aws.session.local_server import find_server
+    from peagle_sm.aws.session.local_server import status as servers
 
     running = servers(state.local_port)
     if len(running) < 2:

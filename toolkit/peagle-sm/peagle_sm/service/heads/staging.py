@@ -247,7 +247,7 @@ def stage(
     except PeagleError as error:
         if _incomplete(plan, sources.session):
             command = f"peagle-sm heads stage --to {plan.uri} --abort{sources.session.command_flags()}"
-            left = f"The next run uses the uploaded parts. They are billed; `{command}` deletes them."
+            left = f"Incomplete uploads are left and billed; `{command}` deletes them."
             error.next_step = f"{error.next_step} {left}" if error.next_step else left
         raise
 
