@@ -252,8 +252,8 @@ def artifacts_requirements(fact: Artifacts, draft: Draft) -> Findings:
     reads="key_rights",
     why="If the role cannot decrypt the weights, the endpoint fails minutes after its start.",
     source="Amazon S3: SSE-KMS; a download needs kms:Decrypt on the object's key",
-    remedy="Run `peagle-sm guard install --endpoint-key <ARN>`, or allow the role kms:Decrypt on the key. "
-    "The key's own policy may allow it, too; this check does not read it.",
+    remedy="Run `peagle-sm guard install --parameter EndpointKeyArns=<ARN>`, or allow the role kms:Decrypt "
+    "on the key. The key's own policy may allow it, too; this check does not read it.",
     severity="warning",
     url="https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html",
 )
