@@ -180,7 +180,7 @@ class Hub:
         commit = info.sha or ""
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(requested) and requested != commit):
             raise ServiceFault(
-                f"the hub's commit for {requested!r} of {repository}: found {commit!r}; expected 40 hex digits",
+                f"the hub's commit for {requested!r} of {repository}: found {commit!r}; expected 40 hex",
                 next_step="Give the commit itself: OWNER/NAME@COMMIT, with its 40 hex digits.",
             )
         card = info.card_data
