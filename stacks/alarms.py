@@ -19,11 +19,8 @@ from stacks.metrics import (
     stat,
 )
 
-Missing = Literal["notBreaching", "breaching", "ignore", "missing"]
-
 _MICROSECONDS = 1_000_000
 _WEEK_S = 7 * 24 * 3600
-_NO_TRAFFIC = "Without traffic there is no data, and nothing is wrong."
 _OFF = "An endpoint that is off writes no data."
 
 
@@ -31,19 +28,21 @@ _OFF = "An endpoint that is off writes no data."
 class AlarmRule:
     """One alarm: ``expression`` over ``queries`` compared with ``threshold``.
 
-    ``periods`` of ``period_s`` seconds are evaluated, and ``breaching`` of them must breach. An ``only_on``
+    ``periods`` of the queries' length are evaluated, and ``breaching`` of them must breach. ``silence`` says
+    what missing data means. An ``only_on``
     alarm exists only while the endpoint is on, because its data cannot show whether the endpoint is off.
     """
 
     key: str
-    says: str
+    text: str
     queries: tuple[dict[str, Any], ...]
     expression: str
-    compare: Literal["GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"]
-    threshold: float
-    period_s: int
-    missing: Missing
-    silence: str
+    threshold: float = 0
+    compare: Literal["GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"] = (
+        "GreaterThanThreshold"
+    )
+    missing: Literal["notBreaching", "breaching"] = "notBreaching"
+    silence: str = "Without traffic there is no data, and nothing is wrong."
     periods: int = 1
     breaching: int = 1
     only_on: bool = False
@@ -66,31 +65,22 @@ def _errors(endpoint: Watched) -> Iterator[AlarmRule]:
     failed = stat("failed", INVOCATIONS, "Invocation5XXErrors", endpoint.invocations, "Sum", 300)
     yield AlarmRule(
         key="errors-5xx",
-        says="The engine answered 5xx. Read its traceback in the log group.",
+        text="The engine answered 5xx. Read its traceback in the log group.",
         queries=(failed,),
         expression="failed",
-        compare="GreaterThanThreshold",
-        threshold=0,
-        period_s=300,
-        missing="notBreaching",
-        silence=_NO_TRAFFIC,
     )
     yield AlarmRule(
         key="model-errors",
-        says="More than 5% of the requests got no 2xx from the model in two of three periods of 5 minutes. "
+        text="More than 5% of the requests got no 2xx from the model in two of three periods of 5 minutes. "
         "Refused requests, timeouts and broken connections count too.",
         queries=(
             stat("failed", INVOCATIONS, "InvocationModelErrors", endpoint.invocations, "Sum", 300),
             invoked,
         ),
         expression="100 * failed / invocations",
-        compare="GreaterThanThreshold",
         threshold=5,
-        period_s=300,
         periods=3,
         breaching=2,
-        missing="notBreaching",
-        silence=_NO_TRAFFIC,
     )
 
 
@@ -113,16 +103,12 @@ def _latency(endpoint: Watched) -> Iterator[AlarmRule]:
     ):
         yield AlarmRule(
             key=key,
-            says=says + " Three periods of 5 minutes in a row.",
+            text=says + " Three periods of 5 minutes in a row.",
             queries=(stat("latency", INVOCATIONS, metric, endpoint.invocations, "p99", 300),),
             expression=f"latency / {_MICROSECONDS}",
-            compare="GreaterThanThreshold",
             threshold=seconds,
-            period_s=300,
             periods=3,
             breaching=3,
-            missing="notBreaching",
-            silence=_NO_TRAFFIC,
         )
 
 
@@ -133,7 +119,7 @@ def _drafting(endpoint: Watched) -> Iterator[AlarmRule]:
     if can_be_ineffective(endpoint):
         yield AlarmRule(
             key="parallel-drafting-ineffective",
-            says="Parallel drafting is ineffective: the first draft token is accepted and the second almost "
+            text="Parallel drafting is ineffective: the first draft token is accepted and the second almost "
             "never (s1 0.5 or more and s2/s1 below 0.15, each at 99% confidence for 200 drafts, in three "
             "lines of the log within 15 minutes). Answers are still correct, but slower. `peagle-sm verify` "
             "measures the head's own profile.",
@@ -141,58 +127,41 @@ def _drafting(endpoint: Watched) -> Iterator[AlarmRule]:
             expression="lines",
             compare="GreaterThanOrEqualToThreshold",
             threshold=3,
-            period_s=900,
-            missing="notBreaching",
             silence="The log has such a line only in this case, so missing data means no fault.",
         )
     if endpoint.gated:
         yield AlarmRule(
             key="drafting-fault",
-            says="In two of three periods of 5 minutes the gate in the container found that drafting is off "
+            text="In two of three periods of 5 minutes the gate in the container found that drafting is off "
             "(1,000 tokens and no draft) or that parallel drafting is ineffective (s1 at least 0.4 and s2/s1 "
             "below 0.15, each at 99% confidence over 200 drafts or more). Answers are still correct, but "
             "slower. The log line with DraftingFault 1 has the reason.",
             queries=(stat("fault", endpoint.acceptance_namespace, DRAFTING_FAULT, space, "Maximum", 300),),
             expression="fault",
-            compare="GreaterThanThreshold",
-            threshold=0,
-            period_s=300,
             periods=3,
             breaching=2,
-            missing="notBreaching",
-            silence=_NO_TRAFFIC,
         )
     if endpoint.slices:
         yield AlarmRule(
             key="acceptance-fell",
-            says="The gate in the container found that the acceptance length fell in a slice of the traffic, "
+            text="The gate in the container found that the acceptance length fell in a slice of the traffic, "
             "compared with earlier requests of the same slices and the same K; a change of the mix is no "
             f"fall. `peagle-sm acceptance {endpoint.name} --since 24h` says which slice, since when and by "
             "how much. Answers are still correct, but slower.",
             queries=(stat("fell", endpoint.acceptance_namespace, DRIFTING_SLICES, space, "Maximum", 300),),
             expression="fell",
-            compare="GreaterThanThreshold",
-            threshold=0,
-            period_s=300,
-            missing="notBreaching",
-            silence=_NO_TRAFFIC,
         )
     if 0 in endpoint.ks:
         return  # a table with a K of 0: many requests at once are served without drafts, as it says
     yield AlarmRule(
         key="no-drafts",
-        says="The log has no drafted token for 50 or more requests in 30 minutes: speculation is off, for "
+        text="The log has no drafted token for 50 or more requests in 30 minutes: speculation is off, for "
         "example because the image ignores the draft head. Single-token requests have no drafts either.",
         queries=(
             stat("invocations", INVOCATIONS, "Invocations", endpoint.invocations, "Sum", 1800),
             stat("drafted", endpoint.acceptance_namespace, DRAFTED, space, "Sum", 1800),
         ),
         expression="IF(invocations >= 50 AND FILL(drafted, 0) < 1, 1, 0)",
-        compare="GreaterThanThreshold",
-        threshold=0,
-        period_s=1800,
-        missing="notBreaching",
-        silence=_NO_TRAFFIC,
     )
 
 
@@ -220,15 +189,12 @@ def _hardware(endpoint: Watched) -> Iterator[AlarmRule]:
     for key, metric, divided, percent, says in kinds:
         yield AlarmRule(
             key=key,
-            says=f"{metric} above {percent}% for 30 minutes: {says}.",
+            text=f"{metric} above {percent}% for 30 minutes: {says}.",
             queries=(stat("used", INSTANCES, metric, endpoint.instances, "Average", 300),),
             expression=f"used {divided}".strip(),
-            compare="GreaterThanThreshold",
             threshold=percent,
-            period_s=300,
             periods=6,
             breaching=6,
-            missing="notBreaching",
             silence=_OFF,
         )
 
@@ -238,13 +204,12 @@ def _presence(endpoint: Watched) -> Iterator[AlarmRule]:
         return  # it may scale to zero, and then having no instance is correct
     yield AlarmRule(
         key="no-instance",
-        says="EndpointState is on, but no instance has reported for 30 minutes: capacity was lost, or the "
+        text="EndpointState is on, but no instance has reported for 30 minutes: capacity was lost, or the "
         "endpoint was deleted outside the stack.",
         queries=(stat("reports", INSTANCES, "CPUUtilization", endpoint.instances, "SampleCount", 300),),
         expression="reports",
         compare="LessThanThreshold",
         threshold=1,
-        period_s=300,
         periods=6,
         breaching=6,
         missing="breaching",
@@ -272,12 +237,9 @@ def _spend(endpoint: Watched) -> AlarmRule:
         expression, threshold = f"{instance_hours} * {price:g}", round(limit, 2)
     return AlarmRule(
         key="spend",
-        says=description,
+        text=description,
         queries=(reports,),
         expression=expression,
-        compare="GreaterThanThreshold",
         threshold=threshold,
-        period_s=period,
-        missing="notBreaching",
         silence=_OFF,
     )

@@ -173,17 +173,17 @@ def filters(endpoint: Watched) -> tuple[Filter, ...]:
     if endpoint.tokens is None:
         return ()
     counts = _pattern(endpoint.tokens)
-    made = [
+    created = [
         Filter("AcceptedTokens", counts, ACCEPTED, "$accepted"),
         # The alarm `no-drafts` needs a series that exists before the first draft.
         Filter("DraftedTokens", counts, DRAFTED, "$drafted", default=0),
     ]
     if can_be_ineffective(endpoint):
-        made += [
+        created += [
             Filter(f"Ineffective{tenth}", pattern, INEFFECTIVE, "1")
             for tenth, pattern in ineffective_patterns(endpoint.tokens or 0)
         ]
-    return tuple(made)
+    return tuple(created)
 
 
 def can_be_ineffective(endpoint: Watched) -> bool:

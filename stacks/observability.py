@@ -342,7 +342,7 @@ def _payload(endpoint: Watched, watch: AlarmRule) -> dict[str, Any]:
     result = {"Id": "result", "Expression": watch.expression, "Label": watch.key, "ReturnData": True}
     return {
         "AlarmName": alarm_name(endpoint.name, watch.key),
-        "AlarmDescription": f"{watch.says} {watch.silence}"[:_DESCRIPTION_LIMIT],
+        "AlarmDescription": f"{watch.text} {watch.silence}"[:_DESCRIPTION_LIMIT],
         "Metrics": [*watch.queries, result],
         "ComparisonOperator": watch.compare,
         "Threshold": watch.threshold,

@@ -108,13 +108,13 @@ def _files(value: Any) -> list[Path]:
 def _expanded(path: Path) -> Iterable[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(item for item in path.iterdir() if item.suffix in (".yaml", ".yml"))
-    if not found:
+    files = sorted(item for item in path.iterdir() if item.suffix in (".yaml", ".yml"))
+    if not files:
         raise SpecError(
             f"{path}: the folder has no spec; allowed: files that end in .yaml or .yml",
             next_step="Give another folder, or write a spec with `peagle-sm init`.",
         )
-    return found
+    return files
 
 
 def _one_of_each_name(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
@@ -132,9 +132,9 @@ def _one_of_each_name(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
 def _one_region(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
     regions = {spec.placement.region: path for path, spec in specs if spec.placement.region}
     if len(regions) > 1:
-        told = ", ".join(f"{region} in {path}" for region, path in sorted(regions.items()))
+        places = ", ".join(f"{region} in {path}" for region, path in sorted(regions.items()))
         raise SpecError(
-            f"placement.region: found {told}; allowed: one region per run, since each has its own guard",
+            f"placement.region: found {places}; allowed: one region per run, since each has its own guard",
             next_step="Run cdk once for each region.",
         )
 
@@ -170,19 +170,14 @@ def _switch(key: str, value: Any) -> bool:
 def _stand_ins(value: Any) -> StandIns:
     if value is None:
         return StandIns()
-    parts = ("image_uris", "artifacts")
-    if not isinstance(value, dict) or set(value) - set(parts):
+    parts = value.values() if isinstance(value, dict) else [None]
+    uris = [uri for part in parts for uri in (part.values() if isinstance(part, dict) else [None])]
+    if not all(isinstance(uri, str) for uri in uris) or set(value) - {"image_uris", "artifacts"}:
         raise SpecError(
-            f"context key 'stand_ins': found {show(value)}; allowed: a mapping with {' and '.join(parts)}",
+            f"context key 'stand_ins': found {show(value)}; allowed: image_uris and artifacts, "
+            "each a mapping of names to URIs",
             next_step="Copy the entry from this project's cdk.json.",
         )
-    for part in parts:
-        uris = value.get(part, {})
-        if not isinstance(uris, dict) or not all(isinstance(uri, str) for uri in uris.values()):
-            raise SpecError(
-                f"context key 'stand_ins': {part}: found {show(uris)}; allowed: a mapping of names to URIs",
-                next_step="Copy the entry from this project's cdk.json.",
-            )
     return StandIns(**value)
 
 

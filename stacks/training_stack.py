@@ -1,4 +1,4 @@
-"""Stack PeagleTraining: the role of training and processing jobs, and on wish their bucket.
+"""Stack PeagleTraining: the role of training and processing jobs.
 
 The role may read and write below one prefix of one bucket, read JumpStart's models, pull one repository's
 images, write the log of these jobs, and no more. Reading recorded traffic elsewhere, a key and network
@@ -9,20 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import (
-    Acknowledgment,
-    CfnCondition,
-    CfnOutput,
-    CfnParameter,
-    DefaultStackSynthesizer,
-    Fn,
-    RemovalPolicy,
-    Stack,
-    Tags,
-    Validations,
-)
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_s3 as s3
+from aws_cdk import CfnCondition, CfnOutput, CfnParameter, DefaultStackSynthesizer, Fn, Stack, Tags
 
 from peagle_sm.core.guard import (
     PROCESSING_LOG_GROUP,
@@ -30,17 +17,18 @@ from peagle_sm.core.guard import (
     TRAINING_ROLE_PREFIX,
     TRAINING_STACK,
 )
-from stacks.guard.policies import Statement, allow, arn, only_if, sub, trust
+from stacks.guard.functions import role
+from stacks.guard.policies import Statement, allow, arn, join_vpc, only_if, sub
 
 STACK = TRAINING_STACK
-DESCRIPTION = "peagle-sm: the role of training and processing jobs, and on wish their bucket (one per region)"
-HAS_KEY, HAS_VPC, MAKES_BUCKET, HAS_PROMPTS = "HasKey", "HasVpc", "MakesBucket", "HasPrompts"
+DESCRIPTION = "peagle-sm: the role of training and processing jobs (one per region)"
+HAS_KEY, HAS_VPC, HAS_PROMPTS = "HasKey", "HasVpc", "HasPrompts"
 _BUCKET = "arn:${AWS::Partition}:s3:::${Bucket}"
 _PROMPTS = "arn:${AWS::Partition}:s3:::${PromptsBucket}"
 
 
 class TrainingStack(Stack):
-    """Stack with the execution role of training jobs, and an optional bucket."""
+    """Stack with the execution role of training jobs."""
 
     def __init__(self, scope: Any, construct_id: str = STACK, **more: Any) -> None:
         options: dict[str, Any] = {
@@ -50,11 +38,16 @@ class TrainingStack(Stack):
         }
         super().__init__(scope, construct_id, **{**options, **more})
         add_parameters(self)
-        add_bucket(self)
-        role = add_role(self)
-        CfnOutput(self, "RoleArn", value=role.attr_arn, description="Role for train.execution_role_arn.")
+        created = role(
+            self,
+            "TrainingRole",
+            TRAINING_ROLE_PREFIX,
+            "sagemaker",
+            "Permissions of peagle-sm's training and processing jobs.",
+            role_statements(),
+        )
+        CfnOutput(self, "RoleArn", value=created.attr_arn, description="Role for train.execution_role_arn.")
         Tags.of(self).add("peagle-sm:part", "training")
-        acknowledge(self)
 
 
 def add_parameters(stack: Stack) -> None:
@@ -101,92 +94,11 @@ def add_parameters(stack: Stack) -> None:
         default="no",
         description="Whether jobs run in a VPC of yours (train.subnets).",
     )
-    make = CfnParameter(
-        stack,
-        "MakeBucket",
-        allowed_values=["yes", "no"],
-        default="no",
-        description="Create the bucket. It is kept when the stack is deleted.",
-    )
     given = Fn.condition_not(Fn.condition_equals(key.value_as_string, ""))
     CfnCondition(stack, HAS_KEY, expression=given)
     named = Fn.condition_not(Fn.condition_equals(prompts.value_as_string, ""))
     CfnCondition(stack, HAS_PROMPTS, expression=named)
     CfnCondition(stack, HAS_VPC, expression=Fn.condition_equals(vpc.value_as_string, "yes"))
-    CfnCondition(stack, MAKES_BUCKET, expression=Fn.condition_equals(make.value_as_string, "yes"))
-
-
-def add_bucket(stack: Stack) -> None:
-    """Add the bucket: encrypted, versioned, closed to the public, by TLS only. Old versions expire."""
-    default = {"SSEAlgorithm": "AES256"}
-    keyed = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": {"Ref": "KeyArn"}}
-    made = s3.CfnBucket(
-        stack,
-        "Data",
-        bucket_name=Fn.ref("Bucket"),
-        public_access_block_configuration=s3.CfnBucket.PublicAccessBlockConfigurationProperty(
-            block_public_acls=True,
-            block_public_policy=True,
-            ignore_public_acls=True,
-            restrict_public_buckets=True,
-        ),
-        versioning_configuration=s3.CfnBucket.VersioningConfigurationProperty(status="Enabled"),
-        lifecycle_configuration=s3.CfnBucket.LifecycleConfigurationProperty(
-            rules=[
-                s3.CfnBucket.RuleProperty(
-                    id="old",
-                    status="Enabled",
-                    abort_incomplete_multipart_upload=s3.CfnBucket.AbortIncompleteMultipartUploadProperty(
-                        days_after_initiation=7
-                    ),
-                    noncurrent_version_expiration=s3.CfnBucket.NoncurrentVersionExpirationProperty(
-                        noncurrent_days=30
-                    ),
-                )
-            ]
-        ),
-    )
-    rule = {"BucketKeyEnabled": True, "ServerSideEncryptionByDefault": {"Fn::If": [HAS_KEY, keyed, default]}}
-    made.add_property_override("BucketEncryption.ServerSideEncryptionConfiguration", [rule])
-    made.apply_removal_policy(RemovalPolicy.RETAIN)
-    closed = s3.CfnBucketPolicy(
-        stack,
-        "DataPolicy",
-        bucket=made.ref,
-        policy_document={
-            "Version": "2012-10-17",
-            "Statement": [
-                {
-                    "Sid": "OnlyByTls",
-                    "Effect": "Deny",
-                    "Principal": "*",
-                    "Action": "s3:*",
-                    "Resource": [made.attr_arn, f"{made.attr_arn}/*"],
-                    "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-                }
-            ],
-        },
-    )
-    condition = stack.node.find_child(MAKES_BUCKET)
-    assert isinstance(condition, CfnCondition)
-    made.cfn_options.condition = closed.cfn_options.condition = condition
-
-
-def add_role(stack: Stack) -> iam.CfnRole:
-    """Add the role that SageMaker assumes for a job."""
-    return iam.CfnRole(
-        stack,
-        "TrainingRole",
-        role_name=Fn.sub(f"{TRAINING_ROLE_PREFIX}${{AWS::Region}}"),
-        description="Permissions of peagle-sm's training and processing jobs.",
-        assume_role_policy_document=trust("sagemaker"),
-        policies=[
-            iam.CfnRole.PolicyProperty(
-                policy_name="least-privilege",
-                policy_document={"Version": "2012-10-17", "Statement": role_statements()},
-            )
-        ],
-    )
 
 
 def role_statements() -> list[Any]:
@@ -243,7 +155,7 @@ def role_statements() -> list[Any]:
                 {"Bool": {"kms:GrantIsForAWSResource": "true"}},
             ),
         ),
-        *(only_if(HAS_VPC, statement) for statement in _network()),
+        *(only_if(HAS_VPC, statement) for statement in join_vpc()),
     ]
 
 
@@ -253,65 +165,4 @@ def _list_prompts() -> Statement:
         ["s3:ListBucket"],
         [sub(_PROMPTS)],
         {"StringLike": {"s3:prefix": [sub("${PromptsPrefix}*")]}},
-    )
-
-
-def _network() -> list[Statement]:
-    interfaces, groups, subnets = (
-        arn("ec2", f"{kind}/*") for kind in ("network-interface", "security-group", "subnet")
-    )
-    change = (
-        "CreateNetworkInterfacePermission",
-        "DeleteNetworkInterface",
-        "DeleteNetworkInterfacePermission",
-    )
-    see = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
-    return [
-        allow("JoinVpc", ["ec2:CreateNetworkInterface"], [interfaces, groups, subnets]),
-        allow("LendAndLeaveVpc", [f"ec2:{action}" for action in change], [interfaces]),
-        allow("SeeVpc", [f"ec2:Describe{what}" for what in see], ["*"]),
-    ]
-
-
-_EC2 = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:"
-_LOGS = "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:"
-_NETWORK = "AWS chooses the ids of network interfaces; the user's own subnets and groups are not known here."
-REASONS: dict[str, dict[str, str]] = {
-    "TrainingRole": {
-        "*": "AWS supports no resource-level permissions for ecr:GetAuthorizationToken, ec2:Describe* and "
-        "cloudwatch:PutMetricData, which a condition limits to SageMaker's namespaces.",
-        "arn:<AWS::Partition>:s3:::<Bucket>/<Prefix>/*": "A job reads its data and writes its "
-        "checkpoints and its head below this prefix alone.",
-        "arn:<AWS::Partition>:s3:::jumpstart-cache-prod-<AWS::Region>/*": "Public models of AWS, read only.",
-        "arn:<AWS::Partition>:s3:::<PromptsBucket>/<PromptsPrefix>*": "The recorded traffic that processing "
-        "jobs read: the prefix is the user's own, and read only.",
-        f"{_LOGS}{TRAINING_LOG_GROUP}:*": "SageMaker names the streams after the job and its host.",
-        f"{_LOGS}{PROCESSING_LOG_GROUP}:*": "SageMaker names the streams after the job and its host.",
-        f"{_EC2}network-interface/*": _NETWORK,
-        f"{_EC2}security-group/*": _NETWORK,
-        f"{_EC2}subnet/*": _NETWORK,
-    },
-}
-
-
-def acknowledge(stack: Stack) -> None:
-    """Attach each reason to its resource."""
-    for construct_id, found in REASONS.items():
-        resource = stack.node.find_child(construct_id)
-        for name, reason in found.items():
-            finding = f"AwsSolutions::AwsSolutions-IAM5[Resource::{name}]"
-            Validations.of(resource).acknowledge(Acknowledgment(id=finding, reason=reason))
-    bucket = stack.node.find_child("Data")
-    Validations.of(bucket).acknowledge(
-        Acknowledgment(
-            id="AwsSolutions::AwsSolutions-S1",
-            reason="One role reads and writes it. Access logs would need a second bucket; CloudTrail's data "
-            "events can record them if needed.",
-        )
-    )
-    Validations.of(bucket).acknowledge(
-        Acknowledgment(
-            id="CloudFormation-Validate::F3017",
-            reason="The key is a parameter that may be empty; then the condition takes AES256 in its place.",
-        )
     )

@@ -18,7 +18,7 @@ from typing import Any
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from sagemaker_local.cloudformation.resources import schemas
-from sagemaker_local.cloudformation.resources.registry import type_names
+from sagemaker_local.cloudformation.resources.types import HANDLERS
 
 _REGION = "us-east-1"
 _NESTED = "AWS::SageMaker::"
@@ -28,7 +28,7 @@ def generate() -> dict[str, Any]:
     """Return the contents of the shipped file."""
     return {
         "source": f"cfn-lint {version('cfn-lint')}, {_REGION}",
-        "types": {name: _described(name) for name in sorted(type_names())},
+        "types": {name: _described(name) for name in sorted(HANDLERS)},
     }
 
 

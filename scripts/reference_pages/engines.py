@@ -11,7 +11,7 @@ from peagle_sm.core.engines import Range, version_of
 _INTRO = """\
 # vLLM versions: model runners, settings, faults
 
-`scripts/reference` writes this page from `core/data/engines.yaml`. `peagle-sm engines` lists the same.
+`scripts/reference` writes this page from `core/data/engines.yaml`.
 `scripts/engine-matrix VERSION` reads a new version from vLLM's source.
 
 P-EAGLE needs vLLM's first model runner, V1: V2 has no parallel drafting. With a draft head the plan sets

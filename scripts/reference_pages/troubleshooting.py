@@ -30,7 +30,7 @@ _INTRO = """\
 | `compare` says "not significant" | The difference is smaller than the data can show. More prompts (`--prompts`), or deployments (`--deployments`), narrow the interval: [Measure and compare](../how-to/measure.md). |
 | figures are withheld | The client was the bottleneck: [When figures are withheld](../how-to/measure.md#when-figures-are-withheld). |
 | something billable may remain (exit code 8) | The error names it, with the command that deletes it. `peagle-sm list --all` shows every endpoint of the region. |
-| a local endpoint does not start | `peagle-sm doctor --local` checks memory, disk, packages and the engine's environment; `--fix` repairs what it can. |
+| a local endpoint does not start | `peagle-sm doctor --local` checks memory, disk, packages and the engine's environment. |
 | something is wrong, and no message fits | `peagle-sm doctor`, then the same command with `--debug`, which shows the traceback. |
 
 ## By message

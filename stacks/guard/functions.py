@@ -30,6 +30,7 @@ from peagle_sm.core import guard
 from peagle_sm.core.guard import digest, package_files, zipped
 from stacks.guard import policies
 from stacks.guard.policies import HAS_BUCKETS, HAS_ENCRYPTION_KEY, HAS_ENDPOINT_KEYS
+from stacks.guard.reasons import acknowledge, acknowledge_wildcards
 
 HAS_EMAIL = "HasNoticesEmail"
 RESERVES = "ReservesConcurrency"
@@ -88,8 +89,8 @@ class Inputs:
         CfnCondition(self._stack, RESERVES, expression=wanted)
 
     def _given(self, name: str, text: str) -> None:
-        there: ICfnConditionExpression = Fn.condition_not(Fn.condition_equals(text, ""))
-        CfnCondition(self._stack, name, expression=there)
+        is_given: ICfnConditionExpression = Fn.condition_not(Fn.condition_equals(text, ""))
+        CfnCondition(self._stack, name, expression=is_given)
 
     def _text(
         self, name: str, description: str, default: str = "", pattern: str | None = None
@@ -145,6 +146,11 @@ def code_parameters(stack: Stack) -> CodeLocation:
 PYTHON_RUNTIME = "python3.13"
 LOG_DAYS = 90
 _MEMORY_MB = 256
+_RUNTIME_REASON = (
+    "The tests run the package on Python 3.13, which AWS supports until mid 2029. "
+    "The version is raised together with the tests."
+)
+_KEY_REASON = "The check uses the parameter's empty default, for which HasEncryptionKey omits it."
 
 
 @dataclass(frozen=True)
@@ -247,6 +253,13 @@ def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda
         function.add_property_override("ReservedConcurrentExecutions", inputs.reserved(1))
     # Otherwise Lambda creates the log group first, without retention.
     function.add_resource_dependency(log)
+    acknowledge(
+        stack,
+        {
+            job.construct_id: {"AwsSolutions::AwsSolutions-L1": _RUNTIME_REASON},
+            f"{job.construct_id}Log": {"CloudFormation-Validate::F3031": _KEY_REASON},
+        },
+    )
     if job.event_age_s is not None:
         lambda_.CfnEventInvokeConfig(
             stack,
@@ -263,7 +276,7 @@ def role(
     stack: Stack, construct_id: str, prefix: str, service: str, does: str, statements: list[Any]
 ) -> iam.CfnRole:
     """Add a role whose name ends in the region, with one inline policy."""
-    return iam.CfnRole(
+    created = iam.CfnRole(
         stack,
         construct_id,
         role_name=Fn.sub(f"{prefix}${{AWS::Region}}"),
@@ -276,3 +289,5 @@ def role(
             )
         ],
     )
+    acknowledge_wildcards(created, statements)
+    return created

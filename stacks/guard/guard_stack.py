@@ -39,7 +39,6 @@ from peagle_sm.core.catalog import load_catalog
 from stacks.guard import functions, policies
 from stacks.guard.functions import HAS_EMAIL, Inputs, cdk_asset, code_parameters
 from stacks.guard.policies import REGISTRIES, execution_statements
-from stacks.guard.reasons import acknowledge
 
 _DEAD_LETTERS_LAST_S = 14 * 24 * 3600
 """SQS's longest retention of a message."""
@@ -136,9 +135,9 @@ def _only_by_tls(action: str, resource: str) -> dict[str, Any]:
 
 
 def _under(stack: Stack, resource: CfnResource, condition: str) -> None:
-    found = stack.node.find_child(condition)
-    assert isinstance(found, CfnCondition)
-    resource.cfn_options.condition = found
+    cfn_condition = stack.node.find_child(condition)
+    assert isinstance(cfn_condition, CfnCondition)
+    resource.cfn_options.condition = cfn_condition
 
 
 _PERIOD_S = 60 * guard.SWEEP_MINUTES
@@ -273,12 +272,11 @@ class GuardStack(Stack):
             "PEAGLE_SWEEP_MINUTES": str(guard.SWEEP_MINUTES),
         }
         around = functions.Surroundings(code, environment, queue.attr_arn)
-        made = {job.name: functions.make(self, job, around, inputs) for job in functions.jobs()}
-        self._sweep_schedule(made[guard.SWEEPER], queue.attr_arn)
+        by_name = {job.name: functions.make(self, job, around, inputs) for job in functions.jobs()}
+        self._sweep_schedule(by_name[guard.SWEEPER], queue.attr_arn)
         add_alarms(self, topic.ref)
-        self._outputs(made, switches, containers, topic.ref, queue.attr_arn)
+        self._outputs(by_name, switches, containers, topic.ref, queue.attr_arn)
         Tags.of(self).add("peagle-sm:part", "guard")
-        acknowledge(self)
 
     def _sweep_schedule(self, sweeper: lambda_.CfnFunction, queue_arn: str) -> None:
         may = functions.role(
@@ -310,20 +308,20 @@ class GuardStack(Stack):
 
     def _outputs(
         self,
-        made: dict[str, lambda_.CfnFunction],
+        by_name: dict[str, lambda_.CfnFunction],
         switches: iam.CfnRole,
         containers: iam.CfnRole,
         topic_arn: str,
         queue_arn: str,
     ) -> None:
         exported = {
-            guard.EXPORT_MODEL_PROVIDER: made[guard.MODEL_PROVIDER].attr_arn,
-            guard.EXPORT_LIFETIME_PROVIDER: made[guard.LIFETIME_PROVIDER].attr_arn,
+            guard.EXPORT_MODEL_PROVIDER: by_name[guard.MODEL_PROVIDER].attr_arn,
+            guard.EXPORT_LIFETIME_PROVIDER: by_name[guard.LIFETIME_PROVIDER].attr_arn,
             guard.EXPORT_EXECUTION_ROLE: containers.attr_arn,
             guard.EXPORT_SCHEDULER_ROLE: switches.attr_arn,
             guard.EXPORT_NOTICES_TOPIC: topic_arn,
             guard.EXPORT_DEAD_LETTERS: queue_arn,
-            guard.EXPORT_SWITCH: made[guard.SWITCH].attr_arn,
+            guard.EXPORT_SWITCH: by_name[guard.SWITCH].attr_arn,
         }
         for export, value in exported.items():
             CfnOutput(self, export.partition("-")[2], value=value, export_name=export)
@@ -341,9 +339,9 @@ def template(*, shipped: bool = True) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         app = App(outdir=folder, analytics_reporting=False)
         GuardStack(app, shipped=shipped)
-        made = app.synth().get_stack_by_name(guard.GUARD_STACK).template
-    assert isinstance(made, dict)
-    return made
+        document = app.synth().get_stack_by_name(guard.GUARD_STACK).template
+    assert isinstance(document, dict)
+    return document
 
 
 def text(document: dict[str, Any]) -> str:

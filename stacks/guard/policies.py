@@ -300,7 +300,7 @@ HAS_BUCKETS = "HasModelBuckets"
 
 def execution_statements() -> list[Any]:
     """Return the execution role's statements; those on buckets and keys only if parameters name some."""
-    return [*_images(), *_telemetry(), _updates(), _jumpstart(), *_buckets(), *_network(), *_keys()]
+    return [*_images(), *_telemetry(), _updates(), _jumpstart(), *_buckets(), *join_vpc(), *_keys()]
 
 
 def _images() -> list[Statement]:
@@ -383,11 +383,12 @@ def _keys() -> list[Any]:
     return [only_if(HAS_ENDPOINT_KEYS, {**read, "Resource": {"Ref": "EndpointKeyArns"}})]
 
 
-def _network() -> list[Statement]:
-    """Return what SageMaker needs to put an endpoint into a VPC; the container has no access to it."""
+def join_vpc() -> list[Statement]:
+    """Return what SageMaker needs to put an endpoint or a job into a VPC; the container has no access."""
     interfaces, groups, subnets = (
         arn("ec2", f"{kind}/*") for kind in ("network-interface", "security-group", "subnet")
     )
+    see = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
     return [
         allow("JoinVpc", ["ec2:CreateNetworkInterface"], [interfaces, groups, subnets]),
         allow(
@@ -399,15 +400,5 @@ def _network() -> list[Statement]:
             ],
             [interfaces],
         ),
-        allow(
-            "SeeVpc",
-            [
-                "ec2:DescribeDhcpOptions",
-                "ec2:DescribeNetworkInterfaces",
-                "ec2:DescribeSecurityGroups",
-                "ec2:DescribeSubnets",
-                "ec2:DescribeVpcs",
-            ],
-            ["*"],
-        ),
+        allow("SeeVpc", [f"ec2:Describe{what}" for what in see], ["*"]),
     ]

@@ -1,132 +1,85 @@
 """Reasons for the remaining findings of cdk-nag; a finding without a reason fails the tests.
 
-cdk-nag identifies a wildcard by its resource, so the reasons do too. Conditions on tags limit what a wildcard
-over names allows (see policies.py); tests check this.
+A wildcard in a role is a finding. Its reason depends on the resource, or, for ``*``, on the actions.
+Conditions on tags limit what a wildcard over names allows (see policies.py); tests check this.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 from aws_cdk import Acknowledgment, Stack, Validations
+from aws_cdk import aws_iam as iam
 
-from peagle_sm.core.plan.tags_and_schedules import alarm_names, from_zero_alarm
+_BY_TAG = "Users choose the names. What deletes, stops or creates requires the tag peagle-sm:managed-by."
+_SCHEDULES = "Schedules are named after their endpoint; the guard's own sweep has none of these suffixes."
+_ALARMS = "Alarms of updates and of scaling from zero are named after their endpoint."
+_PUBLIC = "Public or gated models of AWS, read only; AWS checks the accepted EULA at CreateModel."
+_NETWORK = "AWS chooses the ids, and the VPC is set by the user; the container has no access to EC2."
 
-_NO_RESOURCE_LEVEL = "AWS supports no resource-level permissions for these read-only calls: "
-_ANY_NAME = "Users choose the names of their endpoints, so the name cannot be restricted. "
-_JOB_NAME = "The name of a training or processing job begins as its user chose. "
-_ONLY_TAGGED = "Deletion requires the tag peagle-sm:managed-by = peagle-sm."
-_OWN_LOG = "Lambda chooses the names of the streams in the function's own log group."
-_OUR_SCHEDULES = (
-    "Lifetime schedules are named after their endpoint and end in -lifetime, -hard or -hard-<number>; "
-    "the name of the guard's own sweep does not. "
-)
-_NETWORK = (
-    "The VPC is set in a spec, which the guard does not know, and AWS chooses the ids. "
-    "The container itself has no access to it."
-)
-
-_SAGEMAKER = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:"
-_LOGS = "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:"
-_EC2 = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:"
-_STACKS = "arn:<AWS::Partition>:cloudformation:<AWS::Region>:<AWS::AccountId>:stack/Peagle-*/*"
-_SCHEDULES = tuple(
-    f"arn:<AWS::Partition>:scheduler:<AWS::Region>:<AWS::AccountId>:schedule/default/peagle-{end}"
-    for end in ("*-lifetime", "*-hard", "*-hard-*")
-)
-_ALARMS = tuple(
-    f"arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm:{name}"
-    for name in (*alarm_names("*"), from_zero_alarm("*"))
-)
-_SCALING = "arn:<AWS::Partition>:application-autoscaling:<AWS::Region>:<AWS::AccountId>:scalable-target/*"
-_SCALING_IDS = "AWS chooses the ids of scalable targets; the condition allows only those of SageMaker."
-
-_DELETED = {
-    f"{_SAGEMAKER}endpoint/*": _ANY_NAME + _ONLY_TAGGED,
-    f"{_SAGEMAKER}inference-component/*": _ANY_NAME + _ONLY_TAGGED,
+# By the part of the ARN after the account, or after s3:::; a key that ends in : matches what begins with it.
+RESOURCES: Mapping[str, str] = {
+    "endpoint/*": _BY_TAG,
+    "endpoint-config/*": _BY_TAG,
+    "inference-component/*": _BY_TAG,
+    "model/*": _BY_TAG,
+    "processing-job/*": _BY_TAG,
+    "training-job/*": _BY_TAG,
+    "stack/Peagle-*/*": "Stacks are named Peagle-<endpoint>, followed by an id from CloudFormation. "
+    "Only the switch may update them, and only without another role or template URL.",
+    "schedule/default/peagle-*-lifetime": _SCHEDULES,
+    "schedule/default/peagle-*-hard": _SCHEDULES,
+    "schedule/default/peagle-*-hard-*": _SCHEDULES,
+    "alarm:peagle-*-update": _ALARMS,
+    "alarm:peagle-*-acceptance": _ALARMS,
+    "alarm:Peagle-*-from-zero": _ALARMS,
+    "alarm:*": "Alarms that undo an update, also the user's own, by any name. Only their state is read.",
+    "scalable-target/*": "AWS chooses the ids; the condition allows only targets of SageMaker.",
+    "log-group:": "Lambda and SageMaker choose the names of log streams, and SageMaker those of its groups.",
+    "network-interface/*": _NETWORK,
+    "security-group/*": _NETWORK,
+    "subnet/*": _NETWORK,
+    "jumpstart-cache-prod-${AWS::Region}/*": _PUBLIC,
+    "jumpstart-private-cache-prod-${AWS::Region}/*": _PUBLIC,
+    "sagemaker-sd-models-prod-${AWS::Region}/*": _PUBLIC,
+    "${Bucket}/${Prefix}/*": "A job reads its data and writes checkpoints and its head below this prefix.",
+    "${PromptsBucket}/${PromptsPrefix}*": "Recorded traffic below the user's own prefix, read only.",
 }
-
-WILDCARDS: dict[str, dict[str, str]] = {
-    "SweeperRole": {
-        f"{_SAGEMAKER}endpoint/*": _ANY_NAME + "These calls only read.",
-        "*": _NO_RESOURCE_LEVEL
-        + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, sagemaker:ListProcessingJobs, "
-        + "sagemaker:ListTrainingJobs, "
-        "tag:GetResources, cloudwatch:GetMetricData.",
-        f"{_SAGEMAKER}training-job/*": _JOB_NAME + "These calls only read.",
-        f"{_SAGEMAKER}processing-job/*": _JOB_NAME + "These calls only read.",
-        f"{_LOGS}/aws/lambda/peagle-guard-sweeper:*": _OWN_LOG,
-        _STACKS: "Stacks are named Peagle-<endpoint>, followed by an id from CloudFormation. It only reads.",
-    },
-    "SwitchRole": {
-        **_DELETED,
-        f"{_SAGEMAKER}training-job/*": _JOB_NAME + "A stop requires peagle-sm's tag.",
-        f"{_SAGEMAKER}processing-job/*": _JOB_NAME + "A stop requires peagle-sm's tag.",
-        "*": _NO_RESOURCE_LEVEL
-        + "sagemaker:ListInferenceComponents, application-autoscaling:DescribeScalableTargets.",
-        f"{_LOGS}/aws/lambda/peagle-guard-switch:*": _OWN_LOG,
-        _STACKS: "Stacks are named Peagle-<endpoint>, followed by an id from CloudFormation. "
-        "Only the switch may update them, and only without another role or template URL.",
-        **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It deletes those of endpoints that no longer exist."),
-        **dict.fromkeys(
-            _ALARMS,
-            "Alarms of updates and of scaling from zero are named after their endpoint. "
-            "It deletes them once the endpoint is gone.",
-        ),
-        _SCALING: _SCALING_IDS,
-    },
-    "ModelProviderRole": {
-        f"{_LOGS}/aws/lambda/peagle-guard-model:*": _OWN_LOG,
-        f"{_SAGEMAKER}model/*": "Model names contain the endpoint's name and a hash. "
-        "Creation must set peagle-sm's tag, deletion requires it.",
-    },
-    "LifetimeProviderRole": {
-        f"{_SAGEMAKER}endpoint/*": _ANY_NAME + "Creation must set peagle-sm's tag; it deletes no endpoint.",
-        f"{_SAGEMAKER}endpoint-config/*": _ANY_NAME
-        + "An endpoint may be created only from a config with peagle-sm's tag.",
-        f"{_LOGS}/aws/lambda/peagle-guard-lifetime:*": _OWN_LOG,
-        **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It creates and deletes them."),
-    },
-    "SchedulerRole": {**_DELETED, _SCALING: _SCALING_IDS},
-    "ExecutionRole": {
-        "*": "AWS supports no resource-level permissions for ecr:GetAuthorizationToken, ec2:Describe* and "
-        "cloudwatch:PutMetricData, which a condition limits to SageMaker's namespaces.",
-        "arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm:*": "Alarms that undo an "
-        "update, also the user's own, by any name. It reads their state.",
-        f"{_LOGS}/aws/sagemaker/Endpoints/*": "SageMaker names the log group after the endpoint.",
-        f"{_LOGS}/aws/sagemaker/InferenceComponents/*": "SageMaker names the log group after the component.",
-        "arn:<AWS::Partition>:s3:::jumpstart-cache-prod-<AWS::Region>/*": "Public models of AWS, read only.",
-        "arn:<AWS::Partition>:s3:::sagemaker-sd-models-prod-<AWS::Region>/*": "AWS's draft heads, read only.",
-        "arn:<AWS::Partition>:s3:::jumpstart-private-cache-prod-<AWS::Region>/*": "Gated models of AWS, read "
-        "only; AWS checks the accepted EULA at CreateModel.",
-        f"{_EC2}network-interface/*": _NETWORK,
-        f"{_EC2}security-group/*": _NETWORK,
-        f"{_EC2}subnet/*": _NETWORK,
-    },
-}
-
-_FUNCTIONS = ("Sweeper", "Switch", "ModelProvider", "LifetimeProvider")
-_RUNTIME = (
-    "The tests run the package on Python 3.13, which AWS supports until mid 2029. "
-    "The version is raised together with the tests."
-)
-_EMPTY_DEFAULT = (
-    "The check uses the parameter's empty default, for which the condition HasEncryptionKey omits it."
+# AWS supports no resource-level permissions for these. PutMetricData has a condition on the namespace.
+WITHOUT_RESOURCE = re.compile(
+    r"sagemaker:List\w+|tag:GetResources|cloudwatch:(GetMetricData|PutMetricData)|ec2:Describe\w+"
+    r"|ecr:GetAuthorizationToken|application-autoscaling:DescribeScalableTargets"
 )
 
-OTHERS: dict[str, dict[str, str]] = {
-    **{function: {"AwsSolutions::AwsSolutions-L1": _RUNTIME} for function in _FUNCTIONS},
-    **{f"{function}Log": {"CloudFormation-Validate::F3031": _EMPTY_DEFAULT} for function in _FUNCTIONS},
-}
 
-
-def acknowledge(stack: Stack) -> None:
-    """Attach each reason to its resource."""
-    by_rule = {
-        construct_id: {
-            f"AwsSolutions::AwsSolutions-IAM5[Resource::{name}]": why for name, why in found.items()
-        }
-        for construct_id, found in WILDCARDS.items()
-    }
-    for construct_id, findings in (*by_rule.items(), *OTHERS.items()):
+def acknowledge(stack: Stack, reasons: Mapping[str, Mapping[str, str]]) -> None:
+    """Attach reasons, by construct and finding."""
+    for construct_id, findings in reasons.items():
         for finding, reason in findings.items():
-            resource = stack.node.find_child(construct_id)
-            Validations.of(resource).acknowledge(Acknowledgment(id=finding, reason=reason))
+            construct = stack.node.find_child(construct_id)
+            Validations.of(construct).acknowledge(Acknowledgment(id=finding, reason=reason))
+
+
+def acknowledge_wildcards(role: iam.CfnRole, statements: Sequence[Mapping[str, Any]]) -> None:
+    """Attach the reason for each wildcard among a role's statements that has one."""
+    for resource, reason in dict(_wildcards(statements)).items():
+        shown = re.sub(r"\$\{([^}]+)\}", r"<\1>", resource)
+        finding = f"AwsSolutions::AwsSolutions-IAM5[Resource::{shown}]"
+        Validations.of(role).acknowledge(Acknowledgment(id=finding, reason=reason))
+
+
+def _wildcards(statements: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for conditional in statements:
+        statement = conditional["Fn::If"][1] if "Fn::If" in conditional else conditional
+        resources = statement["Resource"]
+        for resource in resources if isinstance(resources, list) else [resources]:
+            text = resource.get("Fn::Sub") if isinstance(resource, dict) else resource
+            if text == "*" and all(map(WITHOUT_RESOURCE.fullmatch, statement["Action"])):
+                yield text, "AWS supports no resource-level permissions for these calls."
+            elif isinstance(text, str):
+                part = re.split(r"\$\{AWS::AccountId\}:|s3:::", text)[-1]
+                key = "log-group:" if part.startswith("log-group:") else part
+                if "*" in part and key in RESOURCES:
+                    yield text, RESOURCES[key]

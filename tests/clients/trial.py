@@ -136,7 +136,7 @@ def tried(
         added = local.add_fault(job["port"], {**fault, "endpoint": job["endpoint"]})
         found = program.read(job)
         if any(each["id"] == added["id"] for each in local.faults(job["port"])):
-            local.clear_faults(job["port"], added["id"])
+            local.clear_faults(job["port"], [added["id"]])
             if not found["hang"]:  # a client may also hang before it asks
                 raise RuntimeError(f"{client.key}, {column.key}: the fault of stream {number} did not strike")
         cell.outcomes.append(outcome(found, text))

@@ -49,7 +49,6 @@ def test_ones_own_model_and_head_from_plan_to_compare(stack: LocalStack, tmp_pat
     }
     spec.write_text(json.dumps(fields))
     planned = peagle("plan", spec)
-    assert planned["model_parameters_b"] == pytest.approx(5_770_496 / 1e9, rel=0.005)
     assert planned["memory"]["fits"]
 
     peagle("deploy", spec, "--unguarded", "--yes")

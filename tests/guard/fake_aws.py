@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from peagle_guard.aws import Component, Job, JobKind, Page, Query, Result, Tagged
+from peagle_guard.aws import Component, Job, JobKind, NoUpdates, Page, Query, Result, Stack, Tagged
 from peagle_guard.records import BUSY, Endpoint, Record
 from peagle_guard.settings import Settings, parse_time
-from peagle_guard.switch import NoUpdates, Stack, turn
+from peagle_guard.switch import turn
+from tests.guard.simulator.fake_services.dynamodb import TableRegister
 
 START = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)
@@ -60,59 +61,22 @@ class FakeEndpoint:
     gone_at: datetime | None = None
 
 
-class FakeRegister:
-    """The register in memory, its writes as conditional as DynamoDB's."""
-
-    def __init__(self, world: FakeAws) -> None:
-        self._world = world
-        self.records: dict[str, Record] = {}
-        self.lock_until: datetime | None = None
-        self.last_sweep_at: datetime | None = None
-
-    def scan(self, token: str | None) -> Page[Record]:
-        self._world.called("Scan")
-        return Page(tuple(self.records.values()))
-
-    def get(self, name: str) -> Record:
-        self._world.called("GetItem")
-        return self.records.get(name, Record(name=name))
-
-    def put(self, record: Record, now: datetime) -> bool:
-        self._world.called("UpdateItem")
-        held = self.records.get(record.name)
-        if (held.version if held else 0) != record.version:
-            return False
-        self.records[record.name] = replace(record, version=record.version + 1)
-        return True
-
-    def forget(self, record: Record) -> bool:
-        self._world.called("DeleteItem")
-        held = self.records.get(record.name)
-        if held is None or held.version != record.version:
-            return False
-        del self.records[record.name]
-        return True
-
-    def lock(self, now: datetime, until: datetime) -> bool:
-        self._world.called("Lock")
-        if self.lock_until is not None and self.lock_until > now:
-            return False
-        self.lock_until = until
-        return True
-
-    def unlock(self, now: datetime, *, finished: bool) -> None:
-        self._world.called("Unlock")
-        self.lock_until = None
-        self.last_sweep_at = now if finished else self.last_sweep_at
+class FakeRegister(TableRegister):
+    """The shipped register over a table in memory, and the test's ways to change it."""
 
     def write(self, name: str, **changes: Any) -> None:
         """Change a record as the command line does."""
         held = self.records.get(name, Record(name=name))
-        self.records[name] = replace(held, **{**changes, "version": held.version + 1})
+        self.store(replace(held, **{**changes, "version": held.version + 1}), START)
+
+    def lock_until(self, moment: datetime | None) -> None:
+        """Let another sweep hold the lock; None: nobody."""
+        lock = {"lock_until": {"S": moment.isoformat()}} if moment else {}
+        self.table.items["sweep"] = {"pk": {"S": "sweep"}, **lock}
 
 
 class FakeAws:
-    """AWS as the sweeper and the switch see it; satisfies ``aws.Aws`` and ``turning.SwitchAws``."""
+    """AWS as the sweeper and the switch see it; satisfies ``aws.Aws``."""
 
     def __init__(self, now: datetime = START, *, page: int = 100, tag_lag: timedelta = timedelta()) -> None:
         self.now = now
@@ -141,7 +105,7 @@ class FakeAws:
         # Called before each operation, with its name: a test's way to interleave.
         self.hook: Hook | None = None
         self._calls: Counter[str] = Counter()
-        self._register = FakeRegister(self)
+        self._register = FakeRegister(self.called)
 
     # --- the test's side ------------------------------------------------------------------------------
 
@@ -213,6 +177,10 @@ class FakeAws:
     @property
     def calls(self) -> Counter[str]:
         return self._calls
+
+    def time(self) -> datetime:
+        self.called("ListEndpoints")
+        return self.now
 
     def list_endpoints(self, token: str | None) -> Page[Endpoint]:
         self.called("ListEndpoints")
@@ -311,9 +279,6 @@ class FakeAws:
         self.endpoints[name].tags = dict(record.tags)
         self.deeds.append((self.now, "create", name))
         return {"state": "done", "detail": "created"}
-
-    def stack_exists(self, name: str) -> bool:
-        return self.describe_stack(name) is not None
 
     def publish(self, subject: str, text: str) -> None:
         self.called("Publish")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -14,24 +15,35 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.response import StreamingBody
 from botocore.stub import ANY, Stubber
 
-from peagle_guard.aws import Query, Result, Unanswered
+from peagle_guard.aws import NoUpdates, Query, Result, Stack, Unanswered
 from peagle_guard.boto_aws import ONCE, BotoAws, FunctionFailed
-from peagle_guard.switch import BotoSwitch, NoUpdates, Stack
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, arn_of
 
 
 class Session(boto3.Session):
-    """Hands out one stubbed client a service."""
+    """Hands out one stubbed client a service; ``configs`` has the config that each was asked with."""
 
     def __init__(self) -> None:
         super().__init__("key", "secret", region_name="us-east-1")
-        self.stubs: dict[str, Stubber] = {}
+        self.stubs = Stubs(super().client)
+        self.configs: dict[str, Any] = {}
 
     def client(self, service_name: str, *args: Any, **more: Any) -> Any:
-        made = super().client(service_name, *args, **more)  # type: ignore[call-overload]
-        self.stubs[service_name] = Stubber(made)
-        self.stubs[service_name].activate()
-        return made
+        self.configs[service_name] = more.get("config")
+        return self.stubs[service_name].client
+
+
+class Stubs(dict[str, Stubber]):
+    """Stubbed clients by service, made at their first use."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, service: str) -> Stubber:
+        self[service] = Stubber(self._make(service))
+        self[service].activate()
+        return self[service]
 
 
 @pytest.fixture
@@ -82,9 +94,6 @@ def test_a_description_has_variants_and_a_missing_endpoint_is_none(session: Sess
     queued = {**answer, "AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": "s3://answers/"}}}
     stub.add_response("describe_endpoint", queued, {"EndpointName": "chat"})
     assert aws.describe_endpoint("chat") == replace(found, is_async=True)
-    rarely = {**answer, "MetricsConfig": {"MetricPublishFrequencyInSeconds": 300}}
-    stub.add_response("describe_endpoint", rarely, {"EndpointName": "chat"})
-    assert aws.describe_endpoint("chat") == replace(found, publish_seconds=300)
     message = 'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/chat".'
     stub.add_client_error("describe_endpoint", "ValidationException", message)
     assert aws.describe_endpoint("chat") is None
@@ -137,22 +146,8 @@ def test_a_function_that_failed_is_an_error(session: Session) -> None:
         aws.invoke("peagle-guard-switch", {"action": "off"})
 
 
-def test_a_stack_is_there_until_cloudformation_does_not_find_it(session: Session) -> None:
-    aws = BotoAws(SETTINGS, session)
-    stub, asked = session.stubs["cloudformation"], {"StackName": "Peagle-chat"}
-    row = {"StackName": "Peagle-chat", "CreationTime": START}
-    for status in ("UPDATE_COMPLETE", "DELETE_IN_PROGRESS", "DELETE_COMPLETE"):
-        stub.add_response("describe_stacks", {"Stacks": [{**row, "StackStatus": status}]}, asked)
-    absent = "Stack with id Peagle-chat does not exist"
-    stub.add_client_error("describe_stacks", "ValidationError", absent, expected_params=asked)
-    stub.add_client_error("describe_stacks", "AccessDenied", "not authorized", expected_params=asked)
-    assert [aws.stack_exists("Peagle-chat") for _ in range(4)] == [True, True, False, False]
-    with pytest.raises(ClientError):
-        aws.stack_exists("Peagle-chat")
-
-
 def test_the_switch_updates_with_the_previous_template_and_nothing_else(session: Session) -> None:
-    aws = BotoSwitch(SETTINGS, session)
+    aws = BotoAws(SETTINGS, session)
     stub = session.stubs["cloudformation"]
     stack = {"StackName": "Peagle-chat", "StackStatus": "CREATE_COMPLETE", "CreationTime": datetime.now(UTC)}
     parameters = [{"ParameterKey": "EndpointState", "ParameterValue": "on"}]
@@ -160,8 +155,13 @@ def test_the_switch_updates_with_the_previous_template_and_nothing_else(session:
     assert aws.describe_stack("Peagle-chat") == Stack(
         "Peagle-chat", "CREATE_COMPLETE", {"EndpointState": "on"}
     )
+    deleted = {**stack, "StackStatus": "DELETE_COMPLETE"}
+    stub.add_response("describe_stacks", {"Stacks": [deleted]}, ANY_STACK)
     stub.add_client_error("describe_stacks", "ValidationError", "Stack with id Peagle-chat does not exist")
-    assert aws.describe_stack("Peagle-chat") is None
+    assert [aws.describe_stack("Peagle-chat") for _ in range(2)] == [None, None]
+    stub.add_client_error("describe_stacks", "AccessDenied", "not authorized")
+    with pytest.raises(ClientError, match="not authorized"):
+        aws.describe_stack("Peagle-chat")
     asked = {**ANY_STACK, "UsePreviousTemplate": True, "Parameters": parameters}
     stub.add_response("update_stack", {"StackId": "id"}, asked)
     aws.update_stack("Peagle-chat", parameters)
@@ -171,8 +171,9 @@ def test_the_switch_updates_with_the_previous_template_and_nothing_else(session:
 
 
 def test_alarms_that_cloudwatch_does_not_answer_about_do_not_hang_the_sweep(session: Session) -> None:
-    BotoSwitch(SETTINGS, session)
-    config: Any = session.stubs["cloudwatch"].client.meta.config
+    session.stubs["cloudwatch"].add_response("delete_alarms", {}, {"AlarmNames": ["slow"]})
+    BotoAws(SETTINGS, session).delete_alarms(["slow"])
+    config = session.configs["cloudwatch"]
     waits: Any = ONCE
     longest = (config.connect_timeout + config.read_timeout) * config.retries["total_max_attempts"]
     assert longest < waits.read_timeout / 1.5, "the sweeper waits for the switch, and must hear of the fault"
@@ -182,7 +183,7 @@ ANY_STACK = {"StackName": "Peagle-chat"}
 
 
 def test_a_component_that_is_going_already_is_left_alone(session: Session) -> None:
-    aws = BotoSwitch(SETTINGS, session)
+    aws = BotoAws(SETTINGS, session)
     stub = session.stubs["sagemaker"]
     described = {
         "InferenceComponentName": "copy",
@@ -211,7 +212,7 @@ ENDED = [
 
 @pytest.mark.parametrize("message", ENDED)
 def test_a_training_job_that_has_ended_is_left_alone(session: Session, message: str) -> None:
-    aws = BotoSwitch(SETTINGS, session)
+    aws = BotoAws(SETTINGS, session)
     stub = session.stubs["sagemaker"]
     stub.add_response("stop_training_job", {}, {"TrainingJobName": "job"})
     aws.stop_job("training", "job")
@@ -221,7 +222,7 @@ def test_a_training_job_that_has_ended_is_left_alone(session: Session, message: 
 
 
 def test_any_other_refusal_to_stop_a_job_is_an_error(session: Session) -> None:
-    aws = BotoSwitch(SETTINGS, session)
+    aws = BotoAws(SETTINGS, session)
     stub = session.stubs["sagemaker"]
     for code, message in (("ValidationException", "1 validation error"), ("AccessDeniedException", "no")):
         stub.add_client_error("stop_training_job", code, message)
@@ -286,7 +287,7 @@ def test_processing_jobs_are_listed_described_and_stopped(session: Session) -> N
     stub.add_response("describe_processing_job", described, {"ProcessingJobName": "job"})
     job = aws.describe_job("processing", "job")
     assert (job.started_at, job.max_runtime, job.spot) == (START, timedelta(hours=1), False)
-    switch = BotoSwitch(SETTINGS, session)
+    switch = BotoAws(SETTINGS, session)
     stub = session.stubs["sagemaker"]
     stub.add_response("stop_processing_job", {}, {"ProcessingJobName": "job"})
     switch.stop_job("processing", "job")
@@ -296,7 +297,7 @@ def test_processing_jobs_are_listed_described_and_stopped(session: Session) -> N
 
 
 def test_a_schedule_that_is_not_there_is_none_and_deleting_it_is_fine(session: Session) -> None:
-    aws = BotoSwitch(SETTINGS, session)
+    aws = BotoAws(SETTINGS, session)
     stub = session.stubs["scheduler"]
     for operation in ("get_schedule", "delete_schedule"):
         stub.add_client_error(operation, "ResourceNotFoundException", "Schedule does not exist.")
@@ -308,9 +309,6 @@ def test_a_function_that_hangs_gives_no_answer_and_leaves_time_for_others(sessio
     aws = BotoAws(SETTINGS, session)
     client = session.stubs["lambda"].client
     session.stubs["lambda"].deactivate()
-    # The sweeper has 240 s, and stops after two calls that hang.
-    config: Any = client.meta.config
-    assert 2 * config.read_timeout <= 120
 
     def hang(**_: Any) -> None:
         raise ReadTimeoutError(endpoint_url="https://lambda")
@@ -318,3 +316,5 @@ def test_a_function_that_hangs_gives_no_answer_and_leaves_time_for_others(sessio
     client.meta.events.register_first("before-call.lambda.Invoke", hang)
     with pytest.raises(Unanswered, match="peagle-guard-switch: Read timeout"):
         aws.invoke("peagle-guard-switch", {})
+    # The sweeper has 240 s, and stops after two calls that hang.
+    assert 2 * session.configs["lambda"].read_timeout <= 120

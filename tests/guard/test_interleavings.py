@@ -26,6 +26,7 @@ class Turns:
         self._gates: list[threading.Semaphore] = []
         self._alive: list[int] = []
         self._number = threading.local()
+        self._errors: list[Exception] = []
 
     def run(self, *jobs: Callable[[], None]) -> None:
         self._gates = [threading.Semaphore(0) for _ in jobs]
@@ -36,12 +37,15 @@ class Turns:
         self._pass_on()
         for thread in threads:
             thread.join(timeout=60)
+        assert self._errors == []
 
     def _one(self, number: int, job: Callable[[], None]) -> None:
         self._number.value = number
         self._gates[number].acquire()
         try:
             job()
+        except Exception as error:
+            self._errors.append(error)
         finally:
             self._alive.remove(number)
             self._pass_on()
@@ -100,7 +104,7 @@ def due_to_be_woken() -> FakeAws:
     aws.now = START - 12 * HOUR
     for _ in range(2):
         sweep(aws, SETTINGS, aws.now)
-        aws.register.write("chat", off_by="hours", off_at=aws.now, hours_off=True)
+        aws.register.write("chat", off_by="hours", off_at=aws.now)
         aws.endpoints.pop("chat", None)
         aws.now += 10 * MINUTE
     aws.now = START
@@ -125,7 +129,7 @@ def test_two_sweeps_at_once_do_nothing_twice(make: Callable[[], FakeAws], lock: 
 
         def job(late: int, aws: FakeAws = aws, errors: list[str] = errors) -> None:
             if lock == "lock-lost":
-                aws.register.lock_until = None
+                aws.register.lock_until(None)
             errors.extend(sweep(aws, SETTINGS, START + late * MINUTE).failures)
 
         turns.run(lambda job=job: job(0), lambda job=job, late=seed % 4: job(late))  # type: ignore[misc]

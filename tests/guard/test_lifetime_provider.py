@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,34 +19,24 @@ from peagle_guard.lifetime_provider import (
 )
 from peagle_sm.core.plan.tags_and_schedules import hard_name, lifetime_schedule, schedule_name
 from tests.guard.fake_aws import SETTINGS, START, FakeAws, tags_for
+from tests.guard.simulator.fake_services.account import Account
+from tests.guard.simulator.fake_services.clients import SchedulerClient
+from tests.guard.simulator.making import world
 
 HOUR = timedelta(hours=1)
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"
 
 
-class FakeScheduler:
-    def __init__(self) -> None:
-        self.schedules: dict[str, dict[str, Any]] = {}
-        self.deaf = False
+def scheduler_client() -> SchedulerClient:
+    """The simulator's EventBridge Scheduler, on which no time passes."""
+    return SchedulerClient(Account.of(world()), {})
 
-    def create_schedule(self, **parameters: Any) -> Any:
-        if parameters["Name"] in self.schedules:
-            raise ClientError({"Error": {"Code": "ConflictException", "Message": "exists"}}, "CreateSchedule")
-        return self.update_schedule(**parameters)
 
-    def update_schedule(self, **parameters: Any) -> Any:
-        kept = {**parameters, "State": "DISABLED"} if self.deaf else parameters
-        self.schedules[parameters["Name"]] = kept
-        return {}
+class Deaf(SchedulerClient):
+    """A Scheduler that keeps something else than it was sent."""
 
-    def get_schedule(self, **parameters: Any) -> Any:
-        return self.schedules[parameters["Name"]]
-
-    def delete_schedule(self, **parameters: Any) -> Any:
-        if self.schedules.pop(parameters["Name"], None) is None:
-            code = "ResourceNotFoundException"
-            raise ClientError({"Error": {"Code": code, "Message": "none"}}, "DeleteSchedule")
-        return {}
+    def get_schedule(self, **request: Any) -> dict[str, Any]:
+        return {**super().get_schedule(**request), "State": "DISABLED"}
 
 
 def event(kind: str = "Create", **properties: Any) -> dict[str, Any]:
@@ -64,7 +53,7 @@ def event(kind: str = "Create", **properties: Any) -> dict[str, Any]:
 
 
 def test_the_stacks_switch_comes_first_and_half_an_hour_later_the_endpoint_itself() -> None:
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     made = provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(), START)
     assert made.physical_id == "peagle-chat-lifetime"
     assert made.attributes["ExpiresAt"] == (START + 8 * HOUR).isoformat(timespec="seconds")
@@ -87,7 +76,7 @@ def test_the_stacks_switch_comes_first_and_half_an_hour_later_the_endpoint_itsel
 
 
 def test_components_are_deleted_before_the_endpoint_and_forgotten_with_it() -> None:
-    scheduler, register = FakeScheduler(), FakeAws().register
+    scheduler, register = scheduler_client(), FakeAws().register
     provide(
         scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["one", "two"]), START
     )
@@ -124,19 +113,19 @@ def test_without_a_stack_components_do_not_block_the_last_line_either() -> None:
 
 def test_what_an_older_endpoint_of_the_name_left_does_not_end_the_new_one() -> None:
     """It had three components; the new one has one, under the third one's name."""
-    left: dict[str, Any] = {f"peagle-chat-lifetime-hard{end}": {} for end in ("", "-1", "-2", "-3")}
-    scheduler = FakeScheduler()
-    scheduler.schedules = dict(left)
+    scheduler, register = scheduler_client(), FakeAws().register
+    older = event(InferenceComponentNames=["one", "two", "three"])
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, older, START)
     created = event(InferenceComponentNames=["three"])
     provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, created, START)
     assert sorted(scheduler.schedules) == [f"peagle-chat-lifetime{end}" for end in ("", "-hard", "-hard-1")]
-    scheduler.schedules = dict(left)
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, older, START)
     wake(scheduler, FakeEndpoints(scheduler), known().register, SETTINGS, WAKE)
     assert list(scheduler.schedules) == ["peagle-chat-lifetime"]
 
 
 def test_a_new_deploy_rewrites_the_schedules_and_the_sweeper_knows() -> None:
-    scheduler, aws = FakeScheduler(), FakeAws()
+    scheduler, aws = scheduler_client(), FakeAws()
     provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(), START)
     aws.register.write("chat", created_at=START, keep_until=START + HOUR)
     later = START + 5 * HOUR
@@ -149,7 +138,7 @@ def test_a_new_deploy_rewrites_the_schedules_and_the_sweeper_knows() -> None:
 @pytest.mark.parametrize("kind", ["Update", "Create"])
 def test_a_lease_outlasts_a_deploy_and_a_pause_by_hand(kind: str) -> None:
     """The end is the later of both, and schedules and register agree on it."""
-    scheduler, aws = FakeScheduler(), FakeAws()
+    scheduler, aws = scheduler_client(), FakeAws()
     until = START + 20 * HOUR
     aws.register.write("chat", created_at=START, keep_until=until, expires_at=until, paused=kind == "Create")
     made = provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(kind), START + HOUR)
@@ -161,7 +150,7 @@ def test_a_lease_outlasts_a_deploy_and_a_pause_by_hand(kind: str) -> None:
 
 
 def test_a_shorter_lifetime_without_a_lease_shortens_schedule_and_register() -> None:
-    scheduler, aws = FakeScheduler(), FakeAws()
+    scheduler, aws = scheduler_client(), FakeAws()
     aws.register.write("chat", created_at=START, expires_at=START + 50 * HOUR)
     provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Update"), START + HOUR)
     assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == START + 9 * HOUR
@@ -169,7 +158,7 @@ def test_a_shorter_lifetime_without_a_lease_shortens_schedule_and_register() -> 
 
 
 def test_a_lease_of_an_endpoint_that_is_gone_does_not_prolong_the_next() -> None:
-    scheduler, aws = FakeScheduler(), FakeAws()
+    scheduler, aws = scheduler_client(), FakeAws()
     aws.register.write("chat", created_at=START, keep_until=START + 20 * HOUR, gone_at=START + HOUR)
     provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Update"), START + HOUR)
     provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Create"), START + HOUR)
@@ -179,7 +168,7 @@ def test_a_lease_of_an_endpoint_that_is_gone_does_not_prolong_the_next() -> None
 @pytest.mark.parametrize("status", ["InService", "Updating", "Deleting"])
 def test_the_schedules_of_an_endpoint_that_the_cleanup_left_behind_stay_armed(status: str) -> None:
     """CloudFormation tries three times to delete it, skips it, and deletes the lifetime next."""
-    scheduler, register = FakeScheduler(), FakeAws().register
+    scheduler, register = scheduler_client(), FakeAws().register
     provide(scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["one"]), START)
     armed = dict(scheduler.schedules)
     remove = event("Delete", InferenceComponentNames=["one"])
@@ -190,7 +179,7 @@ def test_the_schedules_of_an_endpoint_that_the_cleanup_left_behind_stay_armed(st
 
 
 def test_a_schedule_of_another_name_is_not_the_last_line_of_an_endpoint() -> None:
-    scheduler, register = FakeScheduler(), FakeAws().register
+    scheduler, register = scheduler_client(), FakeAws().register
     provide(scheduler, FakeEndpoints(), register, SETTINGS, event(ScheduleName="peagle-old"), START)
     remove = {**event("Delete"), "PhysicalResourceId": "peagle-old"}
     provide(scheduler, FakeEndpoints(status="InService"), register, SETTINGS, remove, START)
@@ -199,7 +188,7 @@ def test_a_schedule_of_another_name_is_not_the_last_line_of_an_endpoint() -> Non
 
 def test_an_update_keeps_the_schedule_of_a_component_that_its_cleanup_will_delete() -> None:
     """The old component would block the deletion of the endpoint if the cleanup leaves it behind."""
-    scheduler, register = FakeScheduler(), FakeAws().register
+    scheduler, register = scheduler_client(), FakeAws().register
     provide(scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["a", "b"]), START)
     update = event("Update", InferenceComponentNames=["c"])
     update["OldResourceProperties"] = {"InferenceComponentNames": ["a"]}
@@ -213,14 +202,13 @@ def test_an_update_keeps_the_schedule_of_a_component_that_its_cleanup_will_delet
 
 
 def test_what_does_not_read_back_is_not_armed() -> None:
-    scheduler = FakeScheduler()
-    scheduler.deaf = True
+    scheduler = Deaf(Account.of(world()), {})
     with pytest.raises(NotArmed, match="peagle-chat-lifetime does not read back"):
         provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(), START)
 
 
 def test_delete_removes_both_and_is_done_when_there_are_none() -> None:
-    scheduler, register = FakeScheduler(), FakeAws().register
+    scheduler, register = scheduler_client(), FakeAws().register
     provide(scheduler, FakeEndpoints(), register, SETTINGS, event(), START)
     for _ in range(2):
         assert provide(scheduler, FakeEndpoints(), register, SETTINGS, event("Delete"), START).physical_id
@@ -240,7 +228,7 @@ def test_delete_removes_both_and_is_done_when_there_are_none() -> None:
     ],
 )
 def test_a_property_that_cannot_be_is_refused_before_anything_is_armed(properties: dict[str, str]) -> None:
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     with pytest.raises(ProviderError):
         provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(**properties), START)
     assert scheduler.schedules == {}
@@ -276,7 +264,7 @@ class FakeEndpoints:
 
     def __init__(
         self,
-        scheduler: FakeScheduler | None = None,
+        scheduler: SchedulerClient | None = None,
         refusal: str = "",
         status: str = "",
         config: str = "chat-1",
@@ -327,7 +315,7 @@ def known() -> FakeAws:
 
 
 def test_waking_arms_the_schedule_and_creates_from_the_kept_configuration_with_its_tags() -> None:
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     endpoints = FakeEndpoints(scheduler)
     answer = wake(scheduler, endpoints, known().register, SETTINGS, WAKE)
     assert answer["state"] == "done"
@@ -340,7 +328,7 @@ def test_waking_arms_the_schedule_and_creates_from_the_kept_configuration_with_i
 
 def test_a_wake_that_is_delivered_twice_moves_no_schedule() -> None:
     """`keep` may have moved it between the two."""
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     aws = known()
     wake(scheduler, FakeEndpoints(scheduler), aws.register, SETTINGS, WAKE)
     scheduler.schedules["peagle-chat-lifetime"]["StartDate"] = kept = START + 20 * HOUR
@@ -351,14 +339,14 @@ def test_a_wake_that_is_delivered_twice_moves_no_schedule() -> None:
 
 
 def test_waking_what_is_there_is_done_and_its_schedule_stays() -> None:
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     endpoints = FakeEndpoints(scheduler, 'Cannot create already existing endpoint "chat".')
     assert wake(scheduler, endpoints, known().register, SETTINGS, WAKE)["state"] == "done"
     assert scheduler.schedules
 
 
 def test_waking_that_aws_refuses_leaves_no_schedule() -> None:
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     endpoints = FakeEndpoints(scheduler, "Could not find endpoint configuration")
     answer = wake(scheduler, endpoints, known().register, SETTINGS, WAKE)
     assert (answer["state"], scheduler.schedules) == ("refused", {})
@@ -366,7 +354,7 @@ def test_waking_that_aws_refuses_leaves_no_schedule() -> None:
 
 def test_waking_without_a_clear_answer_keeps_the_schedules() -> None:
     """The endpoint may have been created: without its schedule nothing would end it."""
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     endpoints = FakeEndpoints(scheduler, "internal", http_status=500)
     with pytest.raises(ClientError):
         wake(scheduler, endpoints, known().register, SETTINGS, WAKE)
@@ -376,15 +364,15 @@ def test_waking_without_a_clear_answer_keeps_the_schedules() -> None:
 @pytest.mark.parametrize("tag", ["peagle-sm:scaling", "peagle-sm:component"])
 def test_waking_refuses_what_scales(tag: str) -> None:
     """The endpoint of a component would be billed, would serve nothing, and would not count as idle."""
-    scheduler, aws = FakeScheduler(), known()
+    scheduler, aws = scheduler_client(), known()
     endpoints, record = FakeEndpoints(scheduler), aws.register.records["chat"]
-    aws.register.records["chat"] = replace(record, tags={**record.tags, tag: "1-3 6.0 10"})
+    aws.register.write("chat", tags={**record.tags, tag: "1-3 6.0 10"})
     answer = wake(scheduler, endpoints, aws.register, SETTINGS, WAKE)
     assert (answer["state"], endpoints.created, scheduler.schedules) == ("refused", [], {})
 
 
 def test_waking_refuses_what_the_guard_never_saw() -> None:
-    scheduler, aws = FakeScheduler(), FakeAws()
+    scheduler, aws = scheduler_client(), FakeAws()
     endpoints = FakeEndpoints(scheduler)
     assert wake(scheduler, endpoints, aws.register, SETTINGS, WAKE)["state"] == "refused"
     assert (
@@ -392,7 +380,7 @@ def test_waking_refuses_what_the_guard_never_saw() -> None:
     )
     other = known()
     record = other.register.records["chat"]
-    other.register.records["chat"] = replace(record, tags={**record.tags, "peagle-sm:endpoint": "another"})
+    other.register.write("chat", tags={**record.tags, "peagle-sm:endpoint": "another"})
     assert wake(scheduler, endpoints, other.register, SETTINGS, WAKE)["state"] == "refused"
     assert endpoints.created == []
 
@@ -403,7 +391,7 @@ def _scaling(types: list[str], config: str, before: list[str] | None) -> dict[st
 
 
 def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched() -> None:
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     asked = _scaling(["ml.g7e.4xlarge"], "chat-new", ["ml.g7e.2xlarge"])
     endpoints = FakeEndpoints(status="InService", config="chat-old")
     with pytest.raises(ProviderError) as refused:
@@ -426,7 +414,7 @@ def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched()
     ],
 )
 def test_any_other_update_of_a_scaling_endpoint_passes(asked: dict[str, Any], exists: bool) -> None:
-    scheduler = FakeScheduler()
+    scheduler = scheduler_client()
     endpoints = FakeEndpoints(status="InService" if exists else "", config="chat-old")
     provide(scheduler, endpoints, FakeAws().register, SETTINGS, asked, START)
     assert scheduler.schedules

@@ -101,7 +101,7 @@ def test_keep_moves_the_lifetime_and_its_warning() -> None:
 
 
 def test_the_budget_is_spent_at_the_price_of_the_instances_there_are() -> None:
-    life = Lifecycle(max_lifetime=100 * HOUR, budget_usd=1000.0, usd_per_hour=100.0)
+    life = Lifecycle(max_lifetime=100 * HOUR, budget_usd=1000.0, usd_per_hour=100.0, instances=2)
     first = at(life, START).record
     assert spent_usd(life, first, START + 4 * HOUR) == pytest.approx(400)
     assert at(life, START + 9.4 * HOUR, first).action is Action.NONE
@@ -156,7 +156,7 @@ def test_the_hours_end_with_a_notice_before_and_the_grace_for_traffic() -> None:
     assert at(OFFICE, CLOSES, warned.record).action is Action.WAIT
     assert at(OFFICE, CLOSES + OFFICE.grace, warned.record).action is Action.TURN_OFF
     off = at(OFFICE, CLOSES, warned.record, UNKNOWN)
-    assert (off.action, off.record.hours_off) == (Action.TURN_OFF, True)
+    assert (off.action, off.record.off_by) == (Action.TURN_OFF, OffBy.HOURS)
 
 
 def test_one_limits_drain_does_not_outlast_another_limits() -> None:

@@ -146,7 +146,7 @@ def test_a_failure_with_one_endpoint_does_not_stop_the_others(operation: str) ->
     aws = world("InService", "missing", "ours", lifetime_hours=2)
     aws.add("other", age=3 * HOUR, max_lifetime_hours="2")
     described_at = aws.endpoints["chat"].view.modified_at
-    aws.register.write("chat", described_at=described_at, variants=("AllTraffic",), publish_seconds=60)
+    aws.register.write("chat", described_at=described_at, variants=("AllTraffic",))
     aws.register.write("other", **_known(aws, "other"))
     aws.faults[operation] = [RuntimeError("no")]
     report = sweep(aws, SETTINGS, aws.now)
@@ -164,7 +164,6 @@ def _known(aws: FakeAws, name: str) -> dict[str, object]:
         "created_at": view.created_at,
         "described_at": view.modified_at,
         "variants": view.variants,
-        "publish_seconds": view.publish_seconds,
         "config_name": view.config_name,
     }
 

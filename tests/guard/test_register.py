@@ -29,7 +29,6 @@ FULL = Record(
     expires_at=START + 5 * MINUTE,
     warned_at=START + 6 * MINUTE,
     paused=True,
-    hours_off=True,
     parting=True,
     config_name="chat-1",
     tags=tags_for("chat"),
@@ -37,7 +36,6 @@ FULL = Record(
     spent_usd=12.5,
     spent_at=START,
     instances=2,
-    base_instances=1,
     off_at=START + 7 * MINUTE,
     off_by=OffBy.IDLE,
     gone_at=START + 8 * MINUTE,
@@ -46,7 +44,6 @@ FULL = Record(
     wake_tries=2,
     described_at=START,
     variants=("AllTraffic", "canary"),
-    publish_seconds=120,
     unknown_since=START + 9 * MINUTE,
 )
 

@@ -124,9 +124,9 @@ def test_a_dry_run_writes_nothing_and_does_nothing() -> None:
 
 def test_a_second_sweep_at_the_same_time_is_left_out() -> None:
     aws = idle()
-    aws.register.lock_until = at(1)
+    aws.register.lock_until(at(1))
     assert run(aws, 0).skipped == "another sweep is running"
-    aws.register.lock_until = at(0)
+    aws.register.lock_until(at(0))
     assert run(aws, 0).skipped is None
 
 
@@ -320,19 +320,6 @@ def test_the_register_knows_since_when_the_metrics_prove_nothing() -> None:
     aws.traffic_points("chat", at(6), at(8))
     run(aws, 10)
     assert aws.register.records["chat"].unknown_since is None
-
-
-def test_the_interval_of_an_endpoint_without_its_tag_is_the_described_one() -> None:
-    """An older peagle-sm wrote no tag, and an older guard did not record the interval."""
-    aws = idle()
-    aws.points[("chat", "CPUUtilization")] = {at(minute): 3.0 for minute in range(-118, 120, 2)}
-    aws.endpoints["chat"].view = replace(aws.endpoints["chat"].view, publish_seconds=120)
-    run(aws, -5)
-    aws.register.write("chat", publish_seconds=None)
-    assert entry(run(aws, 0)).evidence == "quiet"
-    asked = aws.calls["DescribeEndpoint"]
-    run(aws, 2)
-    assert aws.calls["DescribeEndpoint"] == asked
 
 
 def test_a_switch_that_hangs_for_some_endpoints_does_not_starve_the_others() -> None:

@@ -12,13 +12,6 @@ from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
 from tests.guard.test_boto_aws import Session
 
 
-class TimedAws(FakeAws):
-    """An AWS with a clock."""
-
-    def time(self) -> datetime:
-        return self.now
-
-
 def dated(date: str | None) -> dict[str, object]:
     headers = {} if date is None else {"date": date}
     return {"Endpoints": [], "ResponseMetadata": {"HTTPHeaders": headers}}
@@ -44,7 +37,7 @@ def test_without_a_date_it_is_this_machine_s_clock(date: str | None) -> None:
 @pytest.mark.parametrize("late", [3, 5, 8])
 def test_a_late_sweep_sees_the_traffic_that_came_since_its_scheduled_time(late: int) -> None:
     """Its event still says the end of the grace; the traffic since then is in CloudWatch already."""
-    aws = TimedAws(START)
+    aws = FakeAws(START)
     aws.add("chat", age=timedelta(hours=3), idle_minutes="15", max_lifetime_hours="100")
     held = aws.endpoints["chat"].view
     aws.register.write(
@@ -66,7 +59,7 @@ def test_a_late_sweep_sees_the_traffic_that_came_since_its_scheduled_time(late: 
 
 
 def test_a_fault_fails_the_sweep_at_its_end_but_not_a_dry_run() -> None:
-    aws = TimedAws(START)
+    aws = FakeAws(START)
     for dry_run in (False, True):
         aws.faults["GetResources"] = [RuntimeError("no")]
         if dry_run:

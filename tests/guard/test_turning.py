@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from peagle_guard.aws import NoUpdates, Stack
 from peagle_guard.records import BUSY, OffBy
 from peagle_guard.sweeper import sweep
-from peagle_guard.switch import Stack, turn
+from peagle_guard.switch import turn
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
 
 OFF = {"action": "off", "stack": "Peagle-chat"}
@@ -114,6 +115,56 @@ def test_an_old_limit_never_meets_a_new_endpoint_of_that_name() -> None:
     assert turn(aws, {**OFF, "expires_at": before})["state"] == "refused"
     assert did(aws) == []
     assert turn(aws, {**OFF, "expires_at": (START + MINUTE).isoformat()})["state"] == "in-progress"
+
+
+def identified(**changes: str) -> dict[str, str]:
+    """An event of the sweep for an endpoint in a stack: it says which endpoint is meant."""
+    named = {"endpoint": "chat", "arn": arn_of("chat"), "created_at": START.isoformat()}
+    return {**OFF, **named, **changes}
+
+
+@pytest.mark.parametrize(
+    "other", [{"created_at": (START - MINUTE).isoformat()}, {"arn": arn_of("chat2")}], ids=["older", "arn"]
+)
+@pytest.mark.parametrize("status", ["CREATE_COMPLETE", "ROLLBACK_COMPLETE"])
+def test_an_event_about_an_older_endpoint_touches_neither_the_next_one_nor_its_stack(
+    status: str, other: dict[str, str]
+) -> None:
+    aws = world(status)
+    assert (turn(aws, identified(**other))["state"], did(aws)) == ("done", [])
+    assert turn(aws, identified())["state"] == "in-progress"
+
+
+def test_a_stack_is_turned_off_only_for_its_own_endpoint() -> None:
+    aws = world()
+    aws.add("code", stack="Peagle-code")
+    assert turn(aws, identified(stack="Peagle-code"))["state"] == "refused"
+    assert did(aws) == []
+
+
+def test_a_stack_whose_endpoint_was_deleted_by_hand_is_turned_off_all_the_same() -> None:
+    aws = world()
+    del aws.endpoints["chat"]
+    assert (turn(aws, OFF)["state"], did(aws)) == ("in-progress", ["stack-off"])
+    aws.stacks.clear()
+    assert turn(aws, OFF)["state"] == "done"
+
+
+def test_where_cloudformation_finds_nothing_to_update_the_endpoint_is_deleted_all_the_same() -> None:
+    aws = world()
+    aws.faults["UpdateStack"] = [NoUpdates()]
+    assert (turn(aws, OFF)["state"], did(aws)) == ("in-progress", ["delete"])
+
+
+def test_a_stack_that_failed_with_components_and_autoscaling_is_dismantled_step_by_step() -> None:
+    aws = world("UPDATE_ROLLBACK_FAILED")
+    aws.endpoints["chat"].components = ["one"]
+    aws.targets = {key: value for key, value in {**COPIES, **VARIANT}.items() if not key.endswith("two")}
+    for _ in range(3):
+        assert turn(aws, OFF)["state"] == "in-progress"
+    assert did(aws) == ["deregister", "delete-component", "delete", "deregister"]
+    aws.now += 5 * MINUTE
+    assert turn(aws, OFF)["state"] == "done"
 
 
 # --- on -----------------------------------------------------------------------------------------------

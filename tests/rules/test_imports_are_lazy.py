@@ -39,9 +39,9 @@ def test_every_public_name_comes_without_a_client() -> None:
 @pytest.mark.parametrize(
     ("use_case", "most"),
     [
-        ("peagle_sm.service.lifecycle.deployment", 65),
-        ("peagle_sm.service.lifecycle.updating", 67),
-        ("peagle_sm.service.lifecycle.resuming", 67),
+        ("peagle_sm.service.lifecycle.deployment", 66),
+        ("peagle_sm.service.lifecycle.updating", 68),
+        ("peagle_sm.service.lifecycle.resuming", 68),
         ("peagle_bench.benchmark.run", 65),
     ],
 )

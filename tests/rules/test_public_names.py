@@ -47,7 +47,6 @@ PUBLIC = [
     "make_session",
     "plan",
     "report",
-    "spec_from_builder",
     "tune",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""Sessions, endpoints and builders of the SDK, taken and given back."""
+"""Sessions and endpoints of the SDK, converted both ways."""
 
 from __future__ import annotations
 
@@ -30,20 +30,6 @@ def test_a_local_session_of_the_sdk_reaches_nothing_but_the_local_server(found: 
 def test_sessions_survive_the_way_there_and_back(found: dict[str, Any]) -> None:
     assert found["local_again"] == [True, True]
     assert found["own_sdk_session"] is True
-
-
-def test_a_builder_becomes_a_spec(found: dict[str, Any], server: Server) -> None:
-    assert found["spec"] == {
-        "name": NAME,
-        "model": "gpt-oss-20b",
-        "source": "jumpstart",
-        "serving": {"max_model_len": 4096, "env": {"SM_VLLM_SEED": "7"}},
-        "placement": {"instance_types": ["ml.g7e.2xlarge"]},
-        "lifecycle": {"max_lifetime_hours": 2.0},
-        "execution_role_arn": server.status.role_arn,
-    }
-    assert found["plan"] == "gpt-oss-20b"
-    assert "found one after build()" in found["built"]
 
 
 def test_an_endpoint_of_ours_becomes_one_of_theirs(found: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ def test_tag_budget_and_spend_alarm_use_the_kept_price(tmp_path: Path) -> None:
     plan = planned("ml.g7e.2xlarge", "eu-west-1", path, "lifecycle: {budget_usd: 44}")
     assert plan.tags()["peagle-sm:usd-per-hour"] == "5.5"
     spend = next(rule for rule in watches(watched(plan)) if rule.key == "spend")
-    assert "at 5.5 USD an instance hour" in spend.says
+    assert "at 5.5 USD an instance hour" in spend.text
     assert spend.threshold == pytest.approx(0.8 * 44)
     with pytest.raises(PlanRefused, match=r"8 h can cost 44\.00 USD"):
         planned("ml.g7e.2xlarge", "eu-west-1", path, "lifecycle: {budget_usd: 43}")
@@ -55,5 +55,5 @@ def test_an_upper_bound_is_in_the_tag_and_the_alarm() -> None:
     assert (plan.usd_per_hour, plan.price_at_most) == (142.416, True)
     assert plan.tags()["peagle-sm:usd-per-hour"] == "142.416"
     spend = next(rule for rule in watches(watched(plan)) if rule.key == "spend")
-    assert "at most 142.416 USD an instance hour" in spend.says
+    assert "at most 142.416 USD an instance hour" in spend.text
     assert spend.threshold == pytest.approx(142.416 * 8 * 1.05, abs=0.01)

@@ -1,65 +1,80 @@
-"""Runs many worlds under all rules and adds up the verdicts; in one process, or in several."""
+"""Runs many worlds of one kind under the guard and adds up what the judges found."""
 
 from __future__ import annotations
 
 import gc
-import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 
 from tests.guard.simulator.guard_run import run_guard
-from tests.guard.simulator.judging.judge import judge
-from tests.guard.simulator.judging.report import GUARD
-from tests.guard.simulator.judging.rivals import RIVALS
-from tests.guard.simulator.judging.tally import Tally
-from tests.guard.simulator.rival_run import run_rival
-from tests.guard.simulator.worlds.generate import make_world
+from tests.guard.simulator.judging.judge import BROKEN, judge
+from tests.guard.simulator.judging.judge_events import judge_events
+from tests.guard.simulator.kinds import MIXED, kind_world
 
 BATCH = 50
-"""Worlds between two lines of progress."""
+"""Worlds of one process at a time."""
 
 
-def batch(seeds: range, rivals: bool = True) -> Tally:
-    """Run the worlds of some seeds and return their tally."""
+@dataclass(slots=True)
+class Tally:
+    """What was found in worlds of one kind."""
+
+    worlds: int = 0
+    lives: int = 0
+    idle_offs: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often each promise was broken, and what no datapoint could show."""
+    broken: list[str] = field(default_factory=list)
+    """The seed and the notes of each world with a broken promise."""
+
+    def add(self, other: Tally) -> None:
+        """Add what was found in other worlds."""
+        self.worlds += other.worlds
+        self.lives += other.lives
+        self.idle_offs += other.idle_offs
+        self.counts.update(other.counts)
+        self.broken += other.broken
+
+
+def run_batch(kind: str, seeds: Iterable[int]) -> Tally:
+    """Run the worlds of some seeds."""
     tally = Tally()
     # A world's objects refer to each other and die together: one collection a batch is enough.
     gc.disable()
     try:
-        _run(tally, seeds, rivals)
+        for seed in seeds:
+            tally.add(_one(kind, seed))
     finally:
         gc.enable()
     gc.collect()
     return tally
 
 
-def _run(tally: Tally, seeds: range, rivals: bool) -> None:
-    for seed in seeds:
-        world = make_world(seed)
-        run = run_guard(world)
+def _one(kind: str, seed: int) -> Tally:
+    world = kind_world(kind, seed)
+    run = run_guard(world)
+    if kind == MIXED:
+        # Whole days with several faults: the judge of single events would need to know which explains what.
         verdict = judge(world, run.ended())
-        tally.add_guard(GUARD, world, verdict)
-        tally.crashes += [f"seed {seed}: {crash}" for crash in run.crashes]
-        for size, calls in run.sweeps:
-            tally.sweeps.add(size, calls)
-        if rivals:
-            for rival in RIVALS:
-                tally.add_rival(rival.name, judge(world, run_rival(world, rival)))
+        counts = Counter({name: getattr(verdict, name) for name in BROKEN} | {"crashes": len(run.crashes)})
+        lives, idle_offs, notes = verdict.lives, verdict.idle_offs, [*verdict.notes, *run.crashes]
+        harmed = counts.total() > 0
+    else:
+        found = judge_events(world, run)
+        counts, lives, idle_offs, notes = found.counts, found.lives, found.idle_offs, found.notes
+        harmed = bool(notes)
+    return Tally(1, lives, idle_offs, counts, [f"seed {seed}: {'; '.join(notes)}"] if harmed else [])
 
 
-def campaign(worlds: int, seed: int, jobs: int, progress: Callable[[int, float], None]) -> Tally:
-    """Run worlds ``seed`` to ``seed + worlds - 1``; ``progress`` hears (worlds done, seconds so far)."""
-    total, done, began = Tally(), 0, time.monotonic()
-    parts = [range(first, min(first + BATCH, seed + worlds)) for first in range(seed, seed + worlds, BATCH)]
-    for seeds, tally in zip(parts, _tallies(parts, jobs), strict=True):
-        total.join(tally)
-        done += len(seeds)
-        progress(done, time.monotonic() - began)
-    return total
-
-
-def _tallies(parts: list[range], jobs: int) -> Iterator[Tally]:
-    if jobs == 1:
-        yield from map(batch, parts)
-        return
+def campaign(kind: str, worlds: int, seed: int, jobs: int) -> Iterator[Tally]:
+    """Run worlds ``seed`` to ``seed + worlds - 1`` of a kind; yield the tally so far after each batch."""
+    total, end = Tally(), seed + worlds
+    parts = [range(first, min(first + BATCH, end)) for first in range(seed, end, BATCH)]
+    run = partial(run_batch, kind)
     with ProcessPoolExecutor(max_workers=jobs) as pool:
-        yield from pool.map(batch, parts)
+        for tally in map(run, parts) if jobs == 1 else pool.map(run, parts):
+            total.add(tally)
+            yield total

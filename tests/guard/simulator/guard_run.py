@@ -19,9 +19,8 @@ from tests.guard.simulator.fake_services.clients import SageMakerClient, Schedul
 from tests.guard.simulator.fake_services.cloudformation import Stack
 from tests.guard.simulator.fake_services.dynamodb import TableRegister
 from tests.guard.simulator.fake_services.errors import AwsFault, Killed
-from tests.guard.simulator.fake_services.fake_aws import FakeAws, FakeRegister, moment
+from tests.guard.simulator.fake_services.fake_aws import FakeAws, moment
 from tests.guard.simulator.fake_services.sagemaker import Life
-from tests.guard.simulator.fake_switch import FakeSwitch
 from tests.guard.simulator.judging.judge import SWEEP_S, Ended, acted_at
 from tests.guard.simulator.people import SETTINGS, GuardedAccount
 from tests.guard.simulator.worlds.world import BadItem, World
@@ -146,7 +145,7 @@ def _is_a_crash(failures: str) -> bool:
 def start(world: World) -> GuardRun:
     """Set up a guarded account in which nothing has happened yet."""
     account = GuardedAccount.of(world)
-    account.register = TableRegister(account) if world.bad_items else FakeRegister(account)
+    account.register = TableRegister(account.call, account.note_mark)
     functions: dict[str, Any] = {}
     account.schedules = SchedulerClient(account, functions)
     run = GuardRun(account, FakeAws(account, account.register, functions))
@@ -154,7 +153,7 @@ def start(world: World) -> GuardRun:
     account.cloudformation.asked = run.note_update
 
     def switch(event: Mapping[str, Any]) -> Mapping[str, Any]:
-        return turn(FakeSwitch(account), event)
+        return turn(run.aws, event)
 
     def wake(event: Mapping[str, Any]) -> Mapping[str, Any]:
         endpoints = SageMakerClient(account)
@@ -169,10 +168,9 @@ def start(world: World) -> GuardRun:
     return run
 
 
-def _spoil(register: FakeRegister | TableRegister, bad: BadItem, now: int) -> None:
-    if isinstance(register, TableRegister):
-        kind, text = bad.value
-        register.spoil(bad.endpoint, bad.attribute, {kind: text})
+def _spoil(register: TableRegister, bad: BadItem, now: int) -> None:
+    kind, text = bad.value
+    register.spoil(bad.endpoint, bad.attribute, {kind: text})
 
 
 def run_guard(world: World) -> GuardRun:

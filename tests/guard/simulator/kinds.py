@@ -270,7 +270,6 @@ _BAD = (
     ("instances", ("N", "1.5")),
     ("instances", ("S", "two")),
     ("wake_tries", ("N", "1e400")),
-    ("base_instances", ("N", "0.5")),
     ("tags_json", ("S", "{not json")),
     ("tags_json", ("S", "[]")),
     ("tags_json", ("N", "7")),
@@ -345,7 +344,6 @@ def publish_interval(draft: Draft) -> World:
     random = draft.random
     plan = draft.plan(
         publish_s=random.choice((10, 30, 60, 120, 120, 180, 240, 300, 300)),
-        interval_tag=draft.seed % 2 == 0,
         enhanced=random.random() < 0.5,
     )
     cloudwatch = draft.cloudwatch(

@@ -20,7 +20,7 @@ from tests.guard.simulator.fake_services.account import ACCOUNT, REGION, Account
 from tests.guard.simulator.fake_services.clients import SageMakerClient, SchedulerClient
 from tests.guard.simulator.fake_services.cloudformation import Stack
 from tests.guard.simulator.fake_services.dynamodb import TableRegister
-from tests.guard.simulator.fake_services.fake_aws import FakeRegister, moment, seconds
+from tests.guard.simulator.fake_services.fake_aws import moment, seconds
 from tests.guard.simulator.fake_services.sagemaker import Life
 from tests.guard.simulator.worlds.world import Lease, Plan
 
@@ -56,7 +56,7 @@ class Keeping:
 class GuardedAccount(Account):
     """An account in which every endpoint of ours has its lifetime armed before it is created."""
 
-    register: FakeRegister | TableRegister = field(init=False)
+    register: TableRegister = field(init=False)
     schedules: SchedulerClient = field(init=False)
     kept: dict[int, list[Lease]] = field(default_factory=dict)
     """The leases of each life (by its identity) that reached the register."""
@@ -158,7 +158,7 @@ class GuardedAccount(Account):
             expires_at=max(expires, record.expires_at or expires),
             version=record.version + 1,
         )
-        self.register.write(kept, moment(now))
+        self.register.store(kept, moment(now))
         self._after(keeping.lease.takes_s, partial(self._move, keeping, expires))
 
     def _move(self, keeping: Keeping, expires: datetime, now: int) -> None:

@@ -10,12 +10,11 @@ import pytest
 
 from peagle_guard.aws import Query
 from peagle_guard.boto_aws import ONCE
-from tests.guard.simulator.event_campaign import kind_batch
+from tests.guard.simulator.campaign import run_batch
 from tests.guard.simulator.fake_services.fake_aws import INVOKE_TIMEOUT_S, moment
 from tests.guard.simulator.guard_run import run_guard, start
 from tests.guard.simulator.kinds import KINDS, PLAIN, kind_world
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
-from tests.guard.simulator.waste import plain_waste
 from tests.guard.simulator.worlds.timetables import REPEATED_HOURS, repeated_hour
 from tests.guard.simulator.worlds.traffic import HOUR, Traffic
 from tests.guard.simulator.worlds.world import CloudWatch, Failing, Hang, Lambdas, Late, World
@@ -37,19 +36,9 @@ def test_the_same_seed_gives_the_same_world(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", HELD)
 def test_no_promise_is_broken_in_worlds_of_a_kind(kind: str) -> None:
-    tally = kind_batch(kind, range(WORLDS))
+    tally = run_batch(kind, range(WORLDS))
     assert tally.broken == []
     assert tally.worlds == WORLDS <= tally.lives
-
-
-def test_the_waste_of_an_unused_endpoint_is_its_settings_and_a_bounded_rest() -> None:
-    """At 100 USD an hour: 27 minutes are 45 USD; two sweeps, a delay of two minutes and a stack 25."""
-    for each in plain_waste(30, 0):
-        settings, wait, sweeps, stack = each.usd
-        assert settings >= 25
-        assert wait == (0 if each.zeros else 45)
-        assert -2 < sweeps <= 22
-        assert 0 <= stack <= 3
 
 
 # --- CloudWatch: two publishers ------------------------------------------------------------------------

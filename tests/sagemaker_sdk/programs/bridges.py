@@ -10,13 +10,10 @@ from offline import TRIED  # type: ignore[import-not-found]  # isort: skip
 
 import boto3
 from sagemaker.core.helper.session_helper import Session as SdkSession
-from sagemaker.core.jumpstart.configs import JumpStartConfig
 from sagemaker.core.resources import Endpoint as SdkEndpoint
 from sagemaker.core.resources import EndpointConfig, Model
 from sagemaker.core.shapes import ContainerDefinition, ProductionVariant
 from sagemaker.core.token_generator import generate_token
-from sagemaker.core.training.configs import Compute
-from sagemaker.serve.model_builder import ModelBuilder
 
 import peagle_sm
 
@@ -43,17 +40,13 @@ found["bucket"] = sdk.default_bucket()
 back = peagle_sm.make_session(sagemaker_session=sdk)
 found["local_again"] = [back.is_local, back.local_url == url]
 
-builder = ModelBuilder.from_jumpstart_config(
-    JumpStartConfig(model_id="openai-reasoning-gpt-oss-20b"),
-    compute=Compute(instance_type="ml.g7e.2xlarge", instance_count=1),
-    role_arn=status["role_arn"],
-    env_vars={"SM_VLLM_MAX_MODEL_LEN": "4096", "SM_VLLM_SEED": "7"},
-    sagemaker_session=sdk,
-)
-spec = peagle_sm.spec_from_builder(builder, name=NAME, lifecycle={"max_lifetime_hours": 2})
-found["spec"] = spec.model_dump(mode="json", exclude_defaults=True)
-found["plan"] = peagle_sm.plan(builder).names.endpoint
-
+spec = {
+    "name": NAME,
+    "model": "gpt-oss-20b",
+    "source": "jumpstart",
+    "placement": {"instance_types": ["ml.g7e.2xlarge"]},
+    "execution_role_arn": status["role_arn"],
+}
 endpoint = peagle_sm.deploy(spec, sagemaker_session=sdk, yes=True, unguarded=True)
 theirs = endpoint.to_sagemaker()
 found["theirs"] = f"{type(theirs).__module__}.{type(theirs).__name__}"
@@ -74,12 +67,6 @@ found["own_session"] = peagle_sm.connect(held).session.to_boto3() is own
 found["own_sdk_session"] = (
     peagle_sm.make_session(sagemaker_session=SdkSession(boto_session=own)).to_boto3() is own
 )
-builder.build()
-try:
-    peagle_sm.deploy(builder, yes=True)
-except peagle_sm.SpecError as error:
-    found["built"] = str(error)
-
 # An endpoint by the SDK's resource classes alone, from its model to its end.
 by_hand = f"{NAME}-by-hand"
 container = ContainerDefinition(

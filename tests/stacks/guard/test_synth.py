@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Validations
-from cdk_nag import AwsSolutionsChecks
+from aws_cdk import App
 
 from peagle_sm.core import guard
 from stacks.guard import functions, guard_stack, policies
 from stacks.guard.guard_stack import GuardStack
+from tests.stacks.nag import findings
 
 
 @pytest.fixture(scope="module")
@@ -49,31 +47,16 @@ def _without_code(template: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _findings(folder: Path, plant: Callable[[GuardStack], None] = lambda stack: None) -> list[str]:
-    app = App(outdir=str(folder), analytics_reporting=False)
-    Validations.of(app).add_plugins(AwsSolutionsChecks())
-    stack = GuardStack(app, shipped=True)
-    plant(stack)
-    with suppress(RuntimeError):  # findings that are errors stop the synthesis; the report has them all
-        app.synth()
-    report = json.loads((folder / "validation-report.json").read_text())
-    return [
-        f"{found['ruleName']} {construct['constructPath']}"
-        for part in report["pluginReports"]
-        for found in part["violations"]
-        for construct in found["violatingConstructs"]
-    ]
-
-
 @pytest.mark.slow
 def test_cdk_nag_finds_nothing_that_has_no_reason(tmp_path: Path) -> None:
-    assert _findings(tmp_path) == []
+    assert findings(tmp_path, lambda app: GuardStack(app, shipped=True)) == []
 
 
 @pytest.mark.slow
 def test_cdk_nag_finds_a_planted_permission(tmp_path: Path) -> None:
-    def plant(stack: GuardStack) -> None:
-        everything = policies.allow("Planted", ["iam:PassRole"], ["*"])
+    def planted(app: App) -> None:
+        everything = policies.allow("Planted", ["iam:PassRole", "ecr:GetAuthorizationToken"], ["*"])
+        stack = GuardStack(app, shipped=True)
         functions.role(stack, "Planted", "peagle-planted-", "lambda", "planted", [everything])
 
-    assert _findings(tmp_path, plant) == [f"AwsSolutions-IAM5[Resource::*] {guard.GUARD_STACK}/Planted"]
+    assert findings(tmp_path, planted) == [f"AwsSolutions-IAM5[Resource::*] {guard.GUARD_STACK}/Planted"]

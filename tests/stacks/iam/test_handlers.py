@@ -55,7 +55,7 @@ _ROLES = {
     "image": ("PeagleImage-BuildRole-0A1B2C",),
     "training": (f"peagle-training-{REGION}",),
 }
-_BUCKETS = {"image": "arn:aws:s3:::peagleimage-records0a1b-2c3d", "training": "arn:aws:s3:::team-peagle-data"}
+_BUCKETS = {"image": "arn:aws:s3:::peagleimage-records0a1b-2c3d"}
 _PART = {"aws:RequestTag/peagle-sm:part": "image"}, {"aws:ResourceTag/peagle-sm:part": "image"}
 _REPOSITORY = arn("ecr", "repository/peagle-sm/vllm")
 _TOPICS = {"guard": "peagle-guard-notices"}

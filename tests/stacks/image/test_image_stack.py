@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from aws_cdk import App, Validations
-from cdk_nag import AwsSolutionsChecks
+from aws_cdk import App
 from cfnlint.api import ManualArgs, lint
 
 from stacks.image_stack import BASE_PATTERN, ImageStack
+from tests.stacks.nag import findings
 from tests.stacks.support import REGION, ROOT
 
 
@@ -40,19 +39,7 @@ def properties(name: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_cdk_nag_and_the_cdks_own_validation_find_nothing(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path), analytics_reporting=False)
-    Validations.of(app).add_plugins(AwsSolutionsChecks())
-    ImageStack(app)
-    with suppress(RuntimeError):
-        app.synth()
-    report = json.loads((tmp_path / "validation-report.json").read_text())
-    found = [
-        f"{finding['ruleName']} {construct['constructPath']}"
-        for part in report["pluginReports"]
-        for finding in part["violations"]
-        for construct in finding["violatingConstructs"]
-    ]
-    assert found == []
+    assert findings(tmp_path, ImageStack) == []
 
 
 @pytest.mark.slow

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Validations
-from cdk_nag import AwsSolutionsChecks
+from aws_cdk import App
 from cfnlint.api import ManualArgs, lint
 
 from sagemaker_local.other_services.policies import ALLOWED, decide
 from stacks.training_stack import TrainingStack
 from tests.stacks.iam.calls import ACCOUNT, arn
 from tests.stacks.iam.roles import policies
+from tests.stacks.nag import findings
 from tests.stacks.support import REGION
 
 OURS = "arn:aws:s3:::team-learn"
@@ -104,19 +103,7 @@ def test_a_key_and_a_vpc_are_allowed_where_the_parameters_ask_for_them() -> None
 
 @pytest.mark.slow
 def test_cdk_nag_and_the_cdks_own_validation_find_nothing(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path), analytics_reporting=False)
-    Validations.of(app).add_plugins(AwsSolutionsChecks())
-    TrainingStack(app)
-    with suppress(RuntimeError):
-        app.synth()
-    report = json.loads((tmp_path / "validation-report.json").read_text())
-    found = [
-        f"{finding['ruleName']} {construct['constructPath']}"
-        for part in report["pluginReports"]
-        for finding in part["violations"]
-        for construct in finding["violatingConstructs"]
-    ]
-    assert found == []
+    assert findings(tmp_path, TrainingStack) == []
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session.sagemaker_sdk import spec_from_builder
     from peagle_sm.aws.session.session import LocalTarget
     from peagle_sm.aws.streams.async_stream import AsyncTokenStream
     from peagle_sm.aws.streams.runtime import (
@@ -92,7 +91,6 @@ _HOME = {
     "make_session": "peagle_sm.service.notebook",
     "plan": "peagle_sm.service.notebook",
     "report": "peagle_bench.notebook.results",
-    "spec_from_builder": "peagle_sm.aws.session.sagemaker_sdk",
     "tune": "peagle_bench.notebook.calls",
     "verify": "peagle_bench.notebook.calls",
 }
@@ -140,7 +138,6 @@ __all__ = [
     "make_session",
     "plan",
     "report",
-    "spec_from_builder",
     "tune",
     "verify",
 ]

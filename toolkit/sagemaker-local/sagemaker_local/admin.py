@@ -39,7 +39,6 @@ class Admin:
         prices: PriceList,
         faults: FaultBook,
     ) -> None:
-        """Set up with what each route needs."""
         self._status = status
         self._now = now
         self._advance = advance
@@ -104,9 +103,9 @@ class Admin:
         except (ValueError, KeyError, TypeError):
             return _json({"message": 'send {"advance_seconds": <number>}, for example 7200'}, 400)
         if not 0 <= seconds <= 366 * 86_400:
-            found = f"advance_seconds is {seconds:g}"
+            problem = f"advance_seconds is {seconds:g}"
             return _json(
-                {"message": f"{found}; allowed: 0 to 31622400 (a year); the clock only goes forward"}, 400
+                {"message": f"{problem}; allowed: 0 to 31622400 (a year); the clock only goes forward"}, 400
             )
         return _json({"clock": (await self._advance(seconds)).isoformat()})
 

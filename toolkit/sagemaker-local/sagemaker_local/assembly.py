@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from sagemaker_local.admin import Admin
@@ -17,14 +18,12 @@ from sagemaker_local.clock import LocalClock
 from sagemaker_local.cloudformation.api.drafts import Sources
 from sagemaker_local.cloudformation.api.service import CloudFormation
 from sagemaker_local.cloudformation.clients import Clients
-from sagemaker_local.cloudformation.types import RegisteredTypes
+from sagemaker_local.cloudformation.resources.types import ResourceTypes
 from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
 from sagemaker_local.contents.seed import Seeded, seed
 from sagemaker_local.control import ControlPlane, Event, Timing
 from sagemaker_local.control.ai_benchmarks import LOG_GROUP
-from sagemaker_local.control.jobs.processing import ProcessingRecord
-from sagemaker_local.control.jobs.processing import description as processing_description
-from sagemaker_local.control.jobs.training import TrainingRecord, description
+from sagemaker_local.control.jobs.jobs import JobRecord
 from sagemaker_local.engine.building import build_aiperf, build_engine, build_trainer
 from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.engine.launch import EngineLauncher, EngineLauncherProtocol
@@ -51,19 +50,15 @@ from sagemaker_local.process import state
 from sagemaker_local.process.status import ACCOUNT, REGION, LocalStatus
 from sagemaker_local.runtime.benchmark_run import AiperfRunner
 from sagemaker_local.runtime.dataplane import DataPlane, Dialect, Limits
-from sagemaker_local.runtime.endpoint_events import announce, announce_processing, announce_training
+from sagemaker_local.runtime.job_life import JobLives, MakeAttempt
+from sagemaker_local.runtime.job_processes import JobMachine
 from sagemaker_local.runtime.logs import LONGEST_EVENT, EndpointLogs
 from sagemaker_local.runtime.metrics import Recorder
 from sagemaker_local.runtime.openai_route import OpenAiRoute
-from sagemaker_local.runtime.processing_run import (
-    PROCESSING_LOG_GROUP,
-    ProcessingMachine,
-    Processings,
-)
+from sagemaker_local.runtime.processing_run import PROCESSING_LOG_GROUP, ProcessingAttempt
 from sagemaker_local.runtime.sagemaker_route import SageMakerRoute
-from sagemaker_local.runtime.training_life import Trainings
 from sagemaker_local.runtime.training_run import LOG_GROUP as TRAINING_LOG_GROUP
-from sagemaker_local.runtime.training_run import Machine, Trainer
+from sagemaker_local.runtime.training_run import Trainer, TrainingAttempt
 from sagemaker_local.scheduler.service import Scheduler
 
 log = logging.getLogger(__name__)
@@ -93,7 +88,6 @@ class Assembly:
     """One server without its port: the web application and its background tasks."""
 
     def __init__(self, options: Options, shutdown: Callable[[], None]) -> None:
-        """Connect the parts; ``shutdown`` is called when a client asks the server to end."""
         self._options = options
         self._run_id = uuid.uuid4().hex
         self._clock = LocalClock()
@@ -221,8 +215,8 @@ class Assembly:
             account=ACCOUNT,
             region=REGION,
             now=self._clock.now,
-            types=RegisteredTypes(),
-            connect=Clients(self._url, REGION).connect,
+            types=ResourceTypes(),
+            client=Clients(self._url, REGION).client,
             sources=Sources(
                 read_object=self._artifacts.read,
                 stored=Parameters(self._moto).value,
@@ -254,7 +248,7 @@ class Assembly:
                 region=REGION,
                 fetch=self._fetch,
                 store=self._store,
-                on_line=self._benchmark_line,
+                on_line=partial(self._log_line, LOG_GROUP),
                 started=self._write_down,
             ),
             trainings=self._trainings(),
@@ -266,37 +260,31 @@ class Assembly:
             timing=options.timing,
         )
 
-    def _trainings(self) -> Trainings:
-        machine = Machine(
-            trainer=self._options.trainer or (lambda on_line: build_trainer(on_line, self._write_down)),
-            moto=self._moto,
-            directory=state.work_dir(self._options.port) / "training-jobs",
-            now=self._clock.now,
-            write_log=self._training_line,
-            started=self._write_down,
-        )
-        return Trainings(
-            clock=self._clock,
-            attempts=machine.attempt,
-            has_instances=lambda name, count: self.control.stock.holds(name, count),
-            on_change=lambda row: announce_training(self._moto, description(row), self._clock.now()),
-            on_metric=self._training_metric,
+    def _trainings(self) -> JobLives:
+        machine = self._job_machine("training-jobs", TRAINING_LOG_GROUP)
+        trainer = self._options.trainer or (lambda on_line: build_trainer(on_line, self._write_down))
+        return self._job_lives(partial(TrainingAttempt, machine, trainer))
+
+    def _processings(self) -> JobLives:
+        return self._job_lives(
+            partial(ProcessingAttempt, self._job_machine("processing-jobs", PROCESSING_LOG_GROUP))
         )
 
-    def _processings(self) -> Processings:
-        machine = ProcessingMachine(
-            moto=self._moto,
-            directory=state.work_dir(self._options.port) / "processing-jobs",
-            now=self._clock.now,
-            write_log=self._processing_line,
-            started=self._write_down,
-        )
-        return Processings(
+    def _job_lives(self, attempts: MakeAttempt) -> JobLives:
+        return JobLives(
             clock=self._clock,
-            attempts=machine.attempt,
+            attempts=attempts,
             has_instances=lambda name, count: self.control.stock.holds(name, count),
-            on_change=self._processing_changed,
-            on_metric=lambda row, name, value: None,
+            on_metric=self._job_metric,
+        )
+
+    def _job_machine(self, folder: str, log_group: str) -> JobMachine:
+        return JobMachine(
+            moto=self._moto,
+            directory=state.work_dir(self._options.port) / folder,
+            now=self._clock.now,
+            write_log=partial(self._log_line, log_group),
+            started=self._write_down,
         )
 
     def _admin(self, shutdown: Callable[[], None]) -> Admin:
@@ -322,34 +310,17 @@ class Assembly:
         if event.kind != "line":
             where = "/".join(filter(None, (event.endpoint, event.variant, event.component)))
             log.info("%s: %s (%s): %s", where, event.kind, event.status, event.message)
-            if event.kind in (
-                "status",
-                "component-status",
-            ):  # whoever reads the logs next wants what led to it
-                self._logs.flush()
-            if event.kind == "status":
-                announce(self._moto, event, self.control.endpoint_now(event.endpoint), ACCOUNT, REGION)
+            if event.kind in ("status", "component-status"):
+                self._logs.flush()  # whoever reads the logs next wants what led to it
         elif event.variant is not None:
             stream = f"{event.variant}/{event.engine_id}"
             self._logs.line(event.endpoint, stream, event.message, event.component)
 
-    def _benchmark_line(self, job: str, line: str) -> None:
+    def _log_line(self, group: str, stream: str, line: str, role: str = SERVICE) -> None:
         at = int(self._clock.now().timestamp() * 1000)
-        self._moto.put_log_events(LOG_GROUP, job, [(at, line)], SERVICE)
+        self._moto.put_log_events(group, stream, [(at, line[:LONGEST_EVENT])], role)
 
-    def _training_line(self, stream: str, line: str, role: str) -> None:
-        at = int(self._clock.now().timestamp() * 1000)
-        self._moto.put_log_events(TRAINING_LOG_GROUP, stream, [(at, line[:LONGEST_EVENT])], role)
-
-    def _processing_line(self, stream: str, line: str, role: str) -> None:
-        at = int(self._clock.now().timestamp() * 1000)
-        self._moto.put_log_events(PROCESSING_LOG_GROUP, stream, [(at, line[:LONGEST_EVENT])], role)
-
-    def _processing_changed(self, row: TrainingRecord) -> None:
-        assert isinstance(row, ProcessingRecord)
-        announce_processing(self._moto, processing_description(row), self._clock.now())
-
-    def _training_metric(self, row: TrainingRecord, name: str, value: float) -> None:
+    def _job_metric(self, row: JobRecord, name: str, value: float) -> None:
         if Roles(self._moto).allows(row.body["RoleArn"], "cloudwatch:PutMetricData", "*", {}):
             where = [{"Name": "TrainingJobName", "Value": row.name}]
             datum = {"MetricName": name, "Value": value, "Dimensions": where, "Timestamp": self._clock.now()}

@@ -181,9 +181,9 @@ class Front:
 
     def _refused_schedule(self, body: bytes) -> web.Response | None:
         try:
-            asked = json.loads(body)
-            role = asked["Target"]["RoleArn"]
-            wrong = refusal(asked, self._now())
+            schedule = json.loads(body)
+            role = schedule["Target"]["RoleArn"]
+            wrong = refusal(schedule, self._now())
         except (ValueError, KeyError, TypeError):
             return None  # moto says what is missing
         if wrong is not None:

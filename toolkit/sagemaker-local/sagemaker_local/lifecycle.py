@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from time import sleep
-from typing import Any
 
 from sagemaker_local.errors import EngineError, InvalidRequest, NotFound
 from sagemaker_local.process import client, ending, spawn, state
+from sagemaker_local.process.client import (
+    add_fault,
+    clear_faults,
+    endpoint_logs,
+    endpoint_metrics,
+    faults,
+    interrupt_training,
+)
 from sagemaker_local.process.ending import Ended
 from sagemaker_local.process.status import LocalStatus
 
@@ -26,6 +33,7 @@ __all__ = [
     "endpoint_metrics",
     "faults",
     "find_server",
+    "interrupt_training",
     "killed_servers",
     "refuse_taken",
     "status",
@@ -164,75 +172,13 @@ def advance_clock(
             f"the local clock cannot be moved by {seconds:g} s: it only goes forward, by at most a year",
             next_step="peagle-sm local clock advance 2h",
         )
-    now, advanced = client.advance_clock(port, min(seconds, _ADVANCE_STEP_S)), min(seconds, _ADVANCE_STEP_S)
-    progress(advanced)
-    while advanced < seconds:
+    advanced = 0.0
+    while True:
         step = min(_ADVANCE_STEP_S, seconds - advanced)
         now, advanced = client.advance_clock(port, step), advanced + step
         progress(advanced)
-    return now
-
-
-def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:
-    """Return the last lines of an endpoint's engines, oldest first.
-
-    Raises:
-        EngineError: the server does not answer.
-    """
-    return client.endpoint_logs(port, endpoint, lines)
-
-
-def endpoint_metrics(
-    port: int, endpoint: str, variant: str | None = None, *, component: str | None = None
-) -> str:
-    """Return the engine's own ``/metrics`` page of an endpoint, or of one of its inference components.
-
-    Raises:
-        NotFound: the endpoint does not exist or does not serve.
-        EngineError: the server does not answer.
-    """
-    return client.endpoint_metrics(port, endpoint, variant, component=component)
-
-
-def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Set a fault on a server and return it with its id; docs/how-to/faults.md lists the kinds and options.
-
-    Raises:
-        InvalidRequest: the fault is invalid.
-        EngineError: the server does not answer.
-    """
-    return client.add_fault(port, dict(fault))
-
-
-def faults(port: int) -> list[dict[str, Any]]:
-    """Return the faults that are set on a server, oldest first.
-
-    Raises:
-        EngineError: the server does not answer.
-    """
-    return client.faults(port)
-
-
-def clear_faults(port: int, ids: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Remove the faults of these ids, or all of them, and return them.
-
-    Raises:
-        NotFound: a fault does not exist; those before it in ``ids`` are removed.
-        EngineError: the server does not answer.
-    """
-    if not ids:
-        return client.clear_faults(port)
-    return [gone for each in ids for gone in client.clear_faults(port, each)]
-
-
-def interrupt_training(port: int, job: str) -> None:
-    """Take the Spot instances of a training job away, with SageMaker's notice of 120 seconds.
-
-    Raises:
-        InvalidRequest: there is no such job, it is not on Spot instances, or it has none now.
-        EngineError: the server does not answer.
-    """
-    client.interrupt_training(port, job)
+        if advanced >= seconds:
+            return now
 
 
 def _answer(known: state.ServerState) -> LocalStatus | None:
@@ -295,7 +241,7 @@ def refuse_taken(port: int) -> None:
     if known is not None and known.server.alive:
         raise EngineError(
             f"a local SageMaker already runs at port {port} (process {known.server.pid})",
-            next_step=f"use it, or end it: peagle-sm local down --port {port}",
+            next_step=f"use it, or end it: peagle-sm local down --local-port {port}",
         )
     if not spawn.is_free(port):
         raise EngineError(

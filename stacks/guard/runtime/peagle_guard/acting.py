@@ -14,7 +14,7 @@ from peagle_guard.aws import Aws, Unanswered, same_arn, same_time
 from peagle_guard.decide import MOST_WAKE_TRIES, decide, expires_at, repriced, spent_usd, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.lifetime_provider import HARD_AFTER
-from peagle_guard.looking import Inventory, Ours, is_foreign, lifecycle_of
+from peagle_guard.looking import Inventory, Ours, is_foreign
 from peagle_guard.records import (
     BUSY,
     SERVING,
@@ -26,6 +26,7 @@ from peagle_guard.records import (
     OffBy,
     Record,
     Tell,
+    lifecycle_from_tags,
 )
 from peagle_guard.settings import Settings
 
@@ -142,8 +143,8 @@ def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record)
     Raises:
         Refused: the function refused.
     """
-    event = {"action": "off", "stack": lifecycle.stack} if lifecycle.stack else _direct(record)
-    return _ask(aws, settings.switch_function, event)
+    owner = {"stack": lifecycle.stack} if lifecycle.stack else {}
+    return _ask(aws, settings.switch_function, _off(record) | owner)
 
 
 def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> SwitchResponse:
@@ -160,7 +161,7 @@ def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -
         return SwitchResponse(DONE, "no schedule is known")
     # It was armed before the endpoint's creation was known to the second: a little later is still it.
     expires = expires_at(record.created_at, lifecycle, record) + timedelta(minutes=1)
-    event = _direct(record) | {
+    event = _off(record) | {
         "expires_at": expires.isoformat(),
         "last_seen_at": _last_seen_at(record).isoformat(),
     }
@@ -194,7 +195,7 @@ def _last_seen_at(record: Record) -> datetime:
     return max(moment for moment in seen if moment is not None)
 
 
-def _direct(record: Record) -> dict[str, Any]:
+def _off(record: Record) -> dict[str, Any]:
     created = record.created_at.isoformat() if record.created_at else ""
     return {"action": "off", "endpoint": record.name, "arn": record.arn, "created_at": created}
 
@@ -244,9 +245,9 @@ class Actor:
         if self.dry_run or decision.record == record:
             return decision, ()
         # The list may lag behind, so DescribeEndpoint decides.
-        found = self.aws.describe_endpoint(record.name)
-        if found is not None and (
-            same_time(found.created_at, record.created_at) or decision.action is Action.WAKE
+        endpoint = self.aws.describe_endpoint(record.name)
+        if endpoint is not None and (
+            same_time(endpoint.created_at, record.created_at) or decision.action is Action.WAKE
         ):
             return _stood_down(decision, record, "the endpoint still exists"), ()
         if decision.action is Action.WAKE:
@@ -271,24 +272,25 @@ class Actor:
         if len(self.hung) >= _MOST_HUNG:
             reason = f"left to the next sweep: AWS did not answer for {', '.join(self.hung)}"
             return _stood_down(decision, ours.read, reason), (reason,)
-        found = self.aws.describe_endpoint(ours.endpoint.name)
+        endpoint = self.aws.describe_endpoint(ours.endpoint.name)
         seen = ours.endpoint
         if (
-            found is None
-            or not same_time(found.created_at, seen.created_at)
-            or not same_arn(found.arn, seen.arn)
+            endpoint is None
+            or not same_time(endpoint.created_at, seen.created_at)
+            or not same_arn(endpoint.arn, seen.arn)
         ):
             return _stood_down(decision, ours.read, "it changed during the sweep"), ()
-        found = self.inventory.with_components(found)
-        true_tags = self.aws.endpoint_tags(found.arn)
-        record = self.aws.register.get(found.name)
-        why = is_foreign(found, true_tags, record)
+        endpoint = self.inventory.with_components(endpoint)
+        true_tags = self.aws.endpoint_tags(endpoint.arn)
+        record = self.aws.register.get(endpoint.name)
+        why = is_foreign(endpoint, true_tags, record)
         if why is not None:
             return replace(_stood_down(decision, ours.read, why), action=Action.FOREIGN), ()
-        lifecycle = lifecycle_of(found, true_tags)
+        lifecycle = lifecycle_from_tags(true_tags)
         record = repriced(record, ours.read.tags, self.now)
-        evidence, faults = self._look_again(replace(ours, endpoint=found, lifecycle=lifecycle, read=record))
-        decision = decide(found, lifecycle, record, evidence, self.now)
+        current = replace(ours, endpoint=endpoint, lifecycle=lifecycle, read=record)
+        evidence, faults = self._look_again(current)
+        decision = decide(endpoint, lifecycle, record, evidence, self.now)
         if decision.action is not Action.TURN_OFF:
             after, more = self._note(decision, record, lifecycle)
             return after, (*faults, *more)
@@ -298,7 +300,7 @@ class Actor:
         try:
             outcome = turn_off(self.aws, self.settings, lifecycle, decision.record)
         except Unanswered:
-            self.hung.append(found.name)
+            self.hung.append(endpoint.name)
             raise
         return replace(decision, reason=f"{decision.reason}: {outcome.state}, {outcome.detail}"), faults
 
@@ -307,10 +309,10 @@ class Actor:
         if endpoint.status not in SERVING | BUSY or self.inventory.components is None:
             return _NOBODY, ()
         record = track(endpoint, ours.lifecycle, ours.read, self.now)
-        found, faults = look(
+        by_name, faults = look(
             self.aws, [Look(endpoint, window(ours.lifecycle, record, self.now), record.streams_hidden)]
         )
-        return found[endpoint.name], tuple(faults)
+        return by_name[endpoint.name], tuple(faults)
 
     def _wake(self, seen: Record, lifecycle: Lifecycle) -> tuple[Decision, tuple[str, ...]]:
         record = self.aws.register.get(seen.name)

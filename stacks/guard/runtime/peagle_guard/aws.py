@@ -1,4 +1,4 @@
-"""AWS calls of a sweep, and comparison of endpoint identities.
+"""AWS calls of the guard, and comparison of endpoint identities.
 
 There is one method per call, so that tests can replace AWS and count calls. Some APIs return ARNs of
 endpoints in lower case. An endpoint of the same name that was created later is another endpoint.
@@ -20,6 +20,19 @@ _ROUNDING = timedelta(seconds=1)
 
 class Unanswered(Exception):
     """Error: a function did not respond; it may have run, or may still run."""
+
+
+class NoUpdates(Exception):
+    """CloudFormation answered "No updates are to be performed"."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack as CloudFormation describes it."""
+
+    name: str
+    status: str
+    parameters: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,7 @@ class Register(Protocol):
 
 
 class Aws(Protocol):
-    """AWS calls of a sweep; every method but ``register`` and ``calls`` is one call and may raise."""
+    """AWS calls of sweeper and switch; each method is one call and may raise."""
 
     @property
     def register(self) -> Register:
@@ -112,6 +125,13 @@ class Aws(Protocol):
     @property
     def calls(self) -> Mapping[str, int]:
         """Number of calls of each operation."""
+
+    @property
+    def now(self) -> datetime:
+        """The Lambda's clock."""
+
+    def time(self) -> datetime:
+        """AWS's clock: the time in a response."""
 
     def list_endpoints(self, token: str | None) -> Page[Endpoint]:
         """ListEndpoints, 100 a page; without what only a description tells."""
@@ -139,14 +159,44 @@ class Aws(Protocol):
     ) -> Page[Result]:
         """GetMetricData by minute, at most 500 queries."""
 
-    def stack_exists(self, name: str) -> bool:
-        """DescribeStacks of one stack."""
-
     def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """Invoke a Lambda and return its answer; raises when the function failed, Unanswered when it hung."""
 
     def publish(self, subject: str, text: str) -> None:
         """Send a notice to the topic."""
+
+    def describe_stack(self, name: str) -> Stack | None:
+        """DescribeStacks; None where there is none of that name."""
+
+    def update_stack(self, name: str, parameters: Sequence[Mapping[str, Any]]) -> None:
+        """UpdateStack with the previous template; raises NoUpdates."""
+
+    def components(self, endpoint: str) -> Sequence[str]:
+        """ListInferenceComponents of one endpoint, those that are being deleted included."""
+
+    def scalable_targets(self, resource_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """DescribeScalableTargets: resource id and dimension of each."""
+
+    def deregister(self, resource_id: str, dimension: str) -> None:
+        """DeregisterScalableTarget; one that is gone is fine."""
+
+    def delete_component(self, name: str) -> None:
+        """DeleteInferenceComponent; one that is gone or being deleted is fine."""
+
+    def delete_endpoint(self, name: str) -> None:
+        """DeleteEndpoint; the configuration and the model are kept."""
+
+    def stop_job(self, kind: JobKind, name: str) -> None:
+        """StopTrainingJob or StopProcessingJob; one that has ended is fine."""
+
+    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
+        """StartDate and LastModificationDate of a schedule; None where there is none of that name."""
+
+    def delete_schedule(self, name: str) -> None:
+        """DeleteSchedule; none of that name is fine."""
+
+    def delete_alarms(self, names: Sequence[str]) -> None:
+        """DeleteAlarms; those that do not exist are fine."""
 
 
 def same_time(one: datetime | None, other: datetime | None) -> bool:

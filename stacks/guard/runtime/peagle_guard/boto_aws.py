@@ -13,7 +13,18 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from peagle_guard.aws import Component, Job, JobKind, Page, Query, Result, Tagged, Unanswered
+from peagle_guard.aws import (
+    Component,
+    Job,
+    JobKind,
+    NoUpdates,
+    Page,
+    Query,
+    Result,
+    Stack,
+    Tagged,
+    Unanswered,
+)
 from peagle_guard.records import Endpoint
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings, now
@@ -34,6 +45,8 @@ def client(service: str, session: boto3.Session | None = None, config: Config = 
 
 
 _PAGE = 100
+# DescribeScalableTargets takes at most 50 resource ids.
+_MOST_IDS = 50
 
 
 class FunctionFailed(Exception):
@@ -46,19 +59,17 @@ class BotoAws:
     def __init__(self, settings: Settings, session: boto3.Session | None = None) -> None:
         """Take the settings, and a session (the Lambda's own by default)."""
         self._settings = settings
+        self._session = session
+        self._clients: dict[tuple[str, Config], Any] = {}
         self._calls: Counter[str] = Counter()
-        self._sagemaker = self._counted(client("sagemaker", session))
-        self._tagging = self._counted(client("resourcegroupstaggingapi", session))
-        self._cloudwatch = self._counted(client("cloudwatch", session))
-        self._cloudformation = self._counted(client("cloudformation", session))
-        self._sns = self._counted(client("sns", session))
-        self._lambda = self._counted(client("lambda", session, ONCE))
-        self._register = DynamoRegister(self._counted(client("dynamodb", session)), settings.table)
 
-    def _counted(self, made: Any) -> Any:
-        # First, so that nothing that answers in AWS's place hides a call.
-        made.meta.events.register_first("before-call.*.*", self._count)
-        return made
+    def _client(self, service: str, config: Config = PATIENT) -> Any:
+        """Return a client that counts its calls; made at its first use, since each costs time at a start."""
+        if (service, config) not in self._clients:
+            created = self._clients[service, config] = client(service, self._session, config)
+            # First, so that nothing that answers in AWS's place hides a call.
+            created.meta.events.register_first("before-call.*.*", self._count)
+        return self._clients[service, config]
 
     def _count(self, model: Any, **_: Any) -> None:
         self._calls[model.name] += 1
@@ -66,19 +77,24 @@ class BotoAws:
     @property
     def register(self) -> DynamoRegister:
         """The guard's memory."""
-        return self._register
+        return DynamoRegister(self._client("dynamodb"), self._settings.table)
 
     @property
     def calls(self) -> Mapping[str, int]:
         """How often each operation was called."""
         return self._calls
 
+    @property
+    def now(self) -> datetime:
+        """The Lambda's clock."""
+        return now(self._settings)
+
     def time(self) -> datetime:
         """Return the current time on AWS's clock: the Date header of a response.
 
         Without a valid header this machine's clock is used.
         """
-        answer = self._sagemaker.list_endpoints(MaxResults=1)
+        answer = self._client("sagemaker").list_endpoints(MaxResults=1)
         try:
             return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).astimezone(UTC)
         except (KeyError, ValueError):
@@ -86,16 +102,16 @@ class BotoAws:
 
     def list_endpoints(self, token: str | None) -> Page[Endpoint]:
         """ListEndpoints, 100 a page."""
-        answer = self._sagemaker.list_endpoints(MaxResults=_PAGE, **_next(token))
+        answer = self._client("sagemaker").list_endpoints(MaxResults=_PAGE, **_next(token))
         return Page(tuple(endpoint_of(row) for row in answer["Endpoints"]), answer.get("NextToken"))
 
     def describe_endpoint(self, name: str) -> Endpoint | None:
         """DescribeEndpoint; None where there is none of that name."""
-        return described(self._sagemaker, name)
+        return described(self._client("sagemaker"), name)
 
     def list_components(self, token: str | None) -> Page[Component]:
         """ListInferenceComponents of all endpoints, 100 a page."""
-        answer = self._sagemaker.list_inference_components(MaxResults=_PAGE, **_next(token))
+        answer = self._client("sagemaker").list_inference_components(MaxResults=_PAGE, **_next(token))
         rows = answer["InferenceComponents"]
         return Page(
             tuple(Component(r["InferenceComponentName"], r["EndpointName"], r["VariantName"]) for r in rows),
@@ -104,26 +120,26 @@ class BotoAws:
 
     def tagged_endpoints(self, token: str | None) -> Page[Tagged]:
         """GetResources for endpoints with our tag, 100 a page."""
-        answer = self._tagging.get_resources(
+        answer = self._client("resourcegroupstaggingapi").get_resources(
             ResourceTypeFilters=["sagemaker:endpoint"],
             TagFilters=[{"Key": MANAGED_BY, "Values": [MANAGER]}],
             ResourcesPerPage=_PAGE,
             **({"PaginationToken": token} if token else {}),
         )
         rows = answer["ResourceTagMappingList"]
-        found = tuple(Tagged(row["ResourceARN"], _tags(row["Tags"])) for row in rows)
-        return Page(found, answer.get("PaginationToken") or None)
+        tagged = tuple(Tagged(row["ResourceARN"], _tags(row["Tags"])) for row in rows)
+        return Page(tagged, answer.get("PaginationToken") or None)
 
     def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
         """ListTrainingJobs or ListProcessingJobs, those in progress, 100 a page: name and ARN."""
-        asked: dict[str, Any] = {"StatusEquals": "InProgress", "MaxResults": _PAGE, **_next(token)}
+        request: dict[str, Any] = {"StatusEquals": "InProgress", "MaxResults": _PAGE, **_next(token)}
         if kind == "training":
-            training = self._sagemaker.list_training_jobs(**asked)
+            training = self._client("sagemaker").list_training_jobs(**request)
             rows = [
                 (row["TrainingJobName"], row["TrainingJobArn"]) for row in training["TrainingJobSummaries"]
             ]
             return Page(tuple(rows), training.get("NextToken"))
-        processing = self._sagemaker.list_processing_jobs(**asked)
+        processing = self._client("sagemaker").list_processing_jobs(**request)
         summaries = processing["ProcessingJobSummaries"]
         rows = [(row["ProcessingJobName"], row["ProcessingJobArn"]) for row in summaries]
         return Page(tuple(rows), processing.get("NextToken"))
@@ -131,23 +147,23 @@ class BotoAws:
     def describe_job(self, kind: JobKind, name: str) -> Job:
         """DescribeTrainingJob or DescribeProcessingJob."""
         if kind == "training":
-            training = self._sagemaker.describe_training_job(TrainingJobName=name)
+            training = self._client("sagemaker").describe_training_job(TrainingJobName=name)
             spot = bool(training.get("EnableManagedSpotTraining"))
             limit = training["StoppingCondition"].get("MaxRuntimeInSeconds")
             return _job(name, training.get("TrainingStartTime"), limit, spot)
-        processing = self._sagemaker.describe_processing_job(ProcessingJobName=name)
+        processing = self._client("sagemaker").describe_processing_job(ProcessingJobName=name)
         limit = processing.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
         return _job(name, processing.get("ProcessingStartTime"), limit, False)
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
         """ListTags: at most 50 tags, so one page of 100 holds them."""
-        return tags_of(self._sagemaker, arn)
+        return tags_of(self._client("sagemaker"), arn)
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
     ) -> Page[Result]:
         """GetMetricData by minute, at most 500 queries."""
-        answer = self._cloudwatch.get_metric_data(
+        answer = self._client("cloudwatch").get_metric_data(
             MetricDataQueries=[_query(each) for each in queries],
             StartTime=start,
             EndTime=end,
@@ -155,16 +171,6 @@ class BotoAws:
             **_next(token),
         )
         return Page(tuple(_result(row) for row in answer["MetricDataResults"]), answer.get("NextToken"))
-
-    def stack_exists(self, name: str) -> bool:
-        """DescribeStacks of one stack; CloudFormation has no error code for one that is not there."""
-        try:
-            found = self._cloudformation.describe_stacks(StackName=name)["Stacks"]
-        except ClientError as error:
-            if "does not exist" in error.response["Error"].get("Message", ""):
-                return False
-            raise
-        return any(row["StackStatus"] != "DELETE_COMPLETE" for row in found)
 
     def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """Invoke a Lambda and return its answer.
@@ -174,18 +180,134 @@ class BotoAws:
             Unanswered: no answer came in time.
         """
         try:
-            answer = self._lambda.invoke(FunctionName=function, Payload=json.dumps(event).encode())
+            answer = self._client("lambda", ONCE).invoke(
+                FunctionName=function, Payload=json.dumps(event).encode()
+            )
             body = answer["Payload"].read().decode()
         except (ReadTimeoutError, ConnectionClosedError) as error:
             raise Unanswered(f"{function}: {error}") from error
-        told = json.loads(body) if body else None
-        if answer.get("FunctionError") or not isinstance(told, dict):
+        response = json.loads(body) if body else None
+        if answer.get("FunctionError") or not isinstance(response, dict):
             raise FunctionFailed(f"{function}: {body[:500]}")
-        return told
+        return response
 
     def publish(self, subject: str, text: str) -> None:
         """Send a notice to the topic."""
-        self._sns.publish(TopicArn=self._settings.topic_arn, Subject=subject, Message=text)
+        self._client("sns").publish(TopicArn=self._settings.topic_arn, Subject=subject, Message=text)
+
+    def describe_stack(self, name: str) -> Stack | None:
+        """DescribeStacks; None where there is none of that name."""
+        try:
+            stack = self._client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
+        except ClientError as error:
+            if "does not exist" in error.response["Error"].get("Message", ""):
+                return None
+            raise
+        if stack["StackStatus"] == "DELETE_COMPLETE":
+            return None
+        parameters = {
+            row["ParameterKey"]: row.get("ParameterValue", "") for row in stack.get("Parameters", ())
+        }
+        return Stack(name, stack["StackStatus"], parameters)
+
+    def update_stack(self, name: str, parameters: Sequence[Mapping[str, Any]]) -> None:
+        """UpdateStack with the previous template.
+
+        Raises:
+            NoUpdates: CloudFormation sees no difference.
+        """
+        try:
+            self._client("cloudformation").update_stack(
+                StackName=name, UsePreviousTemplate=True, Parameters=list(parameters)
+            )
+        except ClientError as error:
+            if "no updates are to be performed" in error.response["Error"].get("Message", "").lower():
+                raise NoUpdates from error
+            raise
+
+    def components(self, endpoint: str) -> Sequence[str]:
+        """ListInferenceComponents of one endpoint, those that are being deleted included."""
+        pages = (
+            self._client("sagemaker")
+            .get_paginator("list_inference_components")
+            .paginate(EndpointNameEquals=endpoint)
+        )
+        return [row["InferenceComponentName"] for page in pages for row in page["InferenceComponents"]]
+
+    def scalable_targets(self, resource_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """DescribeScalableTargets: resource id and dimension of each."""
+        pages = self._client("application-autoscaling").get_paginator("describe_scalable_targets")
+        return [
+            (row["ResourceId"], row["ScalableDimension"])
+            for first in range(0, len(resource_ids), _MOST_IDS)
+            for page in pages.paginate(
+                ServiceNamespace="sagemaker", ResourceIds=list(resource_ids[first : first + _MOST_IDS])
+            )
+            for row in page["ScalableTargets"]
+        ]
+
+    def deregister(self, resource_id: str, dimension: str) -> None:
+        """DeregisterScalableTarget; one that is gone already is fine."""
+        try:
+            self._client("application-autoscaling").deregister_scalable_target(
+                ServiceNamespace="sagemaker", ResourceId=resource_id, ScalableDimension=dimension
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ObjectNotFoundException":
+                raise
+
+    def delete_component(self, name: str) -> None:
+        """DeleteInferenceComponent; one that is gone or being deleted already is left alone."""
+        try:
+            status = self._client("sagemaker").describe_inference_component(InferenceComponentName=name)
+            if status["InferenceComponentStatus"] != "Deleting":
+                self._client("sagemaker").delete_inference_component(InferenceComponentName=name)
+        except ClientError as error:
+            if not is_missing(error):
+                raise
+
+    def stop_job(self, kind: JobKind, name: str) -> None:
+        """StopTrainingJob or StopProcessingJob; one that has ended is left alone."""
+        try:
+            if kind == "training":
+                self._client("sagemaker").stop_training_job(TrainingJobName=name)
+            else:
+                self._client("sagemaker").stop_processing_job(ProcessingJobName=name)
+        except ClientError as error:
+            code, text = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+            ended = "is in status" in text or "not found" in text.lower()
+            if code != "ResourceNotFound" and (code != "ValidationException" or not ended):
+                raise
+
+    def delete_endpoint(self, name: str) -> None:
+        """DeleteEndpoint; the configuration and the model are kept."""
+        self._client("sagemaker").delete_endpoint(EndpointName=name)
+
+    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
+        """StartDate and LastModificationDate of a schedule; None where there is none of that name."""
+        try:
+            answer = self._client("scheduler").get_schedule(Name=name)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ResourceNotFoundException":
+                return None
+            raise
+        start, changed_at = answer.get("StartDate"), answer.get("LastModificationDate")
+        return (
+            None if start is None else start.astimezone(UTC),
+            None if changed_at is None else changed_at.astimezone(UTC),
+        )
+
+    def delete_schedule(self, name: str) -> None:
+        """DeleteSchedule; none of that name is fine."""
+        try:
+            self._client("scheduler").delete_schedule(Name=name)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
+
+    def delete_alarms(self, names: Sequence[str]) -> None:
+        """DeleteAlarms; those that do not exist are fine."""
+        self._client("cloudwatch", BRIEF).delete_alarms(AlarmNames=list(names))
 
 
 def is_missing(error: ClientError) -> bool:
@@ -234,7 +356,6 @@ def endpoint_of(row: Mapping[str, Any]) -> Endpoint:
         variants=tuple(each["VariantName"] for each in variants),
         instances=sum(counts) if counts else None,
         is_async="AsyncInferenceConfig" in row,
-        publish_seconds=row.get("MetricsConfig", {}).get("MetricPublishFrequencyInSeconds", 60),
     )
 
 

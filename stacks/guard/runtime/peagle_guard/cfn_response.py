@@ -64,12 +64,12 @@ def respond(
     once = _Once(event, context, failed_id, send or put)
     timer = _watch(once, context)
     try:
-        made = work()
+        result = work()
     except Exception as error:
         # Any error: a request without a response blocks the stack for an hour.
         once.failed(f"{type(error).__name__}: {error}")
     else:
-        once.answer("SUCCESS", made.physical_id, made.attributes)
+        once.answer("SUCCESS", result.physical_id, result.attributes)
     finally:
         if timer is not None:
             timer.cancel()

@@ -9,9 +9,9 @@ Drain: if there is still traffic at a limit, the sweeper waits at most ``DRAIN``
 endpoint's grace). The lifetime schedule does not check metrics and does not wait, so the sweeper begins
 ``DRAIN`` before the end of the lifetime.
 
-Costs use the price in the tag ``peagle-sm:usd-per-hour``. It is the plan's price for the number of
-instances in the tag ``peagle-sm:instance-count`` (without that tag: with which the endpoint was first seen),
-and is scaled by the number of instances. It is an estimate for the budget; AWS's bill is the truth.
+Costs use the price in the tag ``peagle-sm:usd-per-hour``. It is the plan's price for the number of instances
+in the tag ``peagle-sm:instance-count``, and is scaled by the number of instances that run. It is an estimate
+for the budget; AWS's bill is the truth.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ def usd_per_hour(lifecycle: Lifecycle, record: Record) -> float | None:
     """Return the endpoint's present price per hour; None if unknown."""
     if lifecycle.usd_per_hour is None:
         return None
-    planned = lifecycle.instances or record.base_instances
-    if record.instances is None or not planned:
+    if record.instances is None or not lifecycle.instances:
         return lifecycle.usd_per_hour
-    return lifecycle.usd_per_hour * record.instances / planned
+    return lifecycle.usd_per_hour * record.instances / lifecycle.instances
 
 
 def spent_usd(lifecycle: Lifecycle, record: Record, now: datetime) -> float:
@@ -121,16 +120,16 @@ def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: da
     """Return the limit that comes (or came) first."""
     warning = min(WARNING, lifecycle.max_lifetime / 4)
     ends = expires_at(endpoint.created_at, lifecycle, record)
-    found = [Limit(_drains_from(ends, lifecycle, record), OffBy.LIFETIME, ends, warning)]
+    limits = [Limit(_drains_from(ends, lifecycle, record), OffBy.LIFETIME, ends, warning)]
     spent = budget_ends_at(lifecycle, record)
     if spent is not None:
-        found.append(Limit(spent, OffBy.BUDGET, spent + DRAIN, warning))
+        limits.append(Limit(spent, OffBy.BUDGET, spent + DRAIN, warning))
     closes = _closes_at(endpoint, lifecycle, record, now)
     if closes is not None:
-        found.append(Limit(closes, OffBy.HOURS, closes + lifecycle.grace, warning))
+        limits.append(Limit(closes, OffBy.HOURS, closes + lifecycle.grace, warning))
     # One limit's drain does not outlast another's.
-    drained_at = min(limit.drained_at for limit in found)
-    return replace(min(found, key=lambda limit: limit.at), drained_at=drained_at)
+    drained_at = min(limit.drained_at for limit in limits)
+    return replace(min(limits, key=lambda limit: limit.at), drained_at=drained_at)
 
 
 def _drains_from(ends: datetime, lifecycle: Lifecycle, record: Record) -> datetime:
@@ -178,9 +177,7 @@ def track(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetim
 
 def unmarked(record: Record) -> Record:
     """Return the record without its mark and without the turn-off that followed from it."""
-    return replace(
-        record, quiet_since=None, marked_at=None, off_at=None, off_by=None, hours_off=False, parting=False
-    )
+    return replace(record, quiet_since=None, marked_at=None, off_at=None, off_by=None, parting=False)
 
 
 def _begun(endpoint: Endpoint, record: Record) -> Record:
@@ -201,8 +198,6 @@ def _begun(endpoint: Endpoint, record: Record) -> Record:
 
 
 def _counted(instances: int, lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
-    if record.base_instances is None and instances > 0:
-        record = replace(record, base_instances=instances)
     if record.instances in (None, instances):
         return replace(record, instances=instances)
     return replace(settled(lifecycle, record, now), instances=instances)
@@ -217,7 +212,6 @@ def _configured(endpoint: Endpoint, record: Record) -> Record:
         config_name=endpoint.config_name,
         variants=endpoint.variants,
         is_async=endpoint.is_async,
-        publish_seconds=endpoint.publish_seconds,
         described_at=endpoint.modified_at,
     )
 
@@ -260,7 +254,6 @@ def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Dec
         gone_at=now,
         off_at=off_at or now,
         off_by=off_by,
-        hours_off=off_by is OffBy.HOURS,
         warned_at=None,
         unknown_since=None,
         # A pause by hand does not end the lease of ``keep``: after resuming it still applies.
@@ -372,7 +365,7 @@ def _decide(
         return _at_limit(endpoint, record, evidence, now, limit)
     if record.off_by not in (None, OffBy.IDLE):
         # A limit had started the turn-off, but the limit was moved since.
-        record = replace(record, off_at=None, off_by=None, hours_off=False)
+        record = replace(record, off_at=None, off_by=None)
     decision = _on_evidence(endpoint, lifecycle, record, evidence, now)
     if limit.announced(record) or now < limit.warn_from:
         return decision
@@ -485,5 +478,5 @@ def _turn_off(record: Record, by: OffBy, reason: str, now: datetime, *, told: bo
         since = record.off_at.isoformat(timespec="seconds")
         return Decision(Action.WAIT, f"{reason}; being turned off since {since}", record, off_by=by)
     first = record.off_at is None or record.off_by is not by
-    off = replace(record, off_at=now, off_by=by, hours_off=by is OffBy.HOURS)
+    off = replace(record, off_at=now, off_by=by)
     return Decision(Action.TURN_OFF, reason, off, None if told or not first else Tell.OFF_NOW, by, now)

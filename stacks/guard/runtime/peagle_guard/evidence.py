@@ -346,7 +346,7 @@ def look(aws: Aws, looks: Sequence[Look]) -> tuple[dict[str, Evidence], list[str
 
     A call that fails makes the evidence of its endpoints unknown, and of no others.
     """
-    found: dict[str, Evidence] = {}
+    by_name: dict[str, Evidence] = {}
     faults: list[str] = []
     for batch in _batches(looks):
         start = min(each.window.read_from for each, _ in batch)
@@ -359,15 +359,15 @@ def look(aws: Aws, looks: Sequence[Look]) -> tuple[dict[str, Evidence], list[str
                 results |= _ask(aws, queries[first : first + MOST_QUERIES], start, end)
         except Exception as error:
             faults.append(f"GetMetricData: {type(error).__name__}: {error}")
-            found |= {
+            by_name |= {
                 each.endpoint.name: Evidence(Kind.UNKNOWN, detail="the metrics could not be read")
                 for each, _ in batch
             }
             continue
         for each, wanted in batch:
             subjects = [_subject(one, results) for one in wanted]
-            found[each.endpoint.name] = judge(subjects, each.window)
-    return found, faults
+            by_name[each.endpoint.name] = judge(subjects, each.window)
+    return by_name, faults
 
 
 def _batches(looks: Sequence[Look]) -> Iterator[list[tuple[Look, list[_Wanted]]]]:
@@ -413,14 +413,14 @@ def _wanted(look: Look, serial: int) -> Iterator[_Wanted]:
             sparse=not endpoint.is_async,
         )
     for number, component in enumerate(endpoint.components, start=serial + len(endpoint.variants)):
-        its_own = (("InferenceComponentName", component),)
+        by_component = (("InferenceComponentName", component),)
         space = "/aws/sagemaker/InferenceComponents"
         yield _Wanted(
             f"component {component}",
-            Query(f"i{number}", _REQUESTS, "Invocations", its_own, "Sum"),
-            Query(f"c{number}", _REQUESTS, "ConcurrentRequestsPerCopy", its_own, "Maximum"),
-            Query(f"u{number}", space, "CPUUtilizationNormalized", its_own, "SampleCount"),
-            _gpu(look, number, space, "GPUUtilizationNormalized", its_own),
+            Query(f"i{number}", _REQUESTS, "Invocations", by_component, "Sum"),
+            Query(f"c{number}", _REQUESTS, "ConcurrentRequestsPerCopy", by_component, "Maximum"),
+            Query(f"u{number}", space, "CPUUtilizationNormalized", by_component, "SampleCount"),
+            _gpu(look, number, space, "GPUUtilizationNormalized", by_component),
             sparse=True,
         )
 
@@ -432,17 +432,17 @@ def _gpu(
 
 
 def _ask(aws: Aws, queries: Sequence[Query], start: datetime, end: datetime) -> dict[str, Result]:
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     token: str | None = None
     while True:
         page = aws.metric_data(queries, start, end, token)
         for result in page.items:
-            before = found.get(result.id, Result(result.id, {}))
+            before = results.get(result.id, Result(result.id, {}))
             # A part is completed by the next page; only the last word counts.
-            found[result.id] = Result(result.id, {**before.points, **result.points}, result.whole)
+            results[result.id] = Result(result.id, {**before.points, **result.points}, result.whole)
         token = page.token
         if token is None:
-            return found
+            return results
 
 
 def _subject(wanted: _Wanted, results: Mapping[str, Result]) -> Subject:

@@ -133,19 +133,19 @@ def _delete(scheduler: Any, name: str) -> bool:
     return True
 
 
-def _check(found: Any, request: dict[str, Any]) -> None:
-    name, start = request["Name"], found.get("StartDate")
+def _check(stored: Any, request: dict[str, Any]) -> None:
+    name, start = request["Name"], stored.get("StartDate")
     # Scheduler keeps whole seconds.
     late = start is None or abs(start - request["StartDate"]) > timedelta(seconds=1)
-    target = found.get("Target", {})
+    target = stored.get("Target", {})
     if (
         late
-        or found.get("State", "ENABLED") != "ENABLED"
+        or stored.get("State", "ENABLED") != "ENABLED"
         or any(target.get(key) != request["Target"][key] for key in ("Arn", "Input"))
     ):
         raise NotArmed(
             f"schedule {name} does not read back as it was written (StartDate {start}, "
-            f"state {found.get('State')}, target {target.get('Arn')}); nothing was started"
+            f"state {stored.get('State')}, target {target.get('Arn')}); nothing was started"
         )
 
 
@@ -278,8 +278,8 @@ def _refuse_another_type(endpoints: Any, wanted: Mapping[str, Any], before: Mapp
     if not old or not new or old == new:
         return
     name = str(wanted.get("EndpointName", ""))
-    found = described(endpoints, name)
-    if found is None or found.config_name == wanted.get("EndpointConfigName"):
+    endpoint = described(endpoints, name)
+    if endpoint is None or endpoint.config_name == wanted.get("EndpointConfigName"):
         return
     raise ProviderError(
         f"endpoint {name} scales, and SageMaker does not change its instance type while it does: found "
@@ -315,13 +315,13 @@ def _arming(event: Mapping[str, Any], settings: Settings, now: datetime) -> Armi
     )
 
 
-def _hours(found: object) -> float:
+def _hours(value: object) -> float:
     try:
-        hours = float(str(found))
+        hours = float(str(value))
     except ValueError:
         hours = math.nan
     if not 0 < hours <= _MOST_HOURS:
-        raise ProviderError(f"MaxLifetimeHours: found {found!r}; allowed: above 0, at most {_MOST_HOURS:g}")
+        raise ProviderError(f"MaxLifetimeHours: found {value!r}; allowed: above 0, at most {_MOST_HOURS:g}")
     return hours
 
 

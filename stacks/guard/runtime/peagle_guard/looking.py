@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 
 from peagle_guard.aws import Aws, Page, arn_key, same_arn, same_time
@@ -26,7 +26,7 @@ from peagle_guard.records import (
     lifecycle_from_tags,
 )
 from peagle_guard.training import TrainingEntry
-from peagle_sm.core.plan.tags_and_schedules import IDLE, MANAGED_BY, PUBLISH_SECONDS
+from peagle_sm.core.plan.tags_and_schedules import IDLE, MANAGED_BY
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class ReportEntry:
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry as JSON types; times are in ISO format."""
-        told = asdict(self) | {
+        row = asdict(self) | {
             "expires_at": _iso(self.expires_at),
             "quiet_since": _iso(self.quiet_since),
             "faults": list(self.faults),
         }
-        return told if self.faults else {key: value for key, value in told.items() if key != "faults"}
+        return row if self.faults else {key: value for key, value in row.items() if key != "faults"}
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,16 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return it in JSON's types."""
-        told: dict[str, Any] = {
+        row: dict[str, Any] = {
             "time": _iso(self.time),
             "endpoints": [each.as_json() for each in self.endpoints],
             "calls": dict(self.calls),
         }
         if self.training:
-            told["training"] = [each.as_json() for each in self.training]
+            row["training"] = [each.as_json() for each in self.training]
         if self.faults:
-            told["faults"] = list(self.faults)
-        return {**told, "skipped": self.skipped} if self.skipped else told
+            row["faults"] = list(self.faults)
+        return {**row, "skipped": self.skipped} if self.skipped else row
 
 
 def entry(
@@ -153,9 +153,9 @@ def take(aws: Aws) -> Inventory:
     )
 
 
-def is_foreign(endpoint: Endpoint, found: Mapping[str, str], record: Record | None) -> str | None:
+def is_foreign(endpoint: Endpoint, tags: Mapping[str, str], record: Record | None) -> str | None:
     """Return why a tagged or registered endpoint was not created by peagle-sm; None if it was."""
-    if not is_ours(endpoint.name, found):
+    if not is_ours(endpoint.name, tags):
         return "its tags do not mark it as created by peagle-sm"
     if record is not None and record.arn and not same_arn(record.arn, endpoint.arn):
         return f"the register knows this name under another ARN ({record.arn})"
@@ -200,17 +200,17 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
     for endpoint in inventory.endpoints.values():
         record = inventory.records.get(endpoint.name)
         faults: list[str] = []
-        found = _tags(aws, inventory, endpoint, record, faults)
-        if not found.get(MANAGED_BY) and record is None:
+        tags = _tags(aws, inventory, endpoint, record, faults)
+        if not tags.get(MANAGED_BY) and record is None:
             continue
-        why = is_foreign(endpoint, found, record)
+        why = is_foreign(endpoint, tags, record)
         if why is not None:
             others.append(_foreign(endpoint, why, tuple(faults)))
             continue
-        read = repriced(record or Record(name=endpoint.name), _kept(found), now)
+        read = repriced(record or Record(name=endpoint.name), _kept(tags), now)
         described = _described(aws, endpoint, read, faults)
         if described is not None:
-            lifecycle = lifecycle_of(described, found)
+            lifecycle = lifecycle_from_tags(tags)
             ours.append(
                 Ours(inventory.with_components(described), lifecycle, read, (*faults, *lifecycle.faults))
             )
@@ -226,21 +226,10 @@ def evidence_of(
         for each in ours
         if each.endpoint.status in (SERVING | BUSY) - {"Creating"} and each.endpoint.variants
     ]
-    found, faults = look(aws, looks)
+    by_name, faults = look(aws, looks)
     if inventory.components is None:
-        found = {name: _without_components(each) for name, each in found.items()}
-    return {each.endpoint.name: found.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
-
-
-def lifecycle_of(endpoint: Endpoint, found: Mapping[str, str]) -> Lifecycle:
-    """Read the tags' settings; the metrics interval comes from the description if no tag has it.
-
-    Endpoints of older versions of peagle-sm have no such tag.
-    """
-    lifecycle = lifecycle_from_tags(found)
-    if PUBLISH_SECONDS in found:
-        return lifecycle
-    return replace(lifecycle, publish=timedelta(seconds=endpoint.publish_seconds))
+        by_name = {name: _without_components(each) for name, each in by_name.items()}
+    return {each.endpoint.name: by_name.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
 
 
 def tracked(each: Ours, now: datetime) -> Record:
@@ -275,9 +264,9 @@ def _tags(
         return record.tags if same else {}
 
 
-def _kept(found: Mapping[str, str]) -> dict[str, str]:
+def _kept(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the tags to keep in the register, without AWS's own, which CreateEndpoint refuses."""
-    return {key: value for key, value in found.items() if not key.startswith("aws:")}
+    return {key: value for key, value in tags.items() if not key.startswith("aws:")}
 
 
 def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) -> Endpoint | None:
@@ -292,15 +281,12 @@ def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) 
         and same_time(record.created_at, endpoint.created_at)
         and same_time(record.described_at, endpoint.modified_at)
     )
-    # An older version of the guard did not record the interval: describe the endpoint once more.
-    interval = record.publish_seconds
-    if same and record.variants and (interval is not None or PUBLISH_SECONDS in record.tags):
+    if same and record.variants:
         return replace(
             endpoint,
             config_name=record.config_name,
             variants=record.variants,
             is_async=record.is_async,
-            publish_seconds=interval or endpoint.publish_seconds,
         )
     try:
         return aws.describe_endpoint(endpoint.name)

@@ -58,30 +58,30 @@ def _create(models: Any, name: str, payload: Mapping[str, Any]) -> Made:
 
 def _adopted(models: Any, name: str, payload: Mapping[str, Any]) -> str:
     """Return the ARN of the existing model if it equals the requested one."""
-    there = models.describe_model(ModelName=name)
+    existing = models.describe_model(ModelName=name)
     wanted = {key: value for key, value in payload.items() if key != "Tags"}
-    different = sorted(key for key, value in wanted.items() if not _holds(there.get(key), value))
+    different = sorted(key for key, value in wanted.items() if not _holds(existing.get(key), value))
     if different:
         raise ProviderError(
             f"model {name} exists with another {', '.join(different)}. A model cannot be changed: "
             f"delete it (aws sagemaker delete-model --model-name {name}) and deploy again."
         )
-    return str(there["ModelArn"])
+    return str(existing["ModelArn"])
 
 
-def _holds(there: Any, wanted: Any) -> bool:
+def _holds(existing: Any, wanted: Any) -> bool:
     """Decide whether a description contains all requested values; AWS adds defaults."""
     if isinstance(wanted, Mapping):
-        return isinstance(there, Mapping) and all(
-            _holds(there.get(key), value) for key, value in wanted.items()
+        return isinstance(existing, Mapping) and all(
+            _holds(existing.get(key), value) for key, value in wanted.items()
         )
     if isinstance(wanted, list):
         return (
-            isinstance(there, list)
-            and len(there) == len(wanted)
-            and all(_holds(one, other) for one, other in zip(there, wanted, strict=True))
+            isinstance(existing, list)
+            and len(existing) == len(wanted)
+            and all(_holds(one, other) for one, other in zip(existing, wanted, strict=True))
         )
-    return bool(there == wanted)
+    return bool(existing == wanted)
 
 
 def _delete(models: Any, name: str) -> Made:

@@ -35,8 +35,6 @@ class Endpoint:
     instances: int | None = None
     # Asynchronous inference publishes no Invocations.
     is_async: bool = False
-    # The interval at which its instances publish utilisation.
-    publish_seconds: int = 60
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Lifecycle:
     grace: timedelta = timedelta(minutes=10)
     max_lifetime: timedelta = timedelta(hours=8)
     budget_usd: float | None = None
-    # Price of ``instances`` instances; older endpoints have no tag with their number.
+    # Price of ``instances`` instances.
     usd_per_hour: float | None = None
     # The price is an upper bound: SageMaker's was not known to the plan.
     price_at_most: bool = False
@@ -55,7 +53,7 @@ class Lifecycle:
     hours: Hours | None = None
     stack: str | None = None
     scales_to_zero: bool = False
-    # The interval at which the endpoint's instances publish utilisation; without its tag, as described.
+    # The interval at which the endpoint's instances publish utilisation.
     publish: timedelta = timedelta(minutes=1)
     # Tags that could not be read, in words; a sweep reports them.
     faults: tuple[str, ...] = ()
@@ -94,18 +92,15 @@ class Record:
     warned_at: datetime | None = None
     # When notices about it were sent; those older than a day are dropped.
     notices: tuple[datetime, ...] = ()
-    # Paused by hand: the timetable does not wake it. hours_off: turned off by the timetable.
+    # Paused by hand: its hours do not turn it on.
     paused: bool = False
-    hours_off: bool = False
     config_name: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     stack: str = ""
-    # Spent up to ``spent_at``; from then on at the rate of ``instances``. ``base_instances`` is the number
-    # that was seen first, for endpoints without a tag that says for how many the price is.
+    # Spent up to ``spent_at``; from then on at the rate of ``instances``.
     spent_usd: float = 0.0
     spent_at: datetime | None = None
     instances: int | None = None
-    base_instances: int | None = None
     # The last time that turning off was tried, and why; kept once it is gone.
     off_at: datetime | None = None
     off_by: OffBy | None = None
@@ -121,7 +116,6 @@ class Record:
     described_at: datetime | None = None
     variants: tuple[str, ...] = ()
     is_async: bool = False
-    publish_seconds: int | None = None
     # CloudWatch shows its requests as they arrive, but not those in flight.
     streams_hidden: bool = False
     # In service, and the metrics have proven neither traffic nor quiet since then.
@@ -232,8 +226,8 @@ def lifecycle_from_tags(tags: Mapping[str, str]) -> Lifecycle:
         return _number(tags, key, faults, lambda n: least <= n <= most, default)
 
     def positive(key: str) -> float | None:
-        found = _number(tags, key, faults, lambda n: n > 0, 0.0)
-        return found or None
+        number = _number(tags, key, faults, lambda n: n > 0, 0.0)
+        return number or None
 
     plain = Lifecycle()
     stack = tags.get(STACK)

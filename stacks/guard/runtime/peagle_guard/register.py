@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import ClientError
 
-from peagle_guard.aws import Page, Register, same_time
+from peagle_guard.aws import Aws, Page, same_time
 from peagle_guard.decide import track
 from peagle_guard.records import Endpoint, Lifecycle, OffBy, Record
 from peagle_guard.settings import parse_time
@@ -54,9 +54,9 @@ class DynamoRegister:
         """Return a page (at most 1 MB) of all records."""
         more = {"ExclusiveStartKey": {"pk": {"S": token}}} if token else {}
         answer = self._client.scan(TableName=self._table, ConsistentRead=True, **more)
-        found = tuple(read(item) for item in answer["Items"] if _value(item, "pk", "S").startswith(PREFIX))
+        records = tuple(read(item) for item in answer["Items"] if _value(item, "pk", "S").startswith(PREFIX))
         last = answer.get("LastEvaluatedKey")
-        return Page(found, last["pk"]["S"] if last else None)
+        return Page(records, last["pk"]["S"] if last else None)
 
     def get(self, name: str) -> Record:
         """Read one record consistently; an empty one of version 0 if it does not exist."""
@@ -169,8 +169,8 @@ def read(item: Mapping[str, Mapping[str, Any]]) -> Record:
     """Read an item; missing or invalid attributes have their defaults."""
 
     def text(name: str) -> str:
-        found = _value(item, name, "S")
-        return found if isinstance(found, str) else ""
+        value = _value(item, name, "S")
+        return value if isinstance(value, str) else ""
 
     off_by, spent = text("off_by"), _number(item, "spent_usd")
     counts = {name: _count(item, name) for name in _COUNTS}
@@ -215,13 +215,13 @@ def _json(text: str) -> Any:
         return None
 
 
-def _texts(found: Any) -> dict[str, str]:
-    rows = found.items() if isinstance(found, dict) else ()
+def _texts(values: Any) -> dict[str, str]:
+    rows = values.items() if isinstance(values, dict) else ()
     return {key: value for key, value in rows if isinstance(value, str)}
 
 
-def _names(found: Any) -> tuple[str, ...]:
-    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
+def _names(values: Any) -> tuple[str, ...]:
+    return tuple(each for each in values if isinstance(each, str)) if isinstance(values, list) else ()
 
 
 def _split(held: Mapping[str, dict[str, Any] | None]) -> tuple[Item, list[str]]:
@@ -250,25 +250,11 @@ _TRIES = 5
 _SECOND = timedelta(seconds=1)
 
 
-class Claims(Protocol):
-    """Register and clock, which a claim needs."""
-
-    @property
-    def register(self) -> Register:
-        """The guard's memory."""
-
-    @property
-    def now(self) -> datetime:
-        """The present."""
-
-
 class Contended(Exception):
     """Error: the register was written by others at each try."""
 
 
-def claim(
-    aws: Claims, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool = False
-) -> str | None:
+def claim(aws: Aws, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool = False) -> str | None:
     """Claim the endpoint for turning off; return why it must not be turned off, None if it may.
 
     ``expires_at`` is the end of the lifetime if a schedule claims; None for the sweep or a person. Only a
@@ -288,7 +274,7 @@ def claim(
         return None
 
 
-def is_parting(aws: Claims, endpoint: Endpoint) -> bool:
+def is_parting(aws: Aws, endpoint: Endpoint) -> bool:
     """Decide whether an earlier try has begun to delete components; True if unknown."""
     try:
         record = aws.register.get(endpoint.name)
@@ -297,7 +283,7 @@ def is_parting(aws: Claims, endpoint: Endpoint) -> bool:
     return record.parting and same_time(record.created_at, endpoint.created_at)
 
 
-def unclaim(aws: Claims, endpoint: Endpoint) -> None:
+def unclaim(aws: Aws, endpoint: Endpoint) -> None:
     """Undo parting, since nothing was deleted; if this fails, turning off is finished."""
     with suppress(Exception):
         record = aws.register.get(endpoint.name)
@@ -315,7 +301,7 @@ def moved_to(name: str, moment: datetime) -> str:
     return f"the lifetime of {name} was moved to {moment.isoformat(timespec='seconds')}"
 
 
-def _claim(aws: Claims, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool) -> str | None:
+def _claim(aws: Aws, endpoint: Endpoint, expires_at: datetime | None, *, parting: bool) -> str | None:
     for _ in range(_TRIES):
         record = aws.register.get(endpoint.name)
         if not same_time(record.created_at, endpoint.created_at):

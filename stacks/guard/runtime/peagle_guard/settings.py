@@ -45,17 +45,17 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
     Raises:
         SettingsError: a variable is missing or cannot be read.
     """
-    found = os.environ if environment is None else environment
-    missing = [name for name in _REQUIRED if not found.get(name)]
+    variables = os.environ if environment is None else environment
+    missing = [name for name in _REQUIRED if not variables.get(name)]
     if missing:
         raise SettingsError(f"not set: {', '.join(missing)}. Deploy PeagleGuard again: its stack sets them.")
-    minutes = found.get(_SWEEP) or "5"
+    minutes = variables.get(_SWEEP) or "5"
     if not minutes.isdecimal() or not 1 <= int(minutes) <= 60:
         raise SettingsError(f"{_SWEEP}: found {minutes!r}; allowed: 1 to 60. Deploy PeagleGuard again.")
     return Settings(
-        **{field: found[name] for name, field in _REQUIRED.items()},
+        **{field: variables[name] for name, field in _REQUIRED.items()},
         sweep_minutes=int(minutes),
-        clock_url=found.get(_CLOCK) or None,
+        clock_url=variables.get(_CLOCK) or None,
     )
 
 

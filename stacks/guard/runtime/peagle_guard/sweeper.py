@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from peagle_guard import looking, records, training
 from peagle_guard import settings as environment
@@ -109,20 +109,13 @@ def _one_gone(actor: Actor, record: Record) -> ReportEntry:
 
 def _unless_destroyed(aws: Aws, lifecycle: Lifecycle, record: Record, decision: Decision) -> Decision:
     """Return the decision if the stack exists; else forget the endpoint, which cannot be turned on."""
-    if lifecycle.stack is None or aws.stack_exists(lifecycle.stack):
+    if lifecycle.stack is None or aws.describe_stack(lifecycle.stack) is not None:
         return decision
     return Decision(Action.FORGET, f"off, and {lifecycle.stack} does not exist any more", record)
 
 
 class SweepFailed(Exception):
     """Parts of a sweep failed; the rest was done. The message names each part."""
-
-
-class TimedAws(Aws, Protocol):
-    """AWS with its own clock."""
-
-    def time(self) -> datetime:
-        """Return the current time on AWS's clock."""
 
 
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
@@ -135,7 +128,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     return run(BotoAws(settings), settings, event)
 
 
-def run(aws: TimedAws, settings: Settings, event: Mapping[str, Any]) -> dict[str, Any]:
+def run(aws: Aws, settings: Settings, event: Mapping[str, Any]) -> dict[str, Any]:
     """Sweep at AWS's current time.
 
     The schedule's time and this machine's clock may both be behind. A sweep that believed them would turn off
@@ -146,8 +139,8 @@ def run(aws: TimedAws, settings: Settings, event: Mapping[str, Any]) -> dict[str
     """
     dry_run = event.get("dry_run") is True
     report = sweep(aws, settings, aws.time(), dry_run)
-    found = report.as_json()
-    print(json.dumps(found))
+    document = report.as_json()
+    print(json.dumps(document))
     if report.failures and not dry_run:
         raise SweepFailed("; ".join(report.failures))
-    return found
+    return document

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from peagle_guard.aws import Aws, Job, JobKind, Page
 from peagle_guard.settings import Settings, parse_time
@@ -84,7 +84,7 @@ def watch(
     aws: Aws, settings: Settings, now: datetime, dry_run: bool
 ) -> tuple[list[TrainingEntry], list[str]]:
     """Stop the jobs that are over their limit; return an entry for each of ours, and what failed."""
-    found: list[TrainingEntry] = []
+    entries: list[TrainingEntry] = []
     faults: list[str] = []
     for kind, words in KINDS.items():
         try:
@@ -99,19 +99,19 @@ def watch(
                 fault = f"{type(error).__name__}: {error}"
                 entry = TrainingEntry(name, "none", "it could not be checked or stopped", fault)
             if entry is not None:
-                found.append(entry)
-    return found, [*faults, *(f"{each.name}: {each.fault}" for each in found if each.fault)]
+                entries.append(entry)
+    return entries, [*faults, *(f"{each.name}: {each.fault}" for each in entries if each.fault)]
 
 
 def _running(aws: Aws, kind: JobKind) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    jobs: list[tuple[str, str]] = []
     token: str | None = None
     while True:
         page: Page[tuple[str, str]] = aws.running_jobs(kind, token)
-        found += page.items
+        jobs += page.items
         token = page.token
         if token is None:
-            return found
+            return jobs
 
 
 def _one(
@@ -139,22 +139,12 @@ def _one(
     return TrainingEntry(name, "stop", why)
 
 
-class JobSwitch(Protocol):
-    """AWS calls with which the switch stops a job."""
-
-    def endpoint_tags(self, arn: str) -> Mapping[str, str]:
-        """ListTags."""
-
-    def stop_job(self, kind: JobKind, name: str) -> None:
-        """StopTrainingJob or StopProcessingJob; one that has ended is left alone."""
-
-
 def kind_of_action(action: Any) -> JobKind | None:
     """Return the kind of job that an action of the switch stops; None for another action."""
     return next((kind for kind, words in KINDS.items() if words.action == action), None)
 
 
-def stop(aws: JobSwitch, kind: JobKind, event: Mapping[str, Any]) -> dict[str, Any]:
+def stop(aws: Aws, kind: JobKind, event: Mapping[str, Any]) -> dict[str, Any]:
     """Stop the job of an event if its tags are peagle-sm's; answer as the switch does."""
     name, arn = str(event.get("job", "")), str(event.get("arn", ""))
     of_kind = f":{kind}-job/" in arn

@@ -44,7 +44,7 @@ def tags_of(plan: Plan, world: World) -> dict[str, str]:
         tags["peagle-sm:budget-usd"] = str(plan.budget_usd)
     if plan.hours is not None:
         tags["peagle-sm:hours"] = plan.hours.text
-    if plan.publish_s != 60 and plan.interval_tag:
+    if plan.publish_s != 60:
         tags["peagle-sm:publish-seconds"] = str(plan.publish_s)
     if plan.owner == "stack":
         tags["peagle-sm:stack"] = plan.stack_tag or stack_name(plan)

@@ -52,7 +52,8 @@ class SchedulerClient:
 
     account: Account
     functions: Functions
-    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The request of each schedule that exists, by name."""
 
     def create_schedule(self, **request: Any) -> dict[str, Any]:
         """CreateSchedule."""
@@ -74,7 +75,7 @@ class SchedulerClient:
         self.account.call("GetSchedule")
         if name not in self.account.scheduler.armed:
             raise NoSuchSchedule(f"Schedule {name} does not exist.")
-        return self.requests[name]
+        return self.schedules[name]
 
     def delete_schedule(self, **request: Any) -> dict[str, Any]:
         """DeleteSchedule."""
@@ -82,11 +83,12 @@ class SchedulerClient:
         self.account.call("DeleteSchedule")
         if not self.account.scheduler.remove(name):
             raise NoSuchSchedule(f"Schedule {name} does not exist.")
+        del self.schedules[name]
         return {}
 
     def _arm(self, request: dict[str, Any]) -> dict[str, Any]:
         name, target = request["Name"], request["Target"]
-        self.requests[name] = request
+        self.schedules[name] = request
         start, end = seconds(_aware(request["StartDate"])), seconds(_aware(request["EndDate"]))
         if request["ScheduleExpression"] != "rate(10 minutes)":
             raise ValueError(

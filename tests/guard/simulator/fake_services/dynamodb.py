@@ -1,4 +1,4 @@
-"""The shipped register over a simulated DynamoDB table, for worlds in which an item becomes unreadable."""
+"""The shipped register over a DynamoDB table in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from botocore.exceptions import ClientError
 
 from peagle_guard.records import Record
 from peagle_guard.register import PREFIX, DynamoRegister, Item, read, written
-from tests.guard.simulator.fake_services.account import Account
 
 _CONDITION = re.compile(
     r"attribute_not_exists\((?P<absent>#\w+)\)"
@@ -45,24 +44,25 @@ class ConditionFailed(ClientError):
 class Table:
     """boto3's client of DynamoDB with one table, as far as the register calls it."""
 
-    account: Account
+    call: Callable[[str], object]
+    """Called with the name of each operation, before it."""
     items: dict[str, Item] = field(default_factory=dict)
 
     def scan(self, **request: Any) -> dict[str, Any]:
         """Scan: one page."""
-        self.account.call("Scan")
+        self.call("Scan")
         return {"Items": [dict(self.items[key]) for key in sorted(self.items)]}
 
     def get_item(self, **request: Any) -> dict[str, Any]:
         """GetItem."""
-        self.account.call("GetItem")
+        self.call("GetItem")
         item = self.items.get(request["Key"]["pk"]["S"])
         return {} if item is None else {"Item": dict(item)}
 
     def update_item(self, **request: Any) -> dict[str, Any]:
         """UpdateItem with a condition, SET and REMOVE."""
-        self.account.call("UpdateItem")
         key = request["Key"]["pk"]["S"]
+        self.call("UpdateItem" if key.startswith(PREFIX) else "Lock")
         names, values = request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})
         item = self.items.get(key, {})
         if not _holds(request.get("ConditionExpression", ""), item, names, values):
@@ -80,7 +80,7 @@ class Table:
 
     def delete_item(self, **request: Any) -> dict[str, Any]:
         """DeleteItem with a condition."""
-        self.account.call("DeleteItem")
+        self.call("DeleteItem")
         key = request["Key"]["pk"]["S"]
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
         if not _holds(request["ConditionExpression"], self.items.get(key, {}), names, values):
@@ -125,17 +125,19 @@ def _comparable(value: dict[str, Any]) -> Any:
 class TableRegister(DynamoRegister):
     """The shipped register; ``records`` is what can be read of it."""
 
-    def __init__(self, account: Account) -> None:
-        """Begin with an empty table."""
-        self._account = account
-        self.table = Table(account)
+    def __init__(
+        self, call: Callable[[str], object], noted: Callable[[Record], object] = lambda record: None
+    ) -> None:
+        """Begin with an empty table; ``noted`` hears of each record that was written."""
+        self.table = Table(call)
+        self._noted = noted
         super().__init__(self.table, "peagle-guard")
 
     def put(self, record: Record, now: datetime) -> bool:
-        """Write a record; note when a mark was really made."""
+        """Write a record as its next version."""
         done = super().put(record, now)
         if done:
-            self._account.note_mark(record)
+            self._noted(record)
         return done
 
     @property
@@ -149,8 +151,8 @@ class TableRegister(DynamoRegister):
                     found[record.name] = record
         return found
 
-    def write(self, record: Record, now: datetime) -> None:
-        """Write a record as the command line does."""
+    def store(self, record: Record, now: datetime) -> None:
+        """Store a record as it is, without a condition."""
         item = {name: value for name, value in written(record, now).items() if value is not None}
         key = PREFIX + record.name
         self.table.items[key] = {**self.table.items.get(key, {}), **item, "pk": {"S": key}}

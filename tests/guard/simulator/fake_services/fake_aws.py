@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from peagle_guard.aws import Component, Job, JobKind, Page, Query, Register, Result, Tagged, Unanswered
+from peagle_guard.aws import (
+    Component,
+    Job,
+    JobKind,
+    NoUpdates,
+    Page,
+    Query,
+    Register,
+    Result,
+    Stack,
+    Tagged,
+    Unanswered,
+)
 from peagle_guard.boto_aws import FunctionFailed, endpoint_of
-from peagle_guard.records import Endpoint, Record
+from peagle_guard.records import Endpoint
 from peagle_guard.training import KINDS
 from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
 from tests.guard.simulator.fake_services.cloudwatch import Points
-from tests.guard.simulator.fake_services.errors import AwsFault, NoSuchEndpoint
+from tests.guard.simulator.fake_services.errors import (
+    AwsFault,
+    NoSuchEndpoint,
+    NoSuchStack,
+    NothingToUpdate,
+)
 from tests.guard.simulator.fake_services.sagemaker import Life
 
 PAGE = 100
@@ -24,6 +41,9 @@ MOST_QUERIES = 500
 VARIANT = "AllTraffic"
 INVOKE_TIMEOUT_S = 60
 """After this the guard's client gives up an Invoke (peagle_guard.boto_aws)."""
+
+DEFAULT_STATE = "on"
+"""What the parameter EndpointState falls back to where an update leaves it out."""
 
 WAKE_AGAIN_S = 240
 """A wake that is delivered twice comes again within this."""
@@ -44,64 +64,6 @@ def moment(seconds: int) -> datetime:
 def seconds(at: datetime) -> int:
     """Return a datetime as whole seconds since 1970."""
     return int(at.timestamp())
-
-
-@dataclass(slots=True)
-class FakeRegister:
-    """The table: records by name, each write conditional on the version that was read."""
-
-    account: Account
-    records: dict[str, Record] = field(default_factory=dict)
-    locked_until: datetime | None = None
-    last_sweep_at: datetime | None = None
-
-    def scan(self, token: str | None) -> Page[Record]:
-        """Return all records, a page at a time."""
-        self.account.call("Scan")
-        return _page(sorted(self.records.values(), key=lambda record: record.name), token)
-
-    def get(self, name: str) -> Record:
-        """Read one record."""
-        self.account.call("GetItem")
-        return self.records.get(name, Record(name))
-
-    def put(self, record: Record, now: datetime) -> bool:
-        """Write one record as its next version."""
-        self.account.call("PutItem")
-        known = self.records.get(record.name)
-        if (known.version if known else 0) != record.version:
-            return False
-        self.records[record.name] = replace(record, version=record.version + 1)
-        self.account.note_mark(record)
-        return True
-
-    def write(self, record: Record, now: datetime) -> None:
-        """Write a record as the command line does."""
-        self.records[record.name] = record
-
-    def forget(self, record: Record) -> bool:
-        """Remove one record."""
-        self.account.call("DeleteItem")
-        known = self.records.get(record.name)
-        if known is None or known.version != record.version:
-            return False
-        del self.records[record.name]
-        return True
-
-    def lock(self, now: datetime, until: datetime) -> bool:
-        """Take the lock of the sweep."""
-        self.account.call("UpdateItem")
-        if self.locked_until is not None and self.locked_until > now:
-            return False
-        self.locked_until = until
-        return True
-
-    def unlock(self, now: datetime, *, finished: bool = True) -> None:
-        """Give the lock back."""
-        self.account.call("UpdateItem")
-        self.locked_until = None
-        if finished:
-            self.last_sweep_at = now
 
 
 @dataclass(slots=True)
@@ -168,11 +130,6 @@ class FakeAws:
         """DescribeTrainingJob or DescribeProcessingJob."""
         raise AwsFault(f"Requested resource not found: {name}")
 
-    def stack_exists(self, name: str) -> bool:
-        """DescribeStacks."""
-        self.account.call("DescribeStacks")
-        return name in self.account.cloudformation.stacks
-
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
     ) -> Page[Result]:
@@ -218,6 +175,82 @@ class FakeAws:
         """Publish a notice."""
         now = self.account.call("Publish")
         self.notices.append((now, subject, text))
+
+    @property
+    def now(self) -> datetime:
+        """The present moment by the Lambda's clock."""
+        return moment(self.account.events.now + self.account.world.lambdas.clock_s)
+
+    def describe_stack(self, name: str) -> Stack | None:
+        """DescribeStacks."""
+        now = self.account.call("DescribeStacks")
+        try:
+            stack = self.account.cloudformation.describe(name, now)
+        except NoSuchStack:
+            return None
+        return Stack(name, stack.status_at(now), {"BootstrapVersion": "21", "EndpointState": stack.state})
+
+    def update_stack(self, name: str, parameters: Sequence[Mapping[str, Any]]) -> None:
+        """UpdateStack with the previous template; a parameter that is left out falls back to its default."""
+        now = self.account.call("UpdateStack")
+        stack = self.account.cloudformation.describe(name, now)
+        given = {each["ParameterKey"]: each for each in parameters}
+        row = given.get("EndpointState", {"ParameterValue": DEFAULT_STATE})
+        state = stack.state if row.get("UsePreviousValue") else row["ParameterValue"]
+        try:
+            self.account.cloudformation.update(name, state, now)
+            stack.by = self.account.actor
+        except NothingToUpdate as error:
+            raise NoUpdates from error
+
+    def components(self, endpoint: str) -> Sequence[str]:
+        """ListInferenceComponents of one endpoint."""
+        self.account.call("ListInferenceComponents")
+        life = self.account.sagemaker.live.get(endpoint)
+        return [] if life is None else list(life.components)
+
+    def scalable_targets(self, resource_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """DescribeScalableTargets: resource id and dimension of each."""
+        self.account.call("DescribeScalableTargets")
+        known = {
+            key: value for life in self.account.sagemaker.live.values() for key, value in life.targets.items()
+        }
+        return [(each, known[each]) for each in resource_ids if each in known]
+
+    def deregister(self, resource_id: str, dimension: str) -> None:
+        """DeregisterScalableTarget."""
+        now = self.account.call("DeregisterScalableTarget")
+        self.account.sagemaker.deregister(resource_id, now)
+
+    def delete_component(self, name: str) -> None:
+        """DeleteInferenceComponent."""
+        now = self.account.call("DeleteInferenceComponent")
+        self.account.sagemaker.delete_component(name, now, self.account.actor)
+
+    def stop_job(self, kind: str, name: str) -> None:
+        """StopTrainingJob: these worlds have endpoints alone."""
+        self.account.call("StopTrainingJob")
+
+    def delete_endpoint(self, name: str) -> None:
+        """DeleteEndpoint, under the tag condition of the switch's role."""
+        now = self.account.call("DeleteEndpoint")
+        self.account.may_delete(name)
+        self.account.sagemaker.delete(name, now, self.account.actor)
+
+    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
+        """StartDate and LastModificationDate of a schedule."""
+        self.account.call("GetSchedule")
+        schedule = self.account.scheduler.armed.get(name)
+        return None if schedule is None else (moment(schedule.start), moment(schedule.armed_at))
+
+    def delete_schedule(self, name: str) -> None:
+        """DeleteSchedule; none of that name is fine."""
+        self.account.call("DeleteSchedule")
+        self.account.scheduler.remove(name)
+
+    def delete_alarms(self, names: Sequence[str]) -> None:
+        """DeleteAlarms; those that do not exist are fine."""
+        self.account.call("DeleteAlarms")
 
     def _result(self, query: Query, begin: int, stop: int, now: int) -> Result:
         points = self._points(query, begin, stop, now)
@@ -274,7 +307,6 @@ def _read(life: Life, now: int, status: str, modified_at: int) -> tuple[Endpoint
     described = row | {
         "EndpointConfigName": life.config_name,
         "ProductionVariants": [{"VariantName": name, "CurrentInstanceCount": count} for name in variants],
-        "MetricsConfig": {"MetricPublishFrequencyInSeconds": plan.publish_s},
     }
     if plan.async_config:
         described["AsyncInferenceConfig"] = {"OutputConfig": {"S3OutputPath": "s3://answers/"}}

@@ -18,7 +18,7 @@ NOW = moment(BEGIN)
 
 @pytest.fixture
 def register() -> TableRegister:
-    return TableRegister(Account.of(world(plan())))
+    return TableRegister(Account.of(world(plan())).call)
 
 
 def test_writes_hold_only_on_the_version_that_was_read(register: TableRegister) -> None:

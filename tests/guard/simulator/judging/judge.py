@@ -5,8 +5,7 @@ Use is a request in flight where CloudWatch shows concurrency, and an arrival wh
 in flight as the endpoint goes is counted against the guard in both. A request is *protected* if it
 arrives within idle plus grace of the last use (or of the first InService), within the grace of the mark
 that was announced, or early enough that CloudWatch could show it before the deletion. What comes after
-the grace in the last minutes before the deletion, which CloudWatch cannot have shown to anybody, is
-counted apart (``late_arrivals``).
+the grace in the last minutes before the deletion, which CloudWatch cannot have shown, does not count.
 """
 
 from __future__ import annotations
@@ -35,6 +34,19 @@ RATE_S = 600
 LEFT_S = 4 * HOUR
 IDLE = "idle"
 
+BROKEN = (
+    "in_flight",
+    "before_return",
+    "too_early",
+    "survivors",
+    "foreign",
+    "double",
+    "beyond_bound",
+    "kept_killed",
+    "hours_missed",
+)
+"""Counts of a verdict that must be 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -52,7 +64,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Verdict:
-    """Counts of one world under one rule; times in minutes, money in USD."""
+    """Counts of one world."""
 
     lives: int = 0
     idle_offs: int = 0
@@ -61,9 +73,6 @@ class Verdict:
     """Turned off before traffic that arrives within the grace."""
     too_early: int = 0
     """Turned off for idleness before idle plus grace had passed, harm or not."""
-    late_arrivals: int = 0
-    cut_at_limit: int = 0
-    """In flight as a limit (lifetime, budget, hours) ended the life, drain over: by design."""
     survivors: int = 0
     """Alive after the lifetime limit plus drain."""
     left_running: int = 0
@@ -79,11 +88,6 @@ class Verdict:
     """Still on after its hours and the grace, or not on soon after they began; where everything works."""
     kept_killed: int = 0
     """Turned off for idleness during a lease that had reached the register."""
-    tails: list[float] = field(default_factory=list)
-    """For each life: minutes from its last request to its end."""
-    wasted_usd: float = 0.0
-    excess: list[float] = field(default_factory=list)
-    """For each life turned off for idleness where everything works: quiet minutes above idle plus grace."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -133,7 +137,7 @@ def _idle(world: World, each: Ended, verdict: Verdict) -> None:
     # By CloudWatch's clock: where it is ahead, the last of the grace is shown as if it had been there before.
     ahead = max(0, world.cloudwatch.skew_s)
     announced = 0 if each.marked_at is None else each.marked_at + plan.grace_s - ahead
-    in_flight = late = False
+    in_flight = False
     back = None
     for start, end in requests(plan):
         if start < life.in_service_at:
@@ -144,10 +148,7 @@ def _idle(world: World, each: Ended, verdict: Verdict) -> None:
         if start <= until or start <= shown_by or start <= announced:
             until = max(until, (end if world.cloudwatch.concurrency else start) + promise)
             in_flight = in_flight or end > off
-        else:
-            late = late or end > off
     verdict.in_flight += in_flight
-    verdict.late_arrivals += late and not in_flight
     verdict.too_early += off < until
     verdict.before_return += back is not None and back <= until
     if each.kept_until > off:
@@ -167,8 +168,6 @@ def _limits(world: World, each: Ended, verdict: Verdict) -> None:
     if (off if off is not None else world.end) > limit:
         verdict.survivors += 1
         verdict.notes.append(f"{life.plan.name} alive after {limit} (expired {each.expires_at}, ended {off})")
-    if off is not None and each.cause not in (IDLE, "user", "failed"):
-        verdict.cut_at_limit += any(start <= off < end for start, end in requests(life.plan))
 
 
 def _drain_s(life: Life, expires: int, off: int) -> int:
@@ -191,8 +190,6 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
         return
     stretches = quiet_stretches(life, end, served_until)
     tail = stretches[-1][1] - stretches[-1][0] if stretches and stretches[-1][1] == end else 0
-    verdict.tails.append(tail / 60)
-    verdict.wasted_usd += tail / HOUR * life.plan.usd_per_hour
     verdict.left_running += life.deleting_at is None and tail > LEFT_S
     if not world.metrics_work or not _undisturbed(world, each):
         return
@@ -201,8 +198,6 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
         allowed += LATEST_S
     acted = acted_at(life, end)
     longest = max((min(stop, acted) - begin for begin, stop in stretches), default=0)
-    if each.cause == IDLE:
-        verdict.excess.append((longest - allowed) / 60)
     # Traffic that CloudWatch shows only after the first mark moves the mark by a sweep.
     if longest > allowed + 2 * SWEEP_S + world.cloudwatch.lag_s + MINUTE_S:
         verdict.beyond_bound += 1

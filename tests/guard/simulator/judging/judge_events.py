@@ -59,8 +59,6 @@ class Findings:
     lives: int = 0
     idle_offs: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    usd: list[float] = field(default_factory=list)
-    """For each world: USD from the last request to the end, the mean of its lives."""
     notes: list[str] = field(default_factory=list)
 
     def note(self, name: str, text: str) -> None:
@@ -89,8 +87,6 @@ def judge_events(world: World, run: GuardRun) -> Findings:
     _limits(verdict, found)
     for text in run.crashes:
         found.note("crashes", text)
-    if verdict.lives:
-        found.usd.append(verdict.wasted_usd / verdict.lives)
     return found
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from tests.guard.simulator import event_campaign
 from tests.guard.simulator.__main__ import main
-from tests.guard.simulator.event_campaign import KindTally, kind_batch, kind_campaign
+from tests.guard.simulator.campaign import Tally, campaign, run_batch
 from tests.guard.simulator.guard_run import NO_REASON, GuardRun, start
-from tests.guard.simulator.judging.judge_events import EXPLAINED, PROMISES, Findings, judge_events
-from tests.guard.simulator.kinds import PLAIN
+from tests.guard.simulator.judging.judge_events import Findings, judge_events
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
 from tests.guard.simulator.people import SETTINGS
 from tests.guard.simulator.worlds.traffic import HOUR
@@ -121,37 +120,25 @@ def test_a_failure_of_the_guards_code_is_seen() -> None:
     assert SETTINGS.table == "peagle-guard"
 
 
-# --- the table ----------------------------------------------------------------------------------------
+# --- the campaign -------------------------------------------------------------------------------------
 
 
-def test_every_count_of_the_judge_has_its_column() -> None:
-    assert {*event_campaign.COLUMNS, *event_campaign.OTHER} - {"other"} == {*PROMISES, *EXPLAINED}
+def test_a_campaign_adds_up_to_the_same_in_parts_and_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    (whole,) = campaign("late-requests", 6, 0, 1)
+    joined = run_batch("late-requests", range(3))
+    joined.add(run_batch("late-requests", range(3, 6)))
+    assert whole == joined
+    assert main(["--kind", "late-requests", "--worlds", "6", "--jobs", "2"]) == 0
+    assert capsys.readouterr().out.startswith("late-requests: 6 worlds, 6 lives, ")
 
 
-def test_tallies_of_a_kind_join_to_what_one_run_gives() -> None:
-    heard: list[int] = []
-    whole = kind_campaign("late-requests", 6, 0, 1, lambda done, _: heard.append(done))
-    joined = kind_batch("late-requests", range(3))
-    joined.join(kind_batch("late-requests", range(3, 6)))
-    assert event_campaign.row(whole, "c") == event_campaign.row(joined, "c")
-    assert heard == [6]
+def test_a_broken_promise_fails_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    broken = Tally(1, 1, 1, Counter(in_grace=1), ["seed 0: in_grace: code"])
+    assert main(["--kind", "plain", "--worlds", "1"], lambda *_: iter([broken])) == 1
+    assert "in_grace 1\n  seed 0: in_grace: code" in capsys.readouterr().out
 
 
-def test_a_row_replaces_its_kinds_row_and_no_other() -> None:
-    page = f"before\n{event_campaign.BEGIN}\n{event_campaign.END}\nafter\n"
-    rows = {kind: event_campaign.row(KindTally(kind, worlds=1), "c1") for kind in ("async", PLAIN)}
-    page = event_campaign.section(page, rows)
-    page = event_campaign.section(page, {"async": event_campaign.row(KindTally("async", worlds=2), "c2")})
-    lines = page.splitlines()
-    assert [line.split("|")[1:3] for line in lines if line.endswith(("c1 |", "c2 |"))] == [
-        [" plain ", " 1 "],
-        [" async ", " 2 "],
-    ]
-    assert (lines[0], lines[-1]) == ("before", "after")
-    with pytest.raises(ValueError, match="are missing"):
-        event_campaign.section("before\n", rows)
-
-
-def test_the_command_prints_the_row_of_a_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--kind", "plain", "--worlds", "2", "--print-only"]) == 0
-    assert capsys.readouterr().out.startswith("| plain | 2 | 2 | 2 | 0 |")
+def test_a_number_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--worlds", "0"])
+    assert "allowed: a whole number, at least 1" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.guard.simulator.judging.tally import BROKEN
+from tests.guard.simulator.judging.judge import BROKEN
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, run, world
 from tests.guard.simulator.worlds.traffic import HOUR, Traffic
 from tests.guard.simulator.worlds.world import CloudWatch, World

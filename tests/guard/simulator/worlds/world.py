@@ -112,8 +112,6 @@ class Plan:
     """What peagle-sm:stack names, where it does not name the endpoint's own stack."""
     publish_s: int = 60
     """MetricPublishFrequencyInSeconds of its config: the interval of the utilisation metrics."""
-    interval_tag: bool = True
-    """Its tags name that interval; older versions of peagle-sm wrote no such tag."""
     enhanced: bool = False
     """EnableEnhancedMetrics: the request metrics are published at that interval too."""
     async_config: bool = False

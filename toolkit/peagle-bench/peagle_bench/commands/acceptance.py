@@ -90,7 +90,7 @@ def _of_records(
     from peagle_sm.service.inventory.acceptance import acceptance_from_records
     from peagle_sm.traffic.reading import read
 
-    # Plain files need no AWS, so the session is opened only for S3 and for encrypted records.
+    # Files need no AWS, so the session is opened only for S3.
     traffic = read(target, lambda: open_session(state))
     of_endpoint = [record for record in traffic.records if record.endpoint == name]
     if not of_endpoint:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -25,7 +24,7 @@ from peagle_sm.aws.session.signing import (
     error_name,
     is_remote,
     json_object,
-    signed_stream_request,
+    signed_invocation,
 )
 from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES
 from peagle_sm.core.errors import SpecError
@@ -64,7 +63,6 @@ class SageMakerTarget:
     """A SageMaker endpoint (or one of the local SageMaker), invoked with a response stream.
 
     ``credentials`` are botocore's (``get_frozen_credentials``), which refresh themselves.
-    ``utc`` gives the time of the signature as seconds since 1970.
     """
 
     endpoint_url: str
@@ -73,7 +71,6 @@ class SageMakerTarget:
     endpoint_name: str
     component: str | None = None
     arm: str = ""
-    utc: Callable[[], float] = field(default=time.time, compare=False)
     framed: bool = True
 
     def __post_init__(self) -> None:
@@ -96,14 +93,9 @@ class SageMakerTarget:
                 f"a request body has {len(data):,} bytes; allowed: {BODY_LIMIT_BYTES:,} (SageMaker's limit).",
                 next_step="Shorten the prompt, or remove it from the workload.",
             )
-        return signed_stream_request(
-            endpoint_url=self.endpoint_url,
-            region=self.region,
-            keys=self.credentials.get_frozen_credentials(),
-            endpoint=self.endpoint_name,
-            component=self.component,
-            body=data,
-            utc=self.utc(),
+        keys = self.credentials.get_frozen_credentials()
+        return signed_invocation(
+            self.endpoint_url, self.region, keys, self.endpoint_name, self.component, data
         )
 
     def failure(self, status: int, headers: Mapping[str, str], content: bytes) -> tuple[str, str]:

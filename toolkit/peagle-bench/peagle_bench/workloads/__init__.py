@@ -309,7 +309,7 @@ def load_workload(
         default_max_tokens: maximum tokens per answer where neither says one; None sets no limit.
         fetch: downloads a URL; tests replace it.
         cache: directory for fetched files; None is the user's cache.
-        session: opens the session for an ``s3://`` prefix or encrypted records; None is boto3's default.
+        session: opens the session for an ``s3://`` prefix; None is boto3's default.
 
     Raises:
         NotFound: a package is missing.

@@ -52,7 +52,7 @@ def begins_as_record(path: Path) -> bool:
 def read_recorded(target: str, session: Callable[[], Session]) -> Source:
     """Read the requests of a file, a folder or an ``s3://`` prefix.
 
-    ``session`` opens the session, if something is in S3 or encrypted.
+    ``session`` opens the session, if they are in S3.
 
     Repeated requests (a retry has the same id) count once. Lines without an OpenAI request are left out and
     counted in the notes: an endpoint also captures requests that it refused. So are damaged lines.

@@ -15,7 +15,7 @@ from peagle_sm.core.errors import PeagleError, SpecError
 if TYPE_CHECKING:
     from peagle_learn.core.offers import PriceOf, TrainingOption
     from peagle_learn.core.recipes import Recipe
-    from peagle_sm.core.catalog import PriceEntry
+    from peagle_sm.core.prices import PriceEntry
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

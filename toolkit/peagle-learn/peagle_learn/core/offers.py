@@ -13,7 +13,8 @@ from peagle_learn.core.memory import PARTITIONS, TrainingLoad, TrainingMachine, 
 from peagle_learn.core.price import duration_of
 from peagle_learn.core.recipes import HeadSizes, Recipe, RecipeBook, chosen, head_sizes, shards_of
 from peagle_learn.core.spec import TrainSpec
-from peagle_sm.core.catalog import Catalog, PriceEntry
+from peagle_sm.core.catalog import Catalog
+from peagle_sm.core.prices import PriceEntry
 from peagle_sm.core.words import usd
 
 LENGTHS = (4096, 10240, 20480)

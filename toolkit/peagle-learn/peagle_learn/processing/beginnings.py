@@ -22,7 +22,7 @@ from peagle_learn.prompts import turns_of
 from peagle_learn.stored_data import BEGINNING_BYTES, SAMPLED_FILES, spread
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import read_range
-from peagle_sm.core.errors import CredentialsError, PeagleError, SpecError
+from peagle_sm.core.errors import CredentialsError, SpecError
 from peagle_sm.core.words import Finding, error_finding
 
 _GZIP = b"\x1f\x8b"
@@ -145,8 +145,6 @@ def _read(session: Session, file: PromptFile, path: Path) -> tuple[list[LearnPro
         if recorded:  # of recorded traffic the job notes what it cannot read
             return [], ends
         raise SpecError(error.message.replace(str(path), file.uri), next_step=error.next_step) from None
-    except PeagleError:  # encrypted, and not for this session
-        return [], False
     found = [LearnPrompt(f"{file.uri}/{each.prompt_id}", each.body, turns=turns_of(each)) for each in items]
     return found, ends
 

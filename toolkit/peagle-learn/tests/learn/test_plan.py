@@ -21,8 +21,9 @@ from peagle_learn.core.offers import TrainingOption, training_options
 from peagle_learn.core.price import TrainingPrice, operations_per_token, price_findings
 from peagle_learn.core.recipes import chosen, load_recipes
 from peagle_learn.core.spec import LearnSpec, TrainSpec, parse_learn_spec
-from peagle_sm.core.catalog import PriceEntry, load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.prices import PriceEntry
 
 BOOK = load_recipes()
 SHARING = ("expert_parallel_size", "target_shards")

@@ -1,4 +1,4 @@
-"""What AIPerf's transport needs to call SageMaker: URL, signature, response stream.
+"""URL, signature and response stream of AIPerf's requests to SageMaker.
 
 Nothing here imports AIPerf. The URL given to AIPerf names the endpoint; its query parameters choose the
 inference component and the call. Credentials are renewed before they expire, as the AWS SDK does. An answer
@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import re
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import botocore.session
 
-from peagle_sm.aws.session.signing import sign
-from peagle_sm.aws.streams.answers import aborted_in, error_in
+from peagle_sm.aws.session.signing import current_keys, sign
+from peagle_sm.aws.streams.answers import FinishedAnswers, aborted_in, error_in
 from peagle_sm.aws.streams.framing import FrameDecoder, FrameException
 from peagle_sm.core.errors import CredentialsError, SpecError, StreamError
 
@@ -54,7 +53,7 @@ class Address:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What names component and variant in an invocation."""
+        """Headers that select component and variant."""
         chosen = {
             "X-Amzn-SageMaker-Inference-Component": self.component,
             "X-Amzn-SageMaker-Target-Variant": self.variant,
@@ -79,7 +78,7 @@ def parse(url: str) -> Address:
         raise _refused(url, "it does not name an endpoint")
     given: dict[str, str] = {}
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
-        # The model alone may be empty: vLLM's images take that for "the one you have".
+        # Only the model may be empty: vLLM's images then use the model that they serve.
         if key not in _PARAMETERS or key in given or (not value and key != "model"):
             raise _refused(url, f"the parameter {key}={value!r} is unknown, empty or repeated")
         given[key] = value
@@ -94,10 +93,6 @@ def _refused(url: str, what: str) -> SpecError:
         f"--url {url}: {what}.",
         next_step=f"Give {_EXAMPLE}, followed by ?{'=…&'.join(_PARAMETERS)}=… as needed.",
     )
-
-
-_SERVICE = "sagemaker"
-_UNSIGNED = ("user-agent", "connection", "expect", "x-amzn-trace-id")  #: what a proxy may change on the way
 
 
 class Signer:
@@ -137,32 +132,11 @@ class Signer:
     async def sign(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
         """Return the headers of a POST, their names in lower case, with its signature among them.
 
-        Renewing temporary credentials may ask STS or SSO: that is done in a thread, by one request for all,
-        so that the streams that are being timed are not held up.
+        Temporary credentials are renewed in a thread, once for all requests: no measured stream waits for it.
         """
-        if _needs_renewal(self._credentials):
-            async with self._renewing:
-                if _needs_renewal(self._credentials):
-                    await asyncio.to_thread(self._credentials.get_frozen_credentials)
-        lower = {name.lower(): value for name, value in headers.items()}
-        parts = urlsplit(url)
-        signed = sign(
-            host=parts.netloc,
-            path=parts.path,
-            headers={name: value for name, value in lower.items() if name not in _UNSIGNED},
-            body=body,
-            keys=self._credentials.get_frozen_credentials(),
-            region=self._region,
-            service=_SERVICE,
-            utc=time.time(),
-        )
-        return lower | signed
-
-
-def _needs_renewal(credentials: Any) -> bool:
-    """Whether the next use would renew; keys without an end have no such question."""
-    ask = getattr(credentials, "refresh_needed", None)
-    return ask is not None and bool(ask())
+        async with self._renewing:
+            keys = await current_keys(self._credentials)
+        return sign(url, headers, body, keys, self._region)
 
 
 _DONE = "[DONE]"
@@ -177,8 +151,8 @@ async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """
     decoder = FrameDecoder()
     async for data in chunks:
-        payloads, error = decoder.feed([(data, 0.0)])
-        for payload, _ in payloads:
+        payloads, error = decoder.take(data)
+        for payload in payloads:
             yield payload
         if isinstance(error, FrameException):
             raise StreamError(str(error)) from error
@@ -189,24 +163,22 @@ async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class AnswerCheck:
-    """Whether a stream of server-sent events is every answer of its request, each of them whole.
+    """Check that a stream of server-sent events has every answer of its request, each complete.
 
     The rules are those of `aws.streams.decoding` and of `serve`, which read bytes; AIPerf gives messages.
     """
 
     def __init__(self, answers: int = 1) -> None:
-        """``answers``: how many the request asks for, its prompts times n; each needs a finish reason."""
-        self._answers = answers
+        """``answers``: the prompts of the request times n; each answer needs a finish reason."""
+        self._answers = FinishedAnswers(answers)
         self._events = 0
         self._done = False
-        self._seen: set[int] = set()
-        self._finished: set[int] = set()
 
     def take(self, text: str) -> None:
-        """Take the data of one message; what comes after `[DONE]` does not matter.
+        """Add the data of one message; data after `[DONE]` is ignored.
 
         Raises:
-            StreamError: the engine reported an error, gave an answer up, or wrote no event of an answer.
+            StreamError: the engine reported an error, aborted an answer, or sent something else.
         """
         if self._done or not text:
             return
@@ -217,19 +189,19 @@ class AnswerCheck:
         try:
             self._take(json.loads(text))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise StreamError(f"the stream holds an event that is no completion's: {text[:200]}") from error
+            raise StreamError(f"the stream has an event that is not a completion: {text[:200]}") from error
 
     def finish(self) -> None:
-        """The connection has ended.
+        """Check the answers at the end of the connection.
 
         Raises:
             StreamError: it was cut: an answer has no finish reason.
         """
-        unfinished = max(self._answers, len(self._seen)) - len(self._finished)
-        if unfinished and not (self._done and not (self._finished and self._finished < self._seen)):
+        answers = self._answers
+        if answers.missing and (not self._done or (answers.finished and answers.unfinished)):
             raise StreamError(
-                f"the response stream was cut after {self._events} events: {unfinished} of "
-                f"{unfinished + len(self._finished)} answers have no finish reason"
+                f"the response stream was cut after {self._events} events: {answers.missing} of "
+                f"{answers.expected} answers have no finish reason"
             )
 
     def _take(self, document: Mapping[str, Any]) -> None:
@@ -238,9 +210,5 @@ class AnswerCheck:
             raise StreamError(f"the engine reported an error in the stream: {reported[:500]}")
         given_up = aborted_in(document)
         if given_up is not None:
-            raise StreamError(f"the engine gave the answer up: finish_reason {given_up!r}")
-        for choice in document["choices"] or ():
-            index = choice.get("index") or 0
-            self._seen.add(index)
-            if choice.get("finish_reason"):
-                self._finished.add(index)
+            raise StreamError(f"the engine aborted the answer: finish_reason {given_up!r}")
+        self._answers.take(document)

@@ -1,4 +1,4 @@
-"""The transport that AIPerf loads: one class, made by each of its workers."""
+"""The transport that AIPerf loads; each of its workers creates one."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class SageMakerTransport(AioHttpTransport):
 
     @classmethod
     def metadata(cls) -> TransportMetadata:
-        """What AIPerf asks a transport for."""
+        """Return the transport's name for AIPerf."""
         return TransportMetadata(transport_type="sagemaker", url_schemes=[])
 
     def get_url(self, request_info: RequestInfo) -> str:
-        """The URL of the runtime API; the path of AIPerf's endpoint type has no meaning here."""
+        """Return the URL of the runtime API; the path of AIPerf's endpoint type is not used."""
         endpoint = request_info.model_endpoint.endpoint
         return self._address(request_info).url(streaming=endpoint.streaming)
 
@@ -93,7 +93,7 @@ class SageMakerTransport(AioHttpTransport):
         request_info: RequestInfo,
         first_token_callback: FirstTokenCallback | None,
     ) -> None:
-        """Fill the record from a response stream; one that AIPerf cancels ends with its error 499."""
+        """Fill the record from a response stream; a request that AIPerf cancels gets its error 499."""
         after = request_info.cancel_after_ns
         try:
             async with asyncio.timeout(None if after is None else after / 1e9), session:
@@ -142,7 +142,7 @@ class SageMakerTransport(AioHttpTransport):
         return self._signers[region]
 
     def _connector(self, request_info: RequestInfo) -> tuple[aiohttp.TCPConnector, bool]:
-        """The connection pool that AIPerf's reuse strategy asks for, and whether the request closes it."""
+        """Return the connection pool of AIPerf's reuse strategy, and whether the request closes it."""
         strategy = self.model_endpoint.endpoint.connection_reuse_strategy
         if strategy == ConnectionReuseStrategy.NEVER:
             once = {**self.tcp_kwargs, "force_close": True, "limit": 1, "keepalive_timeout": None}
@@ -165,7 +165,7 @@ class SageMakerTransport(AioHttpTransport):
         )
 
     async def _release(self, request_info: RequestInfo, record: RequestRecord) -> None:
-        """Give up a session's own connection when it ends or is spoilt."""
+        """Release a session's own connection at its last turn or after an error."""
         if self.lease_manager is not None and (request_info.is_final_turn or record.error is not None):
             await self.lease_manager.release_lease(request_info.x_correlation_id)
 
@@ -176,7 +176,7 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _body(payload: dict[str, Any] | bytes, model: str | None) -> bytes:
-    """The JSON body with the address's model in place of AIPerf's label."""
+    """Return the JSON body with the address's model instead of AIPerf's label."""
     if isinstance(payload, bytes) and b'"model"' not in payload:
         return payload
     given: dict[str, Any] = orjson.loads(payload) if isinstance(payload, bytes) else payload

@@ -74,7 +74,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def only_one(folder: Path, what: str, lock: Callable[[int, int], None] = fcntl.flock) -> Iterator[None]:
-    """Keep other processes out of a work folder beside learn.yaml; ``what`` tells them what runs here.
+    """Lock a work folder beside learn.yaml; ``what`` names the command in the other process's error.
 
     The operating system ends this with the process, so a kill leaves no lock.
 
@@ -93,7 +93,7 @@ def only_one(folder: Path, what: str, lock: Callable[[int, int], None] = fcntl.f
             file.seek(0)
             other = file.readline(200).strip() or "another process"
             raise PlanRefused(
-                f"{other} works in {folder}; two at once would take each other's work for left over. Nothing"
+                f"{other} works in {folder}; two at once would delete each other's work. Nothing"
                 " was sent, created or deleted.",
                 next_step="Wait until it has ended, or stop it, and run this again.",
                 details={"findings": [], "other": other},

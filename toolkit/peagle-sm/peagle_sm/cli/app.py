@@ -131,11 +131,6 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Planning": (
         ("init", "commands.planning.init:init", "Write a commented peagle.yaml for a model."),
         ("models", "commands.planning.catalog:models", "List the models in the catalogue."),
-        (
-            "engines",
-            "commands.planning.catalog:engines",
-            "List the known vLLM versions and their model runners.",
-        ),
         ("heads", "commands.planning.heads:heads", "List draft heads, check them, or copy them to S3."),
         ("schema", "commands.planning.init:schema", "Print the JSON schema of peagle.yaml."),
         ("plan", "commands.planning.plan:plan", "Show what a spec would create, and what it would cost."),
@@ -146,7 +141,6 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
         ("cdk", "commands.planning.init:cdk", "Write the CDK app, to deploy the stacks yourself."),
         ("doctor", "commands.planning.doctor:doctor", "Check the account, the spec and this machine."),
-        ("checks", "commands.planning.doctor:checks", "List the checks that run before a deploy."),
     ),
     "Endpoints": (
         (

@@ -39,13 +39,13 @@ def open_session(state: State, spec_region: str | None = None, default_region: s
     """
     from peagle_sm.aws.session.local_server import session_for
 
-    asked = state.settings
+    settings = state.settings
     return session_for(
         state.environ,
-        profile=asked.profile,
-        region=asked.region,
-        local=asked.local,
-        port=asked.local_port,
+        profile=settings.profile,
+        region=settings.region,
+        local=settings.local,
+        port=settings.local_port,
         spec_region=spec_region or state.spec_region,
         default_region=default_region,
     )
@@ -69,6 +69,23 @@ spec_argument = click.argument(
 )
 learn_spec_argument = click.argument(
     "spec_path", metavar="[SPEC]", default="learn.yaml", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+unguarded_option = click.option(
+    "--unguarded",
+    is_flag=True,
+    help="Go on without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
+)
+temperature_option = click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    help="Sampling temperature; 0 is greedy.  [default: the engine's]",
+)
+component_option = click.option(
+    "--component",
+    help="Inference component to invoke.  [default: the one with the endpoint's name, if it has components]",
 )
 
 

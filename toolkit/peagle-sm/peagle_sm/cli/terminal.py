@@ -109,7 +109,7 @@ def _fit_line(line: str, width: int) -> str:
 def paint(text: str) -> str:
     """Colour statuses, and the labels of warnings, errors and next steps."""
     for pattern, style in _PAINTED:
-        text = pattern.sub(lambda found, style=style: click.style(found.group(0), **style), text)  # type: ignore[misc]
+        text = pattern.sub(lambda match, style=style: click.style(match.group(0), **style), text)  # type: ignore[misc]
     return text
 
 
@@ -182,7 +182,7 @@ def render_table(
         wrapped = [cell_lines(cell, size) for cell, size in zip(row, widths, strict=True)]
         return [line(cells) for cells in zip_longest(*wrapped, fillvalue="")]
 
-    return "\n".join(one for row in lines for one in row_lines(row))
+    return "\n".join(text_line for row in lines for text_line in row_lines(row))
 
 
 def show(table: Table) -> str:

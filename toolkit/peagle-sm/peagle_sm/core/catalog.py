@@ -16,6 +16,7 @@ from pydantic import Field
 
 from peagle_sm.core.engines import EngineCatalog, Floor, PackagedData, Version, read_data, version_of
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.prices import PriceEntry
 from peagle_sm.core.spec.endpoint_spec import Mode, Source
 from peagle_sm.core.spec.validation import suggest
 
@@ -82,7 +83,6 @@ class ImageCatalog(PackagedData):
     ami_for_cuda: Mapping[str, str]
     driver_clash: DriverClash
     driver_for_cuda: Mapping[str, int]
-    lmi: Mapping[int, str] = Field(default_factory=dict)
 
     def default_tag(self) -> str:
         """Return the tag of the default version."""
@@ -112,12 +112,6 @@ class ImageCatalog(PackagedData):
             cuda=f"{cuda[1]}.{cuda[2]}" if cuda else None,
             server=None,
         )
-
-    def lmi_engine_at_most(self, uri: str) -> Version | None:
-        """Return the newest vLLM that an LMI image can have; None if unknown."""
-        found = re.search(r"-lmi(\d+)", uri)
-        later = [number for number in self.lmi if found and number >= int(found[1])]
-        return version_of(self.lmi[min(later)]) if later else None
 
     def loses_quotes(self, image: ImageFacts) -> bool:
         """Return whether the image probably strips the quotes of JSON values."""
@@ -208,9 +202,9 @@ class Vocabulary(PackagedData):
 class ModelEntry(PackagedData):
     """A target model; unknown fields are None.
 
-    ``own`` is True for the spec's own model and for an entry of the user's catalogue file; ``config_place``
-    is where its config.json was read, None before. ``parameters_b`` are billions. ``number_type`` is that
-    of the config, None if it is quantized. ``most_head_gb`` is an upper estimate of a draft head by mode.
+    ``own`` is True for the spec's own model; ``config_place`` is where its config.json was read, None before.
+    ``parameters_b`` are billions. ``number_type`` is that of the config, None if it is quantized.
+    ``most_head_gb`` is an upper estimate of a draft head by mode.
     """
 
     title: str
@@ -328,68 +322,6 @@ class InstanceEntry(PackagedData):
     date: str
 
 
-EC2_UPPER_BOUND = 1.25
-EC2_UPPER_BOUND_XLARGE = 1.4
-"""Factors on EC2's price until SageMaker's is known: a type ml.*.xlarge, and any other.
-
-From the catalogue's own prices of hosting beside EC2's: ml.p5.48xlarge and ml.p4d.24xlarge were 1.15 times as
-dear as EC2's, ml.g5, ml.g6, ml.g6e and ml.g7e 1.25 times, and their .xlarge 1.40 times.
-"""
-
-
-class PriceEntry(PackagedData):
-    """On-demand USD per hour of one instance, with its source.
-
-    Kind "ec2" is EC2's price; SageMaker's is not known. Kind "spec" is the user's own figure.
-    """
-
-    instance: str
-    region: str
-    usd_per_hour: float
-    kind: Literal["sagemaker", "ec2", "spec"]
-    source: str
-    date: str = ""
-
-    @property
-    def at_most(self) -> bool:
-        """True if the price that counts is an upper bound."""
-        return self.kind == "ec2"
-
-    @property
-    def counted_usd_per_hour(self) -> float:
-        """Price that budgets, tags, alarms and the guard use: of EC2's price the upper bound."""
-        return self.usd_per_hour * self._factor if self.at_most else self.usd_per_hour
-
-    @property
-    def _factor(self) -> float:
-        return EC2_UPPER_BOUND_XLARGE if self.instance.endswith(".xlarge") else EC2_UPPER_BOUND
-
-    def __str__(self) -> str:
-        kinds = {
-            "sagemaker": "SageMaker on demand, ",
-            "ec2": f"EC2 on demand {self.usd_per_hour:.7g} USD x {self._factor:g} as an upper bound, "
-            "NOT SageMaker's price, ",
-            "spec": "",
-        }
-        dated = f", {self.date}" if self.date else ""
-        return f"{self.instance} in {self.region}: {kinds[self.kind]}{self.source}{dated}"
-
-
-@dataclass(frozen=True)
-class ListedPrice:
-    """Answer of AWS's price list about one instance type; without a price, ``why`` has the reason.
-
-    ``fresh`` is False for an answer that is older than a day. It counts only if AWS gives no newer one.
-    """
-
-    entry: PriceEntry | None = None
-    why: str = ""
-    fresh: bool = True
-
-
-NOT_ASKED = ListedPrice(why="AWS was not asked", fresh=False)
-
-
 class RegionEntry(PackagedData):
     """Account and domain of a region's image registry."""
 
@@ -453,34 +385,8 @@ class Catalog(PackagedData):
 
     def price(self, instance: str, region: str) -> PriceEntry | None:
         """Return an instance's price in a region, SageMaker's first; None if unknown."""
-        found = [row for row in self.prices if row.instance == instance and row.region == region]
-        return min(found, key=lambda row: row.kind != "sagemaker", default=None)
-
-
-def choose_price(
-    instance: str,
-    region: str,
-    catalog: Catalog,
-    listed: ListedPrice = NOT_ASKED,
-    given: float | None = None,
-    field: str = "lifecycle.usd_per_hour",
-) -> PriceEntry | None:
-    """Return the price that counts for one instance; None if none is known.
-
-    The order: AWS's price list, the catalogue's dated hosting price, ``given`` (the spec's ``field``), and
-    last EC2's price, which is only an upper bound. An old answer of the price list counts if the catalogue's
-    price is older.
-    """
-    table = catalog.price(instance, region)
-    if listed.entry is not None and listed.fresh:
-        return listed.entry
-    hosting = [entry for entry in (listed.entry, table) if entry is not None and entry.kind == "sagemaker"]
-    if hosting:
-        return max(hosting, key=lambda entry: entry.date)
-    if given is not None:
-        source = f"{field} of the spec"
-        return PriceEntry(instance=instance, region=region, usd_per_hour=given, kind="spec", source=source)
-    return table
+        rows = [row for row in self.prices if row.instance == instance and row.region == region]
+        return min(rows, key=lambda row: row.kind != "sagemaker", default=None)
 
 
 def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:

@@ -166,9 +166,9 @@ def text(card: Card) -> str:
     parts = [head] if head else []
     if card.fields:
         parts.append(aligned(card.fields, "  " if head else ""))
-    parts += [_plain_text(one) for one in card.tables]
+    parts += [_plain_text(part) for part in card.tables]
     if card.notes:
-        parts.append("\n".join(f"{one.label}: {one.text}" for one in card.notes))
+        parts.append("\n".join(f"{part.label}: {part.text}" for part in card.notes))
     return "\n\n".join(parts)
 
 

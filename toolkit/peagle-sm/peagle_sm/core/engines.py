@@ -155,10 +155,10 @@ class EngineCatalog(PackagedData):
             KeyError: the setting is in none of the three lists.
         """
         if name.startswith(_ARGUMENT):
-            found = self.arguments[name.removeprefix(_ARGUMENT).lower()]
+            span = self.arguments[name.removeprefix(_ARGUMENT).lower()]
         else:
-            found = self.variables[name] if name in self.variables else self.speculative[name]
-        return Support(since=found.since, until=found.until, source=f"{self.source}, {self.date}")
+            span = self.variables[name] if name in self.variables else self.speculative[name]
+        return Support(since=span.since, until=span.until, source=f"{self.source}, {self.date}")
 
     def known(self, name: str) -> bool:
         """Return whether `support` knows a name."""

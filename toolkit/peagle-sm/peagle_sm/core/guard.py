@@ -154,14 +154,14 @@ def object_key(digest_of_files: str) -> str:
 
 def files_under(root: Traversable, prefix: str = "") -> dict[str, bytes]:
     """Return the contents, by path, of a folder's files that the package needs."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for entry in root.iterdir():
         path = f"{prefix}{entry.name}"
         if entry.is_dir():
-            found.update(files_under(entry, f"{path}/"))
+            contents.update(files_under(entry, f"{path}/"))
         elif belongs(path):
-            found[path] = entry.read_bytes()
-    return found
+            contents[path] = entry.read_bytes()
+    return contents
 
 
 def sdk_files() -> dict[str, bytes]:
@@ -170,7 +170,7 @@ def sdk_files() -> dict[str, bytes]:
     Raises:
         PeagleError: one of them was installed without a list of its files.
     """
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name in _SDK:
         installed = distribution(name).files
         if not installed:
@@ -181,8 +181,8 @@ def sdk_files() -> dict[str, bytes]:
         for entry in installed:
             path = entry.as_posix()
             if _of_the_sdk(path):
-                found[path] = entry.read_binary()
-    return found
+                contents[path] = entry.read_binary()
+    return contents
 
 
 def _of_the_sdk(path: str) -> bool:

@@ -79,18 +79,18 @@ class Answered(Protocol):
 
 def slices_of(record: Answered) -> dict[str, str]:
     """Return all slices of a measured request: those of its body, and those of its answer."""
-    found = dict(record.slices)
+    slices = dict(record.slices)
     if record.category is not None:
-        found["category"] = record.category
+        slices["category"] = record.category
     if record.slices:  # files of earlier versions have none: then nothing is split by lengths either
-        found["turn"] = str(record.turn + 1) if record.turn < 3 else "4 or later"
+        slices["turn"] = str(record.turn + 1) if record.turn < 3 else "4 or later"
         if record.input_tokens is not None:
-            found["prompt tokens"] = token_bucket(record.input_tokens)
+            slices["prompt tokens"] = token_bucket(record.input_tokens)
             if record.cached_tokens is not None:
-                found["cached prompt"] = cached_share(record.cached_tokens, record.input_tokens)
+                slices["cached prompt"] = cached_share(record.cached_tokens, record.input_tokens)
         if record.output_tokens is not None:
-            found["output tokens"] = token_bucket(record.output_tokens)
-    return found
+            slices["output tokens"] = token_bucket(record.output_tokens)
+    return slices
 
 
 def checked_labels(value: Any, where: str = "") -> dict[str, str]:
@@ -106,15 +106,15 @@ def checked_labels(value: Any, where: str = "") -> dict[str, str]:
             f"{at}labels: found {found}; allowed: an object with at most {MOST_LABELS} names",
             next_step='write {"labels": {"team": "search"}}',
         )
-    for name, one in value.items():
+    for name, label in value.items():
         if not name or not name.replace("-", "").replace("_", "").isalnum() or len(name) > 32:
             raise SpecError(
                 f"{at}labels: found the name {_quoted(name)}; allowed: up to 32 letters, digits, - and _",
                 next_step='write {"labels": {"team": "search"}}',
             )
-        if not isinstance(one, str) or not 0 < len(one) <= LONGEST_VALUE or not one.isprintable():
+        if not isinstance(label, str) or not 0 < len(label) <= LONGEST_VALUE or not label.isprintable():
             raise SpecError(
-                f"{at}labels.{name}: found {_quoted(one)}; allowed: a text of 1 to {LONGEST_VALUE}"
+                f"{at}labels.{name}: found {_quoted(label)}; allowed: a text of 1 to {LONGEST_VALUE}"
                 " characters, all printable",
                 next_step='write {"labels": {"team": "search"}}',
             )
@@ -136,13 +136,13 @@ def refuse_many_values(labels: Iterable[Mapping[str, str]], origin: str) -> None
         SpecError: a label has more than `MOST_VALUES` values.
     """
     values: dict[str, set[str]] = {}
-    for one in labels:
-        for name, value in one.items():
+    for line_labels in labels:
+        for name, value in line_labels.items():
             values.setdefault(name, set()).add(value)
-    for name, found in values.items():
-        if len(found) > MOST_VALUES:
+    for name, used in values.items():
+        if len(used) > MOST_VALUES:
             raise SpecError(
-                f"{origin}: the label {name!r} has {len(found):,} values; allowed: {MOST_VALUES}, since each"
+                f"{origin}: the label {name!r} has {len(used):,} values; allowed: {MOST_VALUES}, since each"
                 " value is a slice and needs several prompts",
                 next_step="use a coarser label, for example a team in place of a user",
             )

@@ -148,7 +148,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cdk": ("aws-cdk-lib==2.275.0", "cdk-nag==3.0.2", "constructs>=10.8,<11"),
     "hub": ("huggingface_hub>=2.4,<3",),
     "openai": ("aiohttp>=3.10,<4", "openai>=2,<4"),
-    "record": ("bc-detect-secrets==1.5.52", "cryptography>=44,<51"),
+    "record": ("bc-detect-secrets==1.5.52",),
     "sagemaker": ("sagemaker>=3.27,<4",),
 }
 

@@ -1,7 +1,4 @@
-"""`peagle-sm lock`: pin what JumpStart resolves a spec to, and check the lock.
-
-A model is found in JumpStart's bucket by its id, or by its Hugging Face URL if the catalogue lacks the id.
-"""
+"""`peagle-sm lock`: pin what JumpStart resolves a spec to, and check the lock."""
 
 from __future__ import annotations
 
@@ -9,19 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from peagle_sm.aws.files import cache_dir, write_file
-from peagle_sm.aws.readers.jumpstart import DocumentCache, Fetched
+from peagle_sm.aws.files import write_file
+from peagle_sm.aws.readers.jumpstart import read_document
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import ModelEntry, load_catalog
+from peagle_sm.core.catalog import ModelEntry
 from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
 from peagle_sm.core.jumpstart.documents import (
     MANIFEST_KEY,
-    Document,
     Row,
-    candidates,
     parse_document,
     parse_manifest,
     row_of,
@@ -40,76 +34,27 @@ from peagle_sm.core.spec.lock import (
     Place,
     changes,
     dump_lock,
-    hub_name,
-    is_same_model,
     lock_path,
     parse_lock,
 )
 from peagle_sm.core.words import Finding
 from peagle_sm.service.own_models import with_own_entries
 
-By = Literal["id", "url"]
 
-
-@dataclass(frozen=True)
-class Found:
-    """A JumpStart spec, how it was found, and its bucket."""
-
-    row: Row
-    document: Document
-    fetched: Fetched
-    by: By
-    bucket: str
-
-
-def find(rows: Sequence[Row], documents: DocumentCache, entry: ModelEntry, keep: Lock | None) -> Found:
-    """Return a model's spec: the version that ``keep`` locked, else the newest.
-
-    The model is found by its id, else by the Hugging Face URL in its spec.
+def _row(rows: Sequence[Row], entry: ModelEntry, keep: Lock | None) -> Row:
+    """Return a model's row in JumpStart's manifest: of the version that ``keep`` locked, else the newest.
 
     Raises:
-        CatalogueDamaged: a spec cannot be read.
-        CredentialsError, ServiceFault: S3 cannot be asked.
         NotFound: the model or version does not exist.
     """
     if keep is not None:
-        row = row_of(rows, keep.jumpstart.model_id, keep.jumpstart.version)
-        return _open(row, documents, keep.source.found_by)
-    known = entry.jumpstart_model_id
-    if known is not None and (entry.own or any(row.model_id == known for row in rows)):
-        return _open(row_of(rows, known), documents, "id")  # raises for an id that the user gave in vain
-    if entry.hub_id is None:
+        return row_of(rows, keep.jumpstart.model_id, keep.jumpstart.version)
+    if entry.jumpstart_model_id is None:
         raise NotFound(
-            f"{entry.title}: the catalogue has neither a JumpStart id nor a Hugging Face URL for it",
-            next_step="Set source: container in the spec.",
+            f"{entry.title}: the catalogue has no JumpStart id for it",
+            next_step="Write model: {name: …, jumpstart: ID} with AWS's id, or set source: container.",
         )
-    return _by_url(rows, documents, entry.hub_id)
-
-
-def _by_url(rows: Sequence[Row], documents: DocumentCache, hub_id: str) -> Found:
-    """Return the model whose spec has the repository's URL, best number format first."""
-    looked = candidates(rows, hub_id)
-    same = []
-    for row in looked:
-        found = _open(row, documents, "url")
-        names = [name for name in (found.document.model.huggingface_id, found.document.model.url) if name]
-        if any(hub_name(name) == hub_name(hub_id) for name in names):
-            return found
-        if any(is_same_model(name, hub_id) for name in names):
-            same.append(found)
-    if not same:
-        near = ", ".join(row.model_id for row in looked[:5]) or "none"
-        raise NotFound(
-            f"JumpStart has no model for huggingface.co/{hub_id} in this region; nearest names: {near}",
-            next_step="Give another --region, or set source: container in the spec.",
-        )
-    return same[0]
-
-
-def _open(row: Row, documents: DocumentCache, by: By) -> Found:
-    fetched = documents.read(row.spec_key)
-    document = parse_document(fetched.content, f"s3://{documents.bucket}/{row.spec_key}")
-    return Found(row, document, fetched, by, documents.bucket)
+    return row_of(rows, entry.jumpstart_model_id)
 
 
 @dataclass(frozen=True)
@@ -166,27 +111,22 @@ def make_lock(
     before, unreadable = _read(path)
     config = config or (before.asked.config if before else None)
     buckets = buckets_for(session.region, environ)
-    documents = DocumentCache(
-        session,
-        buckets.public,
-        keep=None if session.is_local else cache_dir(environ) / "jumpstart",
-        environ=environ,
-    )
-    rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
+    manifest = read_document(session, buckets.public, MANIFEST_KEY)
+    rows = parse_manifest(manifest.content, f"s3://{buckets.public}/{MANIFEST_KEY}")
     still_valid = before is not None and before.asked.model == spec.model_name and not upgrade
     if before is not None and entry.own and before.jumpstart.model_id != entry.jumpstart_model_id:
         still_valid = False  # the spec's own model has another JumpStart id now
     keep = before if still_valid else None
-    found = find(rows, documents, entry, keep)
-    made = _lock(spec, session, found, buckets, config)
-    newest = row_of(rows, found.row.model_id).version
+    row = _row(rows, entry, keep)
+    new_lock = _lock(spec, session, row, buckets, config)
+    newest = row_of(rows, row.model_id).version
     return Locking(
         path=path,
         before=before,
-        lock=made,
+        lock=new_lock,
         newest=newest,
-        changes=changes(before, made),
-        findings=lock_findings(made, load_catalog(), newest=newest, hub_id=entry.hub_id),
+        changes=changes(before, new_lock),
+        findings=lock_findings(new_lock, newest),
         unreadable=unreadable,
     )
 
@@ -227,19 +167,21 @@ def _read(path: Path) -> tuple[Lock | None, str | None]:
         return None, error.message
 
 
-def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, config: str | None) -> Lock:
+def _lock(spec: EndpointSpec, session: Session, row: Row, buckets: Buckets, config: str | None) -> Lock:
     from importlib.metadata import version
 
-    chosen = choose_config(found.document, config)
+    fetched = read_document(session, buckets.public, row.spec_key)
+    document = parse_document(fetched.content, f"s3://{buckets.public}/{row.spec_key}")
+    chosen = choose_config(document, config)
     resolved = resolve_config(
-        found.document,
+        document,
         chosen,
         region=session.region,
         instance_types=spec.placement.instance_types,
         buckets=buckets,
     )
-    model = found.document.model
-    own = found.document.configs[chosen]
+    model = document.model
+    own = document.configs[chosen]
     messages = (model.deprecated_message, model.deprecate_warn_message, model.usage_info_message)
     head = resolved.heads[0] if resolved.heads else None
     return Lock(
@@ -252,17 +194,15 @@ def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, 
         source=LockedSource(
             place="local" if session.is_local else "aws",
             region=session.region,
-            bucket=found.bucket,
-            spec_key=found.row.spec_key,
-            sha256=found.fetched.sha256,
-            etag=found.fetched.etag,
-            found_by=found.by,
+            bucket=buckets.public,
+            spec_key=row.spec_key,
+            sha256=fetched.sha256,
         ),
         jumpstart=LockedModel(
             model_id=model.model_id,
             version=model.version,
             config=chosen,
-            ranking=found.document.ranking,
+            ranking=document.ranking,
             url=model.url,
             min_sdk_version=model.min_sdk_version,
             deprecated=model.deprecated,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.session.local_server import session_for
-from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of, is_builder, spec_from_builder
+from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
 from peagle_sm.aws.session.session import LocalTarget, Session, session_of
 from peagle_sm.aws.session.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
@@ -25,7 +25,6 @@ from peagle_sm.service.spec_to_plan import load_spec, plan_for
 
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SageMakerEndpoint
-    from sagemaker.serve.model_builder import ModelBuilder
 
 
 SpecLike = EndpointSpec | Path | str | Mapping[str, Any]
@@ -33,7 +32,7 @@ Local = bool | int | LocalTarget
 
 
 def deploy(
-    spec: SpecLike | ModelBuilder,
+    spec: SpecLike,
     *,
     session: Session | None = None,
     local: Local | None = None,
@@ -47,8 +46,7 @@ def deploy(
 ) -> Endpoint:
     """Deploy a spec and return the endpoint.
 
-    The spec is an EndpointSpec, the path of a YAML file, a mapping, or a ModelBuilder of the SageMaker Python
-    SDK from ``from_jumpstart_config`` that is not built yet (see `spec_from_builder`).
+    The spec is an EndpointSpec, the path of a YAML file, or a mapping.
 
     Shows the plan and a confirmation prompt, unless ``yes``. Shows progress in the notebook's cell or on
     stderr, unless ``progress`` receives it. Refuses if no guard is installed, unless ``unguarded``, and if
@@ -68,7 +66,7 @@ def deploy(
             confirm=None if yes else _ask,
             progress=follow,
             unguarded=unguarded,
-            preflight=lambda made: require_preflight(place, made, skip=skip_checks),
+            preflight=lambda plan: require_preflight(place, plan, skip=skip_checks),
             skip_checks=skip_checks,
         )
 
@@ -95,7 +93,7 @@ def connect(
 
 
 def plan(
-    spec: SpecLike | ModelBuilder,
+    spec: SpecLike,
     *,
     session: Session | None = None,
     local: Local | None = None,
@@ -116,7 +114,7 @@ def plan(
 
 
 def doctor(
-    spec: SpecLike | ModelBuilder | None = None,
+    spec: SpecLike | None = None,
     *,
     session: Session | None = None,
     local: Local | None = None,
@@ -141,11 +139,11 @@ def doctor(
     in_spec = chosen.placement.region if chosen else None
     place = session or _session_for(spec, local, profile, region, sagemaker_session, in_spec, DEFAULT_REGION)
     more = {"machine": read_machine}
-    found = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
-    return Checkup(found)
+    results = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
+    return Checkup(results)
 
 
-def as_spec(spec: SpecLike | ModelBuilder) -> EndpointSpec:
+def as_spec(spec: SpecLike) -> EndpointSpec:
     """Return the spec, read from its file or mapping if needed.
 
     Raises:
@@ -153,15 +151,12 @@ def as_spec(spec: SpecLike | ModelBuilder) -> EndpointSpec:
     """
     if isinstance(spec, EndpointSpec):
         return spec
-    if is_builder(spec):
-        return spec_from_builder(spec)
     if isinstance(spec, str | Path):
         return load_spec(Path(spec))
     if isinstance(spec, Mapping):
         return EndpointSpec(**{str(key): value for key, value in spec.items()})
     raise SpecError(
-        f"spec: found {type(spec).__name__}; allowed: an EndpointSpec, a path to a YAML file, a mapping, "
-        "or a ModelBuilder of the SageMaker Python SDK.",
+        f"spec: found {type(spec).__name__}; allowed: an EndpointSpec, a path to a YAML file, or a mapping.",
         next_step="Write one with `peagle-sm init`, and give its path.",
     )
 

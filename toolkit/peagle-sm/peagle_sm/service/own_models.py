@@ -1,7 +1,7 @@
-"""Readers of a spec's own files: the config.json of its model, and its catalogue file.
+"""Reader of the config.json of a spec's own model.
 
 A config is in a folder, in S3 or on the Hugging Face hub; only config.json and the index of the weights are
-read. `peagle_sm.core.own_models` makes catalogue entries of them.
+read. `peagle_sm.core.own_models` makes a catalogue entry of them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.heads.reading import CARD, CONFIG, INDEX, REPOSITORY, Folder, licence_of, shards
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
-from peagle_sm.core.spec.validation import load_yaml, show
 
 _ADAPTER = "adapter_config.json"
-_CATALOG_PARTS = ("models", "heads")
 _MOST_BYTES = 10**15
 """Upper bound on the bytes and parameters of a model; infinity is above it, too."""
 
@@ -33,7 +31,7 @@ def with_own_entries(
     session: Session | None = None,
     hub: Callable[[], Hub] = Hub,
 ) -> EndpointSpec:
-    """Return the spec with what its `model` and `catalog` name; files are relative to ``base``.
+    """Return the spec with what its `model` names; files are relative to ``base``.
 
     Without a session only local files are read, so a config in S3 or on the hub stays unread. Nothing is read
     twice.
@@ -42,12 +40,11 @@ def with_own_entries(
         SpecError: a file is missing or unreadable; the message has the field.
         NotFound, CredentialsError, ServiceFault: S3 or the hub lacks it, refuses, or does not answer.
     """
-    own_model, facts = spec.own_model, spec.own_facts
-    if own_model is None and spec.catalog is None:
+    own_model = spec.own_model
+    if own_model is None:
         return spec
-    if facts is None:
-        facts = OwnFacts() if spec.catalog is None else _catalogue(base / spec.catalog)
-    if own_model is not None and own_model.config is not None and not facts.place:
+    facts = spec.own_facts or OwnFacts()
+    if own_model.config is not None and not facts.place:
         try:
             folder = _folder(own_model, base, session, hub)
             if folder is not None:
@@ -76,29 +73,6 @@ def with_head_size(spec: EndpointSpec, session: Session) -> EndpointSpec:
         return spec
     size = sum(folder.sizes[name] for name in shards(folder.sizes))
     return spec.with_own_facts(replace(facts, head_bytes=size or None))
-
-
-def _catalogue(path: Path) -> OwnFacts:
-    step = "Write a YAML file with `models:` and `heads:`, each a mapping of names to entries."
-    try:
-        content = load_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(
-            f"catalog: {path} cannot be read: {error.strerror}", next_step="Correct the path in `catalog`."
-        ) from error
-    except ValueError as error:
-        raise SpecError(f"catalog: {path} is not UTF-8 text", next_step=step) from error
-    except Exception as error:  # yaml's errors have no common base that is typed
-        raise SpecError(f"catalog: {path} is not YAML: {error}", next_step=step) from error
-    parts = content if isinstance(content, Mapping) else {}
-    wrong = [str(name) for name in parts if name not in _CATALOG_PARTS]
-    if not parts or wrong or not all(isinstance(part, Mapping) for part in parts.values()):
-        raise SpecError(
-            f"catalog: {path}: found {show(wrong[0] if wrong else content)}; allowed: models and heads, each "
-            "a mapping of names to entries",
-            next_step=step,
-        )
-    return OwnFacts(models=parts.get("models", {}), heads=parts.get("heads", {}))
 
 
 def _folder(

@@ -1,9 +1,8 @@
 """Preflight checks, and the results of `doctor`.
 
 Readers run in parallel, within a time limit; each check evaluates what they read. `read_machine` reads
-this machine (Python, boto3, disk, memory, the engine's environment). `mending` proposes the changes of
-`doctor --fix`: fields of the spec and commands to run. `Checkup` holds the results for programs and
-notebooks.
+this machine (packages, disk, memory, the engine's environment). `Checkup` holds the results for
+programs and notebooks.
 """
 
 from __future__ import annotations
@@ -12,18 +11,14 @@ import os
 import platform
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache, partial
-from importlib.metadata import version
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.control.stacks import describe
@@ -31,13 +26,11 @@ from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.readers import PERMISSIONS, readers
 from peagle_sm.aws.session.local_server import engine_state, is_installed
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS
 from peagle_sm.core.checks.base import STATUSES, Guard, Machine, Result, Status, Unknown, judge
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.guard import GUARD_STACK
-from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.guard.status import shipped
@@ -82,16 +75,13 @@ def preflight(
     return judge(ALL_CHECKS, facts, draft, skip)
 
 
-def without_session(
-    problem: PeagleError, plan: Plan | None, machine: Any, *, skip: Collection[str] = ()
-) -> tuple[Result, ...]:
+def without_session(problem: PeagleError, plan: Plan | None, machine: Machine) -> tuple[Result, ...]:
     """Check the spec and this machine; ``problem``, why no session opened, is reported, too."""
-    known_ids(skip)
-    identity = next(each for each in ALL_CHECKS if each.id == "credentials")
+    identity = next(check for check in ALL_CHECKS if check.id == "credentials")
     message = f"{problem.message} The checks of the account did not run."
     error = Result(identity.id, "error", message, identity.what, identity.why, problem.next_step or "")
     draft = None if plan is None else plan.draft
-    return (error, *judge(ALL_CHECKS, {"machine": machine}, draft, skip))
+    return (error, *judge(ALL_CHECKS, {"machine": machine}, draft))
 
 
 def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
@@ -100,9 +90,9 @@ def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = (
     Raises:
         PreflightFailed: a check found an error; ``details["results"]`` has all results.
     """
-    found = preflight(session, plan, skip=skip)
-    elsewhere = {"guard-installed", *(each.id for each in SPEC_CHECKS)}
-    results = tuple(each for each in found if each.check not in elsewhere or each.status == "skipped")
+    every = preflight(session, plan, skip=skip)
+    elsewhere = {"guard-installed", *(check.id for check in SPEC_CHECKS)}
+    results = tuple(result for result in every if result.check not in elsewhere or result.status == "skipped")
     refuse_errors(results)
     return results
 
@@ -114,13 +104,13 @@ def refuse_errors(results: Collection[Result]) -> None:
         CredentialsError: there are no valid credentials.
         PreflightFailed: another check found an error.
     """
-    errors = [each for each in results if each.status == "error"]
+    errors = [result for result in results if result.status == "error"]
     if not errors:
         return
-    details = {"results": [asdict(each) for each in results if each.status != "ok"]}
-    steps = " ".join(dict.fromkeys(each.next_step for each in errors))
-    message = "\n".join(f"{each.check}: {each.message}" for each in errors)
-    if any(each.check == "credentials" for each in errors):
+    details = {"results": [asdict(result) for result in results if result.status != "ok"]}
+    steps = " ".join(dict.fromkeys(result.next_step for result in errors))
+    message = "\n".join(f"{result.check}: {result.message}" for result in errors)
+    if any(result.check == "credentials" for result in errors):
         raise CredentialsError(message, next_step=steps, details=details)
     raise PreflightFailed(
         f"the preflight found errors; nothing was created:\n{message}",
@@ -131,8 +121,8 @@ def refuse_errors(results: Collection[Result]) -> None:
 
 def _skip_options(errors: Collection[Result]) -> str:
     """Return the options of `deploy` that skip these errors; the guard has its own."""
-    ids = dict.fromkeys(each.check for each in errors)
-    return " ".join("--unguarded" if each == "guard-installed" else f"--skip-check {each}" for each in ids)
+    ids = dict.fromkeys(result.check for result in errors)
+    return " ".join("--unguarded" if name == "guard-installed" else f"--skip-check {name}" for name in ids)
 
 
 def known_ids(ids: Collection[str]) -> None:
@@ -141,11 +131,11 @@ def known_ids(ids: Collection[str]) -> None:
     Raises:
         SpecError: an id is unknown.
     """
-    known = {each.id for each in ALL_CHECKS}
+    known = {check.id for check in ALL_CHECKS}
     for wrong in sorted(set(ids) - known):
         raise SpecError(
             f"--skip-check: found {wrong}; allowed: an id of a check",
-            next_step="Run `peagle-sm checks` to list the ids.",
+            next_step="Run `peagle-sm help checks` to list the ids.",
             details={"found": wrong, "allowed": sorted(known)},
         )
 
@@ -195,63 +185,20 @@ def _read_into(facts: dict[str, Any], name: str, read: Callable[[], Any]) -> Non
 
 def results_data(results: Collection[Result]) -> list[dict[str, Any]]:
     """Return the results as plain JSON types."""
-    return [plain(asdict(each)) for each in results]
+    return [plain(asdict(result)) for result in results]
 
 
-_NODE_TIMEOUT_S = 10
-# What the plans use, by the shape in botocore's model of SageMaker that must have it.
-MEMBERS = {
-    "ContainerDefinition": ("AdditionalModelDataSources", "ContainerMetricsConfig", "ModelDataSource"),
-    "ProductionVariant": (
-        "CapacityReservationConfig",
-        "InferenceAmiVersion",
-        "InstancePools",
-        "ManagedInstanceScaling",
-        "RoutingConfig",
-        "VariantInstanceProvisionTimeoutInSeconds",
-    ),
-    "CreateEndpointConfigInput": ("MetricsConfig",),
-    "S3ModelDataSource": ("ModelAccessConfig",),
-}
-
-
-def read_machine(root: Path | None = None) -> Machine:
-    """Read this machine's state; run only `node --version`, and change nothing.
-
-    Args:
-        root: the directory that may have `node_modules`; by default the working directory.
-    """
+def read_machine() -> Machine:
+    """Read this machine's state, and change nothing."""
     cache = cache_dir(os.environ)
     place = next(each for each in (cache, *cache.parents) if each.exists())
-    own_cdk = (root or Path.cwd()) / "node_modules" / ".bin" / "cdk"
     return Machine(
-        python=sys.version_info[:3],
-        boto3=version("boto3"),
-        missing_members=_missing_members(),
         missing_packages=() if is_installed() else ("sagemaker-local",),
         disk_free_bytes=shutil.disk_usage(place).free,
         disk_path=str(place),
         memory_free_bytes=_free_memory(),
         engine=engine_state(),
-        node=_node_version(),
-        cdk=str(own_cdk) if own_cdk.exists() else shutil.which("cdk"),
-        cdk_library=find_spec("aws_cdk") is not None,
         platform=platform.system().lower(),
-    )
-
-
-@cache
-def _missing_members() -> tuple[str, ...]:
-    from botocore.session import Session
-
-    model = Session().get_service_model("sagemaker")
-    known = set(model.shape_names)
-    return tuple(
-        f"{shape}.{member}"
-        for shape, members in MEMBERS.items()
-        for have in [getattr(model.shape_for(shape), "members", {}) if shape in known else {}]
-        for member in members
-        if member not in have
     )
 
 
@@ -261,61 +208,6 @@ def _free_memory() -> int | None:
     import psutil
 
     return int(psutil.virtual_memory().available)
-
-
-def _node_version() -> str | None:
-    if shutil.which("node") is None:
-        return None
-    try:
-        done = subprocess.run(
-            ["node", "--version"], capture_output=True, text=True, timeout=_NODE_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
-
-
-_OF_OTHERS = ("jumpstart-cache-prod-", "jumpstart-private-cache-prod-")
-
-
-@dataclass(frozen=True)
-class Mending:
-    """Proposed fixes: ``fields`` (dotted name -> value) and their ``reasons``.
-
-    ``commands`` are commands of this program; each shows its cost and its own confirmation prompt.
-    """
-
-    fields: dict[str, Any] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    commands: tuple[tuple[str, ...], ...] = ()
-
-
-def mending(results: Iterable[Result], draft: Draft | None) -> Mending:
-    """Collect the fixes for all errors and warnings."""
-    fixes = {each.id: each.fix for each in ALL_CHECKS}
-    fields: dict[str, Any] = {}
-    reasons: dict[str, str] = {}
-    commands: list[tuple[str, ...]] = []
-    for result in results:
-        fix = fixes.get(result.check)
-        if fix is None or result.status not in ("error", "warning"):
-            continue
-        if fix.edits is not None and draft is not None:
-            for name, value in fix.edits(draft).items():
-                fields[name] = value
-                reasons.setdefault(name, f"{result.check}: {fix.what}")
-        if fix.command and fix.command not in commands:
-            commands.append(fix.command)
-    return Mending(fields, reasons, tuple(commands))
-
-
-def own_buckets(draft: Draft | None) -> tuple[str, ...]:
-    """Return the buckets that the guard's role must read: all but JumpStart's."""
-    if draft is None:
-        return ()
-    uris = [uri for uri in (draft.model_uri, draft.head_uri) if uri]
-    buckets = dict.fromkeys(split_uri(uri)[0] for uri in uris)
-    return tuple(each for each in buckets if not each.startswith(_OF_OTHERS))
 
 
 _TONES: dict[Status, Tone] = {"error": "bad", "warning": "caution", "unknown": "caution"}
@@ -350,7 +242,7 @@ class Checkup(Shown):
     @property
     def errors(self) -> tuple[Result, ...]:
         """Errors that would make a deploy fail, each with its next step."""
-        return tuple(each for each in self.results if each.status == "error")
+        return tuple(result for result in self.results if result.status == "error")
 
     def card(self, verbose: bool = False) -> Card:
         """Return the view that terminals and notebooks show: failed checks with next steps, and the counts.
@@ -358,11 +250,11 @@ class Checkup(Shown):
         ``verbose`` adds reasons, sources and the passed checks.
         """
         worst: dict[str, Status] = {}
-        for each in sorted(self.results, key=lambda result: STATUSES.index(result.status)):
-            worst.setdefault(each.check, each.status)
+        for result in sorted(self.results, key=lambda result: STATUSES.index(result.status)):
+            worst.setdefault(result.check, result.status)
         counts = Counter(worst.values())
         words = [
-            f"{counts[status]} {said}" for status, said in _WORDS.items() if counts[status] or status == "ok"
+            f"{counts[status]} {text}" for status, text in _WORDS.items() if counts[status] or status == "ok"
         ]
         tone: Tone = next((tone for status, tone in _TONES.items() if counts[status]), "good")
         blocks = (
@@ -376,12 +268,12 @@ class Checkup(Shown):
 
     def _blocks(self, verbose: bool) -> Iterator[tuple[str, list[str]]]:
         for status, title in _TITLES.items():
-            chosen = [each for each in self.results if each.status == status]
+            chosen = [result for result in self.results if result.status == status]
             brief = status in ("unknown", "skipped") and not verbose
-            yield title, _by_cause(chosen) if brief else [_lines(each, verbose) for each in chosen]
-        fine = [each for each in self.results if each.status == "ok"]
-        yield "Good to know", [f"{each.check}: {each.message}" for each in fine if each.message]
-        names = " ".join(dict.fromkeys(each.check for each in fine if not each.message))
+            yield title, _by_cause(chosen) if brief else [_lines(result, verbose) for result in chosen]
+        fine = [result for result in self.results if result.status == "ok"]
+        yield "Good to know", [f"{result.check}: {result.message}" for result in fine if result.message]
+        names = " ".join(dict.fromkeys(result.check for result in fine if not result.message))
         yield "Passed", textwrap.wrap(names, 98, break_on_hyphens=False) if verbose else []
 
 
@@ -399,8 +291,8 @@ def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
 def _by_cause(results: Sequence[Result]) -> list[str]:
     """Return one line for each cause: many checks are unknown for the same cause."""
     causes: dict[str, list[str]] = {}
-    for each in results:
-        causes.setdefault(_OPERATION.sub("", each.message), []).append(each.check)
+    for result in results:
+        causes.setdefault(_OPERATION.sub("", result.message), []).append(result.check)
     return [
         f"{', '.join(dict.fromkeys(checks)) if len(checks) < 4 else f'{len(set(checks))} checks'}: {cause}"
         for cause, checks in causes.items()
@@ -413,8 +305,6 @@ def _lines(result: Result, verbose: bool) -> str:
         lines.append(f"why: {result.why}")
     if result.next_step:
         lines.append(f"next: {result.next_step}")
-    if result.fix:
-        lines.append(f"--fix: {result.fix}")
     if verbose and result.source:
         lines.append(f"source: {result.source}" + (f" <{result.url}>" if result.url else ""))
     return "\n  ".join(lines)

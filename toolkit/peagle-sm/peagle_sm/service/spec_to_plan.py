@@ -43,7 +43,7 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
 
 
 def _with_own_entries(spec: EndpointSpec, base: Path, session: Session | None = None) -> EndpointSpec:
-    if spec.own_model is None and spec.catalog is None:
+    if spec.own_model is None:
         return spec
     from peagle_sm.service.own_models import with_head_size, with_own_entries  # few specs need it
 
@@ -57,17 +57,17 @@ def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
     Raises:
         SpecError: a lock is there and cannot be read.
     """
-    found: dict[Place, Lock] = {}
+    locks: dict[Place, Lock] = {}
     places: tuple[Place, ...] = ("aws", "local")
     for place in places:
         path = lock_path(spec_path, place)
         try:
-            found[place] = parse_lock(path.read_text(encoding="utf-8"), str(path))
+            locks[place] = parse_lock(path.read_text(encoding="utf-8"), str(path))
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
             raise SpecError(f"{path}: cannot be read: {error}", next_step=UNREADABLE_STEP) from error
-    return found
+    return locks
 
 
 def plan_for(

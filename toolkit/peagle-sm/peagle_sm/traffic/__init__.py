@@ -5,8 +5,7 @@
     a request's bytes -> Recorder -> Worker: redacted line -> FileTarget or S3Target
                         (a queue)    (a process)              (a thread)
 
-``EncryptedTarget`` encrypts the lines of a FileTarget if the recording has a KMS key. ``plan`` checks and
-describes a recording before it starts; ``reading`` reads records back.
+``plan`` checks and describes a recording before it starts; ``reading`` reads records back.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from peagle_sm.aws.streams.answers import (
     Usage,
     aborted_in,
     acceptance_of,
+    choice_content,
     engine_error,
-    said_in,
     usage_of,
 )
 from peagle_sm.aws.streams.decoding import EventReader
@@ -77,11 +77,11 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
     request = json.loads(body)
     if not isinstance(request, dict):
         raise ValueError("the request is not a JSON object")
-    said = _streamed(exchange, answer) if exchange.streamed else _whole(answer)
-    outcome, error = _outcome(exchange, request, said)
+    answer_read = _streamed(exchange, answer) if exchange.streamed else _whole(answer)
+    outcome, error = _outcome(exchange, request, answer_read)
     redactor = Redactor()
-    slices = _slices(request, said, exchange.labels)
-    drafts, redacted = said.acceptance, redactor.redact(recorded_request(request))
+    slices = _slices(request, answer_read, exchange.labels)
+    drafts, redacted = answer_read.acceptance, redactor.redact(recorded_request(request))
     return TrafficRecord(
         id=exchange.id,
         time=exchange.time,
@@ -92,12 +92,12 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
         num_speculative_tokens=None if drafts is None else drafts.num_speculative_tokens,
         streamed=exchange.streamed,
         request=redacted,
-        answers=tuple(_redacted(answer, redactor) for answer in said.answers()),
+        answers=tuple(_redacted(answer, redactor) for answer in answer_read.answers()),
         outcome=outcome,
         error=None if error is None else redactor.text(error)[:_LONGEST_ERROR],
         status=exchange.status,
-        usage=_usage(said.usage),
-        ttft_ms=said.first_ms,
+        usage=_usage(answer_read.usage),
+        ttft_ms=answer_read.first_ms,
         total_ms=exchange.total_ms,
         slices={name: redactor.text(value) for name, value in slices.items()},
         drafts=None if drafts is None else drafts.target_steps,
@@ -110,8 +110,8 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
     )
 
 
-class _Said:
-    """What an answer says so far: each choice, the counts, and what is wrong."""
+class _Answer:
+    """An answer so far: its choices, its counts, and its problem."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -126,7 +126,7 @@ class _Said:
         """Add an event or a whole answer; return whether it has text."""
         has_text = False
         for place, choice in enumerate(document.get("choices") or ()):
-            text, reasoning, calls, _ = said_in(choice)
+            text, reasoning, calls, _ = choice_content(choice)
             index = choice.get("index", place) or 0
             texts, thoughts, tools, reasons = self._choices.setdefault(index, ([], [], ToolCalls(), []))
             texts.append(text)
@@ -149,27 +149,27 @@ class _Said:
             reason = reasons[-1] if reasons else None
             yield RecordedAnswer(index, "".join(texts), reason, "".join(thoughts), calls)
 
-    def is_whole(self, asked: int) -> bool:
+    def is_whole(self, expected: int) -> bool:
         """Return whether all answers have arrived in full."""
-        return self.done or (len(self.finished) >= asked and set(self._choices) <= self.finished)
+        return self.done or (len(self.finished) >= expected and set(self._choices) <= self.finished)
 
 
-def _streamed(exchange: Exchange, answer: bytes) -> _Said:
-    said = _Said()
+def _streamed(exchange: Exchange, answer: bytes) -> _Answer:
+    answer_read = _Answer()
     reader = EventReader(framed=exchange.framed)
     try:
         for part, at_ms in _timed(exchange, answer):
             for document in reader.feed(part):
-                if said.take(document) and said.first_ms is None:
-                    said.first_ms = at_ms
-        for document in reader.finish(finished=bool(said.finished)):
-            said.take(document)
+                if answer_read.take(document) and answer_read.first_ms is None:
+                    answer_read.first_ms = at_ms
+        for document in reader.finish(finished=bool(answer_read.finished)):
+            answer_read.take(document)
     except _OTHER_FORM as error:
-        said.problem = f"an event is not a completion: {type(error).__name__}"
-    said.done = reader.done
+        answer_read.problem = f"an event is not a completion: {type(error).__name__}"
+    answer_read.done = reader.done
     if reader.problem is not None and not exchange.left:
-        said.problem = said.problem or reader.problem.message
-    return said
+        answer_read.problem = answer_read.problem or reader.problem.message
+    return answer_read
 
 
 def _timed(exchange: Exchange, answer: bytes) -> Iterator[tuple[bytes, float | None]]:
@@ -182,46 +182,48 @@ def _timed(exchange: Exchange, answer: bytes) -> Iterator[tuple[bytes, float | N
         yield answer[start:], None
 
 
-def _whole(answer: bytes) -> _Said:
-    said = _Said()
+def _whole(answer: bytes) -> _Answer:
+    answer_read = _Answer()
     if not answer:
-        return said
+        return answer_read
     try:
         document = json.loads(answer)
         failed = engine_error(document)
         if failed is not None:
-            said.problem = str(failed.get("message") or failed)
-            return said
-        said.take(document)
+            answer_read.problem = str(failed.get("message") or failed)
+            return answer_read
+        answer_read.take(document)
         reason = aborted_in(document)
-        said.problem = None if reason is None else f"the engine aborted the answer: {reason}"
-        said.done = reason is None
+        answer_read.problem = None if reason is None else f"the engine aborted the answer: {reason}"
+        answer_read.done = reason is None
     except (*_OTHER_FORM, RecursionError):
-        said.problem = "the answer is not an OpenAI completion"
-    return said
+        answer_read.problem = "the answer is not an OpenAI completion"
+    return answer_read
 
 
-def _outcome(exchange: Exchange, request: Mapping[str, Any], said: _Said) -> tuple[Outcome, str | None]:
-    problem = exchange.problem or said.problem
+def _outcome(
+    exchange: Exchange, request: Mapping[str, Any], answer_read: _Answer
+) -> tuple[Outcome, str | None]:
+    problem = exchange.problem or answer_read.problem
     try:
-        asked = answers_asked(request)
+        expected = answers_asked(request)
     except SpecError:
-        asked = 1
+        expected = 1
     if exchange.status is not None and exchange.status >= 400:
         return "failed", problem
-    if said.is_whole(asked) and said.problem is None:
+    if answer_read.is_whole(expected) and answer_read.problem is None:
         return "whole", None
     if exchange.left:
         return "cancelled", problem
-    if not exchange.streamed and not said.finished:
+    if not exchange.streamed and not answer_read.finished:
         return "failed", problem
     return "cut", problem
 
 
-def _slices(request: Mapping[str, Any], said: _Said, labels: Mapping[str, str]) -> dict[str, str]:
+def _slices(request: Mapping[str, Any], answer_read: _Answer, labels: Mapping[str, str]) -> dict[str, str]:
     messages = request.get("messages")
     users = [each for each in messages if _is_user(each)] if isinstance(messages, list) else []
-    usage = said.usage or Usage(None, None, None)
+    usage = answer_read.usage or Usage(None, None, None)
     answered = SimpleNamespace(
         slices=slices_of_body(request, labels),
         category=None,

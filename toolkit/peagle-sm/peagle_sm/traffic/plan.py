@@ -66,18 +66,10 @@ class RecordingPlan:
 
     def _encryption(self) -> str:
         if not self.is_s3:
-            return self._file_encryption()
+            return "none of its own: the disk's; the file is readable by you only (mode 600)"
         if self.kms_key_id is not None:
             return f"SSE-KMS with {self.kms_key_id}"
         return "the bucket's own (S3 encrypts with SSE-S3 unless the bucket has a key)"
-
-    def _file_encryption(self) -> str:
-        if self.kms_key_id is None:
-            return "none of its own: the disk's; the file is readable by you only (mode 600)"
-        return (
-            f"each record, with a data key of the KMS key {self.kms_key_id} (a new one every hour); its time "
-            "and length are not hidden, and records that are in the file already stay as they are (mode 600)"
-        )
 
     def _kept(self) -> str:
         if self.keep_days is None:
@@ -118,6 +110,11 @@ def planned(
         raise SpecError(
             f"found {target!r}; allowed: a file, or s3://BUCKET/PREFIX",
             next_step="give for example traffic.jsonl",
+        )
+    elif kms_key_id is not None:
+        raise SpecError(
+            f"KMS key: found {kms_key_id!r} with the file {target}; allowed: with s3://BUCKET/PREFIX only",
+            next_step="record to S3, or leave the key out and keep the file on an encrypted disk",
         )
     return plan
 
@@ -161,9 +158,9 @@ def start(
     """Open the target, check it, and start recording.
 
     Raises:
-        NotFound: the bucket, the KMS key, or a package that is needed does not exist.
-        SpecError: the file, the bucket or the KMS key cannot be used.
-        CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
+        NotFound: the bucket, or a package that is needed, does not exist.
+        SpecError: the file or the bucket cannot be used.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     need_library()
     target = _target(plan, session, source.endpoint)
@@ -173,23 +170,11 @@ def start(
 
 def _target(plan: RecordingPlan, session: Session, endpoint: str) -> RecordTarget:
     if not plan.is_s3:
-        return _file_target(plan, session)
+        from peagle_sm.traffic.file_target import FileTarget
+
+        return FileTarget(Path(plan.target), keep_days=plan.keep_days)
     from peagle_sm.traffic.s3_target import S3Target
 
     bucket = S3Target(session, plan.target, endpoint, keep_days=plan.keep_days, kms_key_id=plan.kms_key_id)
     bucket.prepare()
     return bucket
-
-
-def _file_target(plan: RecordingPlan, session: Session) -> RecordTarget:
-    from peagle_sm.traffic.file_target import FileTarget
-
-    if plan.kms_key_id is None:
-        return FileTarget(Path(plan.target), keep_days=plan.keep_days)
-    from peagle_sm.traffic.encrypted_lines import need_cryptography
-    from peagle_sm.traffic.encrypted_target import DataKeySource, EncryptedTarget
-
-    need_cryptography()
-    keys = DataKeySource(session, plan.kms_key_id)
-    keys.prepare()
-    return EncryptedTarget(FileTarget(Path(plan.target), keep_days=plan.keep_days), keys)

@@ -1,4 +1,4 @@
-"""Recorded traffic, read back: a file, a folder, or an S3 prefix, line by line; encrypted lines decrypted.
+"""Recorded traffic, read back: a file, a folder, or an S3 prefix, line by line.
 
 Damage is not an error: a writer may have been killed, and a prefix may be half written. What cannot be read
 is left out, counted, and named in the notes. Files of SageMaker's data capture may be below the same prefix.
@@ -18,8 +18,6 @@ from typing import Any
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import listed_objects, read_range, split_uri
 from peagle_sm.core.errors import SpecError
-from peagle_sm.traffic.decryption import Decryption, KmsKeyRefused
-from peagle_sm.traffic.encrypted_lines import EncryptedLine, is_encrypted
 from peagle_sm.traffic.records import TrafficRecord, from_line
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -61,30 +59,29 @@ class Traffic:
 def read(target: str | Path, session: Session | Callable[[], Session] | None = None) -> Traffic:
     """Read all records of a file, a folder or an ``s3://`` prefix; a repeated id counts once.
 
-    ``session``, or what opens one, is for S3 and for encrypted records, which need kms:Decrypt on their KMS
-    key. Plain records on disk need none.
+    ``session``, or what opens one, is for S3; records on disk need none.
 
     Raises:
-        SpecError: there is no file, or no line of them is a record.
-        NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
+        SpecError: no file exists, or no line is a record.
+        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
-    found = read_lines(target, session if session is None or callable(session) else lambda: session)
+    recorded = read_lines(target, session if session is None or callable(session) else lambda: session)
     records: dict[str, TrafficRecord] = {}
     damage = Damage()
-    for line in found.lines:
+    for line in recorded.lines:
         try:
             record = from_line(line.raw)
         except ValueError as error:
             damage.add(f"{line.where}: {error}")
         else:
             records.setdefault(record.id, record)
-    notes = (*found.notes, *damage.notes("line is not recorded traffic", "lines are not recorded traffic"))
+    notes = (*recorded.notes, *damage.notes("line is not recorded traffic", "lines are not recorded traffic"))
     if not records:
         raise SpecError(
-            f"{found.origin} has no recorded traffic" + "".join(f"; {note}" for note in notes),
+            f"{recorded.origin} has no recorded traffic" + "".join(f"; {note}" for note in notes),
             next_step="record some with `peagle-sm serve NAME --record FILE`",
         )
-    return Traffic(found.origin, tuple(records.values()), notes)
+    return Traffic(recorded.origin, tuple(records.values()), notes)
 
 
 class Damage:
@@ -110,42 +107,34 @@ class Damage:
 def read_lines(target: str | Path, session: Callable[[], Session] | None = None) -> RecordedLines:
     """Read the JSON lines of a file, a folder or an ``s3://`` prefix, as far as they are readable.
 
-    ``session`` opens the session, if something is in S3 or encrypted.
+    ``session`` opens the session, if they are in S3.
 
     Raises:
         SpecError: there is no file, or too much of it.
-        NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
+        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     files = files_of(target, session)
     lines: list[RecordedLine] = []
-    damage, digest, decryption = Damage(), hashlib.sha256(), Decryption(session)
+    damage, digest = Damage(), hashlib.sha256()
     for file in files:
         content = file.load()
         digest.update(hashlib.sha256(content).digest())
-        lines += _decrypted(file.where, _lines_of(file.where, content, damage), decryption, damage)
-    refusal = decryption.refusal()
-    if refusal is not None and not lines:
-        raise refusal
+        lines += _lines_of(file.where, content, damage)
     why = "cannot be read (a writer may have been stopped, or still writes)"
     notes = damage.notes(f"place {why}", f"places {why}")
-    return RecordedLines(
-        str(target), tuple(lines), len(files), digest.hexdigest(), (*notes, *decryption.notes())
-    )
+    return RecordedLines(str(target), tuple(lines), len(files), digest.hexdigest(), notes)
 
 
 def first_line(path: Path) -> RecordedLine | None:
-    """Return the first readable line of a file, without reading the rest; None if there is none.
-
-    An encrypted line is returned as it is.
-    """
+    """Return the first readable line of a file, without reading the rest; None if there is none."""
     try:
         with path.open("rb") as file:
             packed = file.read(len(_GZIP)) == _GZIP
         with gzip.open(path) if packed else path.open("rb") as lines:
             for raw in lines:
-                found = next(_lines_of(str(path), raw, Damage()), None)
-                if found is not None:
-                    return found
+                first = next(_lines_of(str(path), raw, Damage()), None)
+                if first is not None:
+                    return first
     except (OSError, EOFError, zlib.error):
         pass
     return None
@@ -179,17 +168,17 @@ def _on_disk(path: Path) -> list[RecordedFile]:
     if not path.is_dir():
         return [RecordedFile(path.name, str(path), lambda: _file_content(path))]
     below = {each: each.relative_to(path) for each in sorted(path.rglob("*"))}
-    found = [
+    files = [
         RecordedFile(str(name), str(each), lambda each=each: _file_content(each))  # type: ignore[misc]
         for each, name in below.items()
         if each.is_file() and each.name.endswith(SUFFIXES) and WORK_FOLDER not in name.parts
     ]
-    if not found:
+    if not files:
         raise SpecError(
             f"{path} has no capture files ({' or '.join(SUFFIXES)})",
             next_step="give the folder or the file that was recorded",
         )
-    return found
+    return files
 
 
 def _file_content(path: Path) -> bytes:
@@ -259,26 +248,6 @@ def _lines_of(where: str, content: bytes, damage: Damage) -> Iterator[RecordedLi
             yield RecordedLine(f"{where}, line {number}", raw, value)
         else:
             damage.add(f"{where}, line {number}: found {type(value).__name__}, expected a JSON object")
-
-
-def _decrypted(
-    origin: str, lines: Iterator[RecordedLine], decryption: Decryption, damage: Damage
-) -> Iterator[RecordedLine]:
-    for line in lines:
-        if not is_encrypted(line.value):
-            yield line
-            continue
-        try:
-            raw = decryption.plain(EncryptedLine.of(line.value), origin)
-            value = json.loads(raw)
-            if not isinstance(value, dict):
-                raise ValueError(f"found {type(value).__name__}, expected a JSON object")
-        except KmsKeyRefused:
-            continue
-        except (ValueError, RecursionError) as error:
-            damage.add(f"{line.where}: {error}")
-            continue
-        yield RecordedLine(line.where, raw, value)
 
 
 def _unpacked(content: bytes) -> tuple[bytes, bool]:

@@ -25,27 +25,26 @@ from peagle_sm.traffic.records import Mode
 from peagle_sm.traffic.worker import RecordLost, Worker
 
 MAX_HELD_BYTES = 64 * 1024 * 1024  #: of all requests that are recorded, in flight and waiting
-_MOST_RESERVED_BYTES = 32 * 1024  #: at a time, for parts that may come
-_FIRST_PARTS = 8  #: whose times are kept, for the time to first token
-_LAST_WORDS_S = 10.0  #: for the last records, at the end
+_FIRST_PARTS = 8  #: their times are kept, for the time to first token
+_CLOSE_S = 10.0  #: for the last records, at the end
 LABELS_NAME = "X-Peagle-Labels"
 OTHER = "other"
 _LONGEST_HEADER = 1000
 _MOST_NAMES = 20  #: of labels, over all requests
 _MOST_MESSAGES = 50
-_PAUSE_S = 1.0  #: of the thread between two looks: to wake it for each record costs the streams more
-_MOST_TOGETHER, _MOST_BYTES_TOGETHER = 32, 1024 * 1024  #: records that are redacted and written together
+_PAUSE_S = 1.0  #: between two batches: waking the thread for each record costs the streams more
+_BATCH_RECORDS, _BATCH_BYTES = 32, 1024 * 1024  #: limits of records that are redacted and written together
 _TOO_LATE = "not finished and written before the end"
 
 
 class RecordTarget(Protocol):
-    """Where lines go. Each call may raise OSError or PeagleError."""
+    """Destination of lines. Each call may raise OSError or PeagleError."""
 
     def write(self, lines: Sequence[bytes]) -> Lost | None:
-        """Write, or keep until `flush`, whole lines; return what was lost."""
+        """Write whole lines, or keep them for a later `tick`; return what was lost."""
 
     def tick(self) -> Lost | None:
-        """Do what is due by time: upload, rotate, delete what is too old."""
+        """Upload, rotate, or delete what is too old, if it is due."""
 
     def close(self) -> Lost | None:
         """Write what was kept."""
@@ -98,69 +97,45 @@ class Summary:
 
 
 class Recording:
-    """One request in flight: `add` its bytes, then `end` it once."""
+    """One request in flight: `add` the parts of its answer, then `end` it once."""
 
     def __init__(
         self, recorder: Recorder, body: bytes, *, streamed: bool, framed: bool, labels: Mapping[str, str]
     ) -> None:
         """Use `Recorder.begin`."""
         self._recorder = recorder
-        self._ended = False
-        self._free = 0  #: bytes that the next parts can take; below 0 once it has ended
-        self._reserved = 0  #: bytes that are held, and not in `_free`
         self._began = recorder.monotonic()
+        self._ended = False
         self.body = body
         self.streamed = streamed
-        self.framed = framed  #: in SageMaker's event stream; set before `end`
+        self.framed = framed  #: in SageMaker's event stream
         self.labels = dict(labels)
         self.time = recorder.clock()
-        self.parts: list[bytes] = []
-        self._joined = 0  #: of the parts: whole blocks
-        self.times: list[tuple[int, float]] = []  #: bytes of a part, and the milliseconds until it came
+        self.answer = bytearray()
+        self.times: list[tuple[int, float]] = []  #: bytes of a first part, and milliseconds until it came
         self.left = False
         self.problem: str | None = None
         self.status: int | None = None
         self.total_ms = 0.0
-        self.held = 0
+        self.held = 0  #: bytes that are reserved for it
 
     def add(self, part: bytes) -> None:
         """Keep the next bytes of the answer, as they arrived."""
-        if not part:
+        if self._ended or not part:
             return
-        self._free -= len(part)
-        if self._free < 0 and not self._makes_room(part):
+        if not self._recorder.hold(self, len(part)):
+            self._ended = True
+            self.answer.clear()
             return
-        self.parts.append(part)
-
-    def _makes_room(self, part: bytes) -> bool:
-        """Take the next reserved bytes for a part, or reserve more.
-
-        The first parts come here one by one, since their times are kept. A reservation is as large as what
-        is held already: a lock for each part would cost more than keeping it.
-        """
-        if self._ended:
-            return False
-        if self._reserved + self._free < 0:
-            block = max(len(part), min(self.held, _MOST_RESERVED_BYTES))
-            if not self._recorder.hold(self, block):
-                self._ended = True
-                self.parts.clear()
-                return False
-            self._reserved += block
         if len(self.times) < _FIRST_PARTS:
             self.times.append((len(part), (self._recorder.monotonic() - self._began) * 1000))
-            self._reserved, self._free = self._reserved + self._free, 0
-        else:
-            self._reserved, self._free = 0, self._reserved + self._free
-            self.parts[self._joined :] = [b"".join(self.parts[self._joined :])]
-            self._joined += 1
-        return True
+        self.answer += part
 
     def end(self, *, left: bool = False, problem: str | None = None, status: int | None = None) -> None:
         """Queue the record; ``left``: the caller closed it, ``problem``: why it broke or failed."""
         if self._ended:
             return
-        self._ended, self._free = True, 0
+        self._ended = True
         self.left, self.problem, self.status = left, problem, status
         self.total_ms = (self._recorder.monotonic() - self._began) * 1000
         self._recorder.take(self)
@@ -199,7 +174,7 @@ class Recorder:
         self._ended: queue.SimpleQueue[Recording] = queue.SimpleQueue()
         self._unsettled = 0  #: records that were begun, and are neither recorded nor lost yet
         self._values: dict[str, set[str]] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._closing = threading.Event()
         self._given_up = False
         self._until = float("inf")
@@ -244,7 +219,7 @@ class Recorder:
         try:
             labels = checked_labels(given, LABELS_NAME)
         except SpecError as error:
-            self._tell(f"{error.message}; the request is recorded without labels")
+            self._warn(f"{error.message}; the request is recorded without labels")
             return {}
         return {name: self._bounded(name, value) for name, value in labels.items()}
 
@@ -256,18 +231,18 @@ class Recorder:
             if known is not None and (value in known or len(known) < MOST_VALUES):
                 known.add(value)
                 return value
-        self._tell(
+        self._warn(
             f"the label {name!r} has more than {MOST_VALUES} values; further ones are recorded as {OTHER!r}. "
             "Use a coarser label, for example a team in place of a user"
         )
         return OTHER
 
-    def _tell(self, message: str) -> None:
+    def _warn(self, message: str) -> None:
         """Report a problem once."""
         with self.lock:
-            if message in self._told or len(self._told) >= _MOST_MESSAGES:
+            if message in self._warned or len(self._warned) >= _MOST_MESSAGES:
                 return
-            self._told.add(message)
+            self._warned.add(message)
         with suppress(Exception):
             self._on_problem(f"recording: {message}")
 
@@ -287,7 +262,7 @@ class Recorder:
         """Take a record whose request has ended."""
         self._ended.put(recording)
 
-    def close(self, timeout_s: float = _LAST_WORDS_S) -> Summary:
+    def close(self, timeout_s: float = _CLOSE_S) -> Summary:
         """Write what waits, for a limited time; count the rest as lost."""
         with self.lock:
             self._until = min(self._until, self.monotonic() + timeout_s)
@@ -298,15 +273,15 @@ class Recorder:
             rest, self._unsettled, self._held = self._unsettled, 0, 0
             self._count_lost(rest, _TOO_LATE)
         if rest:
-            self._tell_lost(_TOO_LATE)
+            self._warn_of_loss(_TOO_LATE)
         if self._thread.is_alive():
             self._worker.kill()
         return self.summary
 
     def _run(self) -> None:
-        looked = self.monotonic()
+        ticked = self.monotonic()
         while True:
-            closing = self._closing.is_set()  # before the look at the queue: what ended before is in it
+            closing = self._closing.is_set()  # read before the queue, so that the queue is complete
             batch = self._batch()
             if batch:
                 self._write(batch)
@@ -314,8 +289,8 @@ class Recorder:
                 break
             else:
                 self._closing.wait(_PAUSE_S)
-            if self.monotonic() - looked >= _PAUSE_S:
-                looked = self.monotonic()
+            if self.monotonic() - ticked >= _PAUSE_S:
+                ticked = self.monotonic()
                 self._guarded(self.target.tick)
         self._guarded(self.target.close)
         self._worker.close()
@@ -324,7 +299,7 @@ class Recorder:
         batch: list[Recording] = []
         size = 0
         with suppress(queue.Empty):
-            while len(batch) < _MOST_TOGETHER and size < _MOST_BYTES_TOGETHER:
+            while len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
                 batch.append(self._ended.get_nowait())
                 size += batch[-1].held
         return batch
@@ -336,10 +311,10 @@ class Recorder:
             self._settle(batch, _TOO_LATE)
             return
         try:
-            requests = [(self._exchange(each), each.body, each.parts) for each in batch]
+            requests = [(self._exchange(each), each.body, each.answer) for each in batch]
             replies = self._worker.lines(requests)
         except Exception as error:
-            if len(batch) > 1:  # one of them is at fault: only that one shall be lost
+            if len(batch) > 1:  # retry one by one, so that only the record at fault is lost
                 for each in batch:
                     self._write([each])
                 return
@@ -360,7 +335,7 @@ class Recorder:
         try:
             lost = self.target.write(lines)
         except Exception as error:
-            self._settle(records, self._said(error))
+            self._settle(records, self._reason(error))
             return
         self._settle(records)
         if lost is not None:
@@ -371,13 +346,13 @@ class Recorder:
         try:
             lost = action()
         except Exception as error:
-            lost = Lost(0, self._said(error))
+            lost = Lost(0, self._reason(error))
         if lost is not None:
             self._take_back(lost)
 
-    def _said(self, error: Exception) -> str:
-        told = str(error) if isinstance(error, OSError | PeagleError) else type(error).__name__
-        return f"{self.target.describe()}: {told}"
+    def _reason(self, error: Exception) -> str:
+        message = str(error) if isinstance(error, OSError | PeagleError) else type(error).__name__
+        return f"{self.target.describe()}: {message}"
 
     def _settle(self, records: Sequence[Recording], lost: str | None = None) -> None:
         """Count records once and for all: as recorded, or as lost for a reason."""
@@ -391,7 +366,7 @@ class Recorder:
             else:
                 self._count_lost(len(records), lost)
         if lost is not None:
-            self._tell_lost(lost)
+            self._warn_of_loss(lost)
 
     def _take_back(self, lost: Lost) -> None:
         """Count records as lost that the target had taken."""
@@ -400,7 +375,7 @@ class Recorder:
                 return
             self.summary.recorded -= lost.records
             self._count_lost(lost.records, lost.reason)
-        self._tell_lost(lost.reason)
+        self._warn_of_loss(lost.reason)
 
     def _count_lost(self, records: int, reason: str) -> None:
         counts = self.summary.lost
@@ -410,8 +385,8 @@ class Recorder:
             reason = "other reasons"
         counts[reason] += records
 
-    def _tell_lost(self, reason: str) -> None:
-        self._tell(f"{reason}; such records are lost, answers are not affected")
+    def _warn_of_loss(self, reason: str) -> None:
+        self._warn(f"{reason}; such records are lost, answers are not affected")
 
     def _exchange(self, recording: Recording) -> Exchange:
         source = self._source
@@ -436,7 +411,5 @@ class Recorder:
 
 def mode_of(name: str | None) -> Mode:
     """Return the mode of a tag's text; "unknown" for any other."""
-    found: Mode = "unknown"
-    for mode in get_args(Mode):
-        found = mode if mode == name else found
-    return found
+    modes: tuple[Mode, ...] = get_args(Mode)
+    return next((mode for mode in modes if mode == name), "unknown")

@@ -116,7 +116,7 @@ def to_line(record: TrafficRecord) -> str:
     value = _adapter().dump_python(record, exclude_defaults=True, warnings=False)
     value = {"schema": SCHEMA, **value, "request": record.request}
     line = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Half a character, which JSON can escape, is no UTF-8.
+    # A lone surrogate, which JSON can escape, is not valid UTF-8.
     return line if line.isascii() else line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -131,7 +131,7 @@ class Redactor:
 
     def _spans(self, text: str) -> list[tuple[int, int, str]]:
         """Return where secrets are, in order and without overlaps."""
-        found = [(start, end, kind) for kind, (start, end) in self._found(text)]
+        spans = [(start, end, kind) for kind, (start, end) in self._found(text)]
         view = text
         to_original: Callable[[int], int] = _same
         for _ in range(_LEVELS):
@@ -140,10 +140,10 @@ class Redactor:
                 break
             view, inner = decoded
             to_original = _composed(to_original, inner)
-            found += [
+            spans += [
                 (to_original(start), to_original(end), kind) for kind, (start, end) in self._found(view)
             ]
-        return _merged(found)
+        return _merged(spans)
 
     def _found(self, text: str) -> Iterator[tuple[str, Span]]:
         for rule in TOKEN_RULES:
@@ -176,13 +176,13 @@ class Redactor:
 
 def _lines_around(text: str, runs: Sequence[Span]) -> set[str]:
     """Return the lines, or parts of long ones, around long runs of key characters."""
-    found = set()
+    lines = set()
     for first, last in runs:
         before, after = max(0, first - _AROUND), last + _AROUND
         start = text.rfind("\n", before, first) + 1 or before
         end = text.find("\n", last, after)
-        found.add(text[start : after if end < 0 else end])
-    return found
+        lines.add(text[start : after if end < 0 else end])
+    return lines
 
 
 def _is_named_secret(name: str, value: str) -> bool:
@@ -198,10 +198,10 @@ def detectors() -> tuple[tuple[str, Callable[[str], Any]], ...]:
     """Return the library's detectors of known formats: their kind and their search."""
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
-    found = get_mapping_from_secret_type_to_class()
+    plugins = get_mapping_from_secret_type_to_class()
     return tuple(
         (kind.lower(), plugin().analyze_string)
-        for kind, plugin in sorted(found.items())
+        for kind, plugin in sorted(plugins.items())
         if plugin.__name__ not in _GUESSING
     )
 
@@ -251,10 +251,10 @@ def _meaning(escape: re.Match[str]) -> str:
     return chr(int(url or json_code or html_hex, 16))
 
 
-def _merged(found: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+def _merged(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     """Sort spans and join those that overlap; the longest gives the kind."""
     merged: list[tuple[int, int, str]] = []
-    for start, end, kind in sorted(found, key=lambda span: (span[0], -span[1])):
+    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
         if merged and start < merged[-1][1]:
             first, last, known = merged[-1]
             merged[-1] = (first, max(last, end), known)

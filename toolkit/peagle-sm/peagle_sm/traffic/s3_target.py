@@ -159,15 +159,15 @@ class S3Target:
     def _check_region(self) -> None:
         with absent_is_not_found(f"s3://{self.bucket}"), aws_errors("HeadBucket", self._session.local_url):
             try:
-                found = self._session.client("s3").head_bucket(
+                head = self._session.client("s3").head_bucket(
                     Bucket=self.bucket, ExpectedBucketOwner=self._session.account()
                 )
             except Exception as error:
                 region = _region_in(error)
                 if region in (None, self._session.region):
                     raise
-                found = {"BucketRegion": region}
-        region = found.get("BucketRegion") or self._session.region
+                head = {"BucketRegion": region}
+        region = head.get("BucketRegion") or self._session.region
         if region != self._session.region:
             raise SpecError(
                 f"the bucket {self.bucket} is in {region}; allowed: {self._session.region}, the endpoint's "
@@ -192,20 +192,20 @@ class S3Target:
         rule = lifecycle_rule(self.prefix, days)
         try:
             with aws_errors("GetBucketLifecycleConfiguration", local):
-                found: Mapping[str, Any] = s3.get_bucket_lifecycle_configuration(Bucket=self.bucket)
+                lifecycle: Mapping[str, Any] = s3.get_bucket_lifecycle_configuration(Bucket=self.bucket)
         except PeagleError as error:
             if not _is_no_rules(error):
                 raise _without_rule(self.bucket, error) from error
-            found = {}
-        others = [each for each in found.get("Rules", ()) if each.get("ID") != rule["ID"]]
-        if rule in found.get("Rules", ()):
+            lifecycle = {}
+        others = [each for each in lifecycle.get("Rules", ()) if each.get("ID") != rule["ID"]]
+        if rule in lifecycle.get("Rules", ()):
             return
         if len(others) >= _RULES:
             raise SpecError(
                 f"the bucket {self.bucket} has {len(others):,} lifecycle rules; allowed: {_RULES:,}",
                 next_step="give another bucket, or --keep-days forever",
             )
-        default = found.get("TransitionDefaultMinimumObjectSize")
+        default = lifecycle.get("TransitionDefaultMinimumObjectSize")
         kept = {"TransitionDefaultMinimumObjectSize": default} if default else {}
         try:
             with aws_errors("PutBucketLifecycleConfiguration", local):
@@ -245,5 +245,5 @@ def _is_no_rules(error: PeagleError) -> bool:
 def _region_in(error: Exception) -> str | None:
     response = getattr(error, "response", None)
     headers = (response or {}).get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    found = headers.get("x-amz-bucket-region")
-    return str(found) if found else None
+    region = headers.get("x-amz-bucket-region")
+    return str(region) if region else None

@@ -30,9 +30,9 @@ class SecretRule:
         if self.needles and not any(needle in text for needle in self.needles):
             return
         group = "secret" if "secret" in self.pattern.groupindex else 0
-        for found in self.pattern.finditer(text):
-            if self.check is None or self.check(found[group]):
-                yield found.span(group)
+        for match in self.pattern.finditer(text):
+            if self.check is None or self.check(match[group]):
+                yield match.span(group)
 
 
 def _rule(
@@ -87,7 +87,7 @@ TOKEN_RULES: tuple[SecretRule, ...] = (
         r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_-]{20,})",
     ),
     _rule("stripe key", "k_live_ k_test_ whsec_", r"(?:[sr]k_(?:live|test)_|whsec_)[A-Za-z0-9+/=]{10,}"),
-    # OpenAI, Anthropic, DeepSeek, OpenRouter …: a risk-adjusted thing is none, keys have digits and capitals.
+    # OpenAI, Anthropic, DeepSeek, OpenRouter …: keys have digits and capitals, "risk-adjusted" has not.
     _rule("model provider key", "sk-", r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{20,}", is_mixed),
     _rule("model provider key", "sk- gsk_ xai- pplx- r8_", r"(?:gsk_|xai-|pplx-|\br8_)[A-Za-z0-9]{30,}"),
     _rule("model provider key", "sk-", r"(?<![A-Za-z0-9])sk-(?:[a-z]+-)?[a-f0-9]{32,}"),
@@ -158,7 +158,7 @@ _TOLD = _VALUE.replace(r"[^\s", r"[^\s\u2013\u2014\u2192")
 _WORD = r"(?:is|ist|es|est)"
 #: A password may have brackets, commas and semicolons; a comma before a name and a sign ends it.
 _PASSWORD_VALUE = r"(?![(\[,;+]|\$\()(?:[,;&](?![A-Za-z_]\w{0,40}[ \t]?[=:])|[^\s\"'`,;&<>{}|\\]){6,}"
-#: In quotes it may have all but blanks; what begins like a piece between two strings of code is none.
+#: In quotes it may have any character but blanks; a text between two strings of code does not count.
 _QUOTED = r"(?P<quote>[\"'`])(?![(,;:)\]}+&|.])(?P<quoted>(?:(?!(?P=quote))\S){6,200})(?P=quote)|"
 _MARK = r"(?:[*_]{1,3}|</?(?:b|strong)>)?"  #: bold and italic
 _LINES = r"[ \t]{0,8}\r?\n(?:[ \t]{0,8}\r?\n)?"
@@ -222,17 +222,17 @@ _ORDINARY = re.compile(
 
 
 def assigned_spans(text: str) -> Iterator[Span]:
-    """Yield the values of ``password=…``, ``API_KEY: …`` and the like; names in code are no values.
+    """Yield the values of ``password=…``, ``API_KEY: …`` and the like, except names in code.
 
     So with ``password is …``, ``api key: …`` and ``password …``, if the value looks like a secret.
     """
     lowered = text.lower()
     if len(lowered) != len(text):  # a few letters have a longer lower case
         lowered = text.translate(_ASCII_LOWER)
-    for name, found in _named_values(lowered):
-        groups = found.groupdict()
+    for name, match in _named_values(lowered):
+        groups = match.groupdict()
         kind = next(each for each in ("secret", "quoted", "line", "told", "form") if groups.get(each))
-        start, end = found.span(kind)
+        start, end = match.span(kind)
         value = text[start:end]
         if kind == "quoted":
             is_secret = _TEMPLATE.fullmatch(value) is None
@@ -270,14 +270,14 @@ def _named_values(lowered: str) -> Iterator[tuple[str, re.Match[str]]]:
     for beginning, pattern in _NAMED_VALUES:
         at = lowered.find(beginning)
         while at >= 0:
-            found = pattern.match(lowered, at)
-            if found is not None and beginning == "key":
+            match = pattern.match(lowered, at)
+            if match is not None and beginning == "key":
                 before = _BEFORE_KEY.search(lowered, max(0, at - _LONGEST_BEFORE_KEY), at)
                 if before is not None:
-                    yield before[0] + "key", found
-            elif found is not None:
-                yield found["name"], found
-            after = found.end() if found is not None and found["secret"] is not None else at + len(beginning)
+                    yield before[0] + "key", match
+            elif match is not None:
+                yield match["name"], match
+            after = match.end() if match is not None and match["secret"] is not None else at + len(beginning)
             at = lowered.find(beginning, after)
 
 
@@ -397,13 +397,13 @@ def command_spans(text: str) -> Iterator[Span]:
 
 
 def _curl_spans(text: str) -> Iterator[Span]:
-    for found in _CURL_USER.finditer(text):
-        group = "secret" if found["secret"] is not None else "quoted"
-        user, secret = found["name"] or found["quoted_name"], found[group].rstrip(";,.)")
-        if not _is_option_of("curl", text, found.start()):
+    for match in _CURL_USER.finditer(text):
+        group = "secret" if match["secret"] is not None else "quoted"
+        user, secret = match["name"] or match["quoted_name"], match[group].rstrip(";,.)")
+        if not _is_option_of("curl", text, match.start()):
             continue
         if not (_CODE.fullmatch(secret) or secret.startswith("$") or (user + secret).isdigit()):
-            yield found.span(group)
+            yield match.span(group)
 
 
 def _is_option_of(command: str, text: str, at: int) -> bool:
@@ -422,9 +422,9 @@ def address_spans(text: str) -> Iterator[Span]:
     """Yield e-mail addresses; ``git@github.com:…`` is a remote."""
     if "@" not in text:
         return
-    for found in _ADDRESS.finditer(text):
-        if not (found[0].startswith("git@") and text[found.end() : found.end() + 1] in (":", "/")):
-            yield found.span()
+    for match in _ADDRESS.finditer(text):
+        if not (match[0].startswith("git@") and text[match.end() : match.end() + 1] in (":", "/")):
+            yield match.span()
 
 
 #: Length of an IBAN by country (SWIFT's IBAN registry).

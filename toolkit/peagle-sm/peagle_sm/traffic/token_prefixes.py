@@ -34,7 +34,7 @@ def _format(prefix: str, rest: str, before: str = "", *, mixed: bool = False) ->
     return TokenPrefix(prefix, re.compile(whole, re.ASCII), width, mixed)
 
 
-#: Each with the page that documents the prefix, or whose example shows it. The lengths are lower bounds.
+#: Each with the page that documents the prefix or shows an example. The lengths are lower bounds.
 TOKEN_PREFIXES: tuple[TokenPrefix, ...] = (
     # Models and what they call.
     _format("sk-or-v1-", f"{_HEX}{{32,}}"),  # OpenRouter: API authentication
@@ -143,10 +143,10 @@ def prefixed_spans(text: str, runs: Sequence[Span]) -> Iterator[Span]:
         for each in TOKEN_PREFIXES:
             at = text.find(each.prefix, begin, end)
             while at >= 0:
-                found = each.pattern.match(text, at - each.before) if at >= each.before else None
-                if found is not None and (not each.mixed or is_mixed(found[0])):
-                    yield found.span()
-                at = text.find(each.prefix, at + len(each.prefix) if found is None else found.end(), end)
+                match = each.pattern.match(text, at - each.before) if at >= each.before else None
+                if match is not None and (not each.mixed or is_mixed(match[0])):
+                    yield match.span()
+                at = text.find(each.prefix, at + len(each.prefix) if match is None else match.end(), end)
 
 
 def _joined(spans: Iterable[Span]) -> Iterator[Span]:

@@ -36,8 +36,8 @@ _SIZE = struct.Struct(">Q")
 _NICE = 10
 
 
-#: An exchange, the request's body, and the answer in parts, as they arrived.
-Request = tuple[Exchange, bytes, Sequence[bytes]]
+#: An exchange, the request's body, and the answer as it arrived.
+Request = tuple[Exchange, bytes, bytes | bytearray]
 
 
 class RecordLost(PeagleError):
@@ -66,7 +66,7 @@ class Worker:
         """Return the redacted line of each request, without its end, or why it cannot be recorded.
 
         Raises:
-            RecordLost: they took too long, or the process ended; ask again for each alone.
+            RecordLost: they took too long, or the process ended; retry them one by one.
         """
         limit = self._timeout_s if len(requests) == 1 else self._together_s
         try:
@@ -80,7 +80,12 @@ class Worker:
         except BaseException:
             self.close()  # a part of the message may be in the pipe
             raise
-        return [_lost(reply) if reply.startswith(b"!") else reply for reply in replies]
+        return [
+            RecordLost(f"the request cannot be recorded: {reply[1:].decode(errors='replace')}")
+            if reply.startswith(b"!")
+            else reply
+            for reply in replies
+        ]
 
     def kill(self) -> None:
         """End the process while another thread asks it; that thread then closes."""
@@ -124,7 +129,10 @@ class Worker:
                     if not rest:
                         poll.unregister(target)
                     continue
-                reply += _read(source)
+                data = os.read(source, 1 << 16)
+                if not data:
+                    raise EOFError
+                reply += data
                 frames = _frames_in(reply)
                 if len(frames) == count:
                     return frames
@@ -147,17 +155,11 @@ class Worker:
 
 
 def _message(requests: Sequence[Request]) -> bytes:
-    parts = [_SIZE.pack(len(requests))]
+    parts: list[bytes | bytearray] = [_SIZE.pack(len(requests))]
     for exchange, body, answer in requests:
-        about = json.dumps(vars(exchange)).encode()
-        parts += (_SIZE.pack(len(about)), about, _SIZE.pack(len(body)), body)
-        parts.append(_SIZE.pack(sum(map(len, answer))))
-        parts += answer
+        for frame in (json.dumps(vars(exchange)).encode(), body, answer):
+            parts += (_SIZE.pack(len(frame)), frame)
     return b"".join(parts)
-
-
-def _lost(reply: bytes) -> RecordLost:
-    return RecordLost(f"the request cannot be recorded: {reply[1:].decode(errors='replace')}")
 
 
 def _frames_in(data: bytearray) -> list[bytes]:
@@ -193,20 +195,15 @@ def need_library() -> None:
         )
 
 
-def _read(source: int) -> bytes:
-    data = os.read(source, 1 << 16)
-    if not data:
+def _frame(source: IO[bytes]) -> bytes:
+    return _exactly(source, _SIZE.unpack(_exactly(source, _SIZE.size))[0])
+
+
+def _exactly(source: IO[bytes], size: int) -> bytes:
+    data = source.read(size)
+    if len(data) < size:
         raise EOFError
     return data
-
-
-def _frame(source: IO[bytes]) -> bytes | None:
-    head = source.read(_SIZE.size)
-    if len(head) < _SIZE.size:
-        return None
-    size = _SIZE.unpack(head)[0]
-    data = source.read(size)
-    return data if len(data) == size else None
 
 
 def reply_to(exchange: bytes, body: bytes, answer: bytes) -> bytes:
@@ -232,19 +229,13 @@ def main() -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     source, target = sys.stdin.buffer, sys.stdout.buffer
-    while True:
-        count = source.read(_SIZE.size)
-        if len(count) < _SIZE.size:
-            return
-        replies = []
-        for _ in range(_SIZE.unpack(count)[0]):
-            frames = [frame for frame in (_frame(source) for _ in range(3)) if frame is not None]
-            if len(frames) < 3:
-                return
-            replies.append(reply_to(*frames))
-        for reply in replies:
-            target.write(_SIZE.pack(len(reply)) + reply)
-        target.flush()
+    with contextlib.suppress(EOFError):
+        while True:
+            count = _SIZE.unpack(_exactly(source, _SIZE.size))[0]
+            replies = [reply_to(_frame(source), _frame(source), _frame(source)) for _ in range(count)]
+            for reply in replies:
+                target.write(_SIZE.pack(len(reply)) + reply)
+            target.flush()
 
 
 if __name__ == "__main__":

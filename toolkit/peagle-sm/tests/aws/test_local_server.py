@@ -40,7 +40,7 @@ def test_a_state_folder_that_cannot_be_made_says_what_to_set(
     file.write_text("not a folder")
     monkeypatch.setenv("XDG_STATE_HOME", str(file))
     with pytest.raises(CannotWrite, match="cannot be written: Not a directory") as raised:
-        local_server.servers()
+        local_server.status()
     assert "XDG_STATE_HOME" in str(raised.value.next_step)
 
 

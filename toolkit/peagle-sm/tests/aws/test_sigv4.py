@@ -34,15 +34,8 @@ def test_it_is_the_signature_of_botocore(
         "POST", f"https://runtime.sagemaker.eu-west-1.amazonaws.com{path}", dict(headers), body
     )
     SigV4Auth(Credentials("AKID", secret, token), "sagemaker", "eu-west-1").add_auth(theirs)
-    ours = sign(
-        host="runtime.sagemaker.eu-west-1.amazonaws.com",
-        path=path,
-        headers=headers,
-        body=body,
-        keys=Credentials("AKID", secret, token),
-        region="eu-west-1",
-        service="sagemaker",
-        utc=datetime.strptime(theirs.headers["X-Amz-Date"], "%Y%m%dT%H%M%S%z").timestamp(),
-    )
+    at = datetime.strptime(theirs.headers["X-Amz-Date"], "%Y%m%dT%H%M%S%z").timestamp()
+    url = f"https://runtime.sagemaker.eu-west-1.amazonaws.com{path}"
+    ours = sign(url, headers, body, Credentials("AKID", secret, token), "eu-west-1", lambda: at)
     assert ours["authorization"] == theirs.headers["Authorization"]
     assert ours.get("x-amz-security-token") == theirs.headers.get("X-Amz-Security-Token")

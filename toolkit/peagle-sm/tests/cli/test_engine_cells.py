@@ -7,7 +7,6 @@ https://github.com/aws/deep-learning-containers/tree/main/docs/src/data (folders
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -19,9 +18,9 @@ import yaml
 
 from peagle_sm import load_spec, plan
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.spec.endpoint_spec import Mode
-from tests.cli.running import run
 from tests.local.serving import Server
 
 ACCOUNT = "123456789012"
@@ -358,9 +357,9 @@ def test_no_mode_is_left_out() -> None:
     assert set(MODES) == set(get_args(Mode))
 
 
-def test_the_list_of_engines_agrees(tmp_path: Path) -> None:
-    """`peagle-sm engines`: the releases, the runner of each mode, and AWS's images."""
-    listed = json.loads(run("engines", "--format", "json").stdout)
+def test_the_matrix_of_engines_agrees() -> None:
+    """The releases, the runner of each mode, and AWS's images."""
+    listed = load_catalog().engines.model_dump(mode="json")
     wrong = []
     assert [engine["version"] for engine in listed["versions"]] == RELEASED
     for engine in listed["versions"]:

@@ -37,15 +37,14 @@ def test_a_model_of_ones_own(in_empty_folder: Path) -> None:
     (in_empty_folder / "model").mkdir()
     (in_empty_folder / "sub").mkdir()
     Path("model/config.json").write_text("{}")
-    heads = ("--draft-head", "mine-head", "--head-uri", "s3://b/h/", "--mode", "eagle3")
-    uri = ("--model-uri", "s3://b/m/")
-    result = run("init", "My.Llama_8B", "--config", "model", *uri, *heads, "-o", "sub/x.yaml")
+    head = ("--draft-head", "s3://b/mine-head", "--mode", "eagle3")
+    result = run("init", "My.Llama_8B", "--config", "model", *head, "-o", "sub/x.yaml")
     assert result.exit_code == 0, result.stderr
     spec = parse_spec(Path("sub/x.yaml").read_text())
     assert spec.own_model is not None
     assert (spec.own_model.name, spec.own_model.config) == ("My.Llama_8B", "../model")
-    assert (spec.name, spec.source, spec.model_uri) == ("My-Llama-8B-eagle3", "container", "s3://b/m/")
-    assert (spec.head_uri, spec.speculation.draft_head) == ("s3://b/h/", "mine-head")
+    assert (spec.name, spec.source) == ("My-Llama-8B-eagle3", "container")
+    assert (spec.head_uri, spec.speculation.draft_head) == ("s3://b/mine-head/", "mine-head")
     assert spec.speculation.num_speculative_tokens == 3
     assert spec.placement.instance_types == []
     plain = run("init", "other", "--config", "Qwen/Qwen3-0.6B", "--mode", "none")
@@ -56,7 +55,7 @@ def test_a_model_of_ones_own(in_empty_folder: Path) -> None:
 def test_a_model_of_ones_own_needs_its_own_head(in_empty_folder: Path) -> None:
     result = run("init", "mine", "--config", "Qwen/Qwen3-0.6B")
     assert result.exit_code == 2
-    assert "--head-uri" in result.stderr
+    assert "--draft-head s3://" in result.stderr
     assert run("init", "--config", "Qwen/Qwen3-0.6B").exit_code == 2
 
 
@@ -123,25 +122,6 @@ def test_bad_input_is_refused_with_a_remedy_and_writes_nothing(
     assert message in result.stderr
     assert "next: " in result.stderr
     assert list(in_empty_folder.iterdir()) == []
-
-
-def test_a_head_of_ones_own(in_empty_folder: Path) -> None:
-    result = run(
-        "init",
-        "gpt-oss-20b",
-        "--mode",
-        "eagle3",
-        "--draft-head",
-        "mine",
-        "--head-uri",
-        "s3://b/h/",
-        "--k",
-        "5",
-    )
-    assert result.exit_code == 0, result.stderr
-    spec = parse_spec(Path("peagle.yaml").read_text())
-    assert (spec.head_uri, spec.speculation.draft_head) == ("s3://b/h/", "mine")
-    assert spec.speculation.num_speculative_tokens == 5
 
 
 def test_the_region_option_goes_into_the_spec(in_empty_folder: Path) -> None:

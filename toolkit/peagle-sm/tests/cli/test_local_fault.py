@@ -30,10 +30,10 @@ def ids(text: str) -> list[str]:
 
 def test_faults_are_added_listed_shown_and_cleared(fault: Run, peagle: Run) -> None:
     assert fault("list").stdout == "no fault is set\n"
-    first = fault("add", "cut", "--endpoint", "tiny-*", "--where", "event", "--clean", "--times", "2")
+    first = fault("add", "cut", "endpoint=tiny-*", "where=event", "clean=true", "times=2")
     assert first.exit_code == 0, first.output
-    assert fault("add", "throttle", "--probability", "0.1", "--seed", "7").exit_code == 0
-    assert fault("add", "model-error", "--message", "out of memory", "--operation", "invoke").exit_code == 0
+    assert fault("add", "throttle", "probability=0.1", "seed=7").exit_code == 0
+    assert fault("add", "model-error", "message=out of memory", "operation=invoke").exit_code == 0
     listed = fault("list").stdout
     rows = [line.split(maxsplit=1)[1] for line in listed.splitlines()]
     table = [" ".join(row.split()) for row in rows]
@@ -56,13 +56,13 @@ def test_faults_are_added_listed_shown_and_cleared(fault: Run, peagle: Run) -> N
 
 
 def test_a_fault_that_is_not_acceptable(fault: Run) -> None:
-    result = fault("add", "cut", "--where", "there")
+    result = fault("add", "cut", "where=there")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
         "error: where has an invalid value: found 'there'; allowed: frame, part, event, start\n"
-        "  next: peagle-sm local fault add cut --endpoint 'my-*' --times 1\n"
+        "  next: peagle-sm local fault add cut 'endpoint=my-*' times=1\n"
     )
-    assert "stall has no option 'where'" in fault("add", "stall", "--where", "frame").stderr
+    assert "stall has no option 'where'" in fault("add", "stall", "where=frame").stderr
     unknown = fault("add", "cheese")
     assert unknown.exit_code == 2
     assert f"found 'cheese'; allowed: {', '.join(KINDS)}" in unknown.stderr
@@ -77,7 +77,7 @@ def test_clearing_what_is_not_set(fault: Run) -> None:
 
 
 def test_without_a_server(in_empty_folder: Path) -> None:
-    assert run("local", "fault", "list", "--port", "1").exit_code == 4
+    assert run("local", "fault", "list", "--local-port", "1").exit_code == 4
 
 
 def test_the_help_and_the_page_name_every_kind(root: Path) -> None:

@@ -16,14 +16,13 @@ from sagemaker_local.process.spawn import free_port
 
 pytestmark = pytest.mark.slow
 PEAGLE = [sys.executable, "-m", "peagle_sm"]
-# No endpoint is made here, so no engine runs: any Python will do.
-ENGINE = ["--engine-python", sys.executable]
 KEYS = {"endpoint_url", "region", "role_arn", "image_uris", "artifacts"}
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    # No endpoint is made here, so no engine runs: any Python will do.
+    return {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PEAGLE_SM_ENGINE_PYTHON": sys.executable}
 
 
 def _peagle(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +40,7 @@ def _runs(pid: int) -> bool:
 
 
 def test_detached_it_stays_says_what_a_script_needs_and_down_ends_it(environment: dict[str, str]) -> None:
-    started = _peagle(environment, "local", "up", "--detach", "--format", "json", *ENGINE)
+    started = _peagle(environment, "local", "up", "--detach", "--format", "json")
     try:
         assert started.returncode == 0, started.stderr
         said = json.loads(started.stdout)
@@ -50,7 +49,7 @@ def test_detached_it_stays_says_what_a_script_needs_and_down_ends_it(environment
         again = json.loads(_peagle(environment, "local", "status", "--format", "json").stdout)
         assert {key: again[key] for key in KEYS} == {key: said[key] for key in KEYS}
         assert said["endpoint_url"] in _peagle(environment, "local", "logs").stdout
-        taken = _peagle(environment, "local", "up", "--port", str(said["port"]), *ENGINE)
+        taken = _peagle(environment, "local", "up", "--port", str(said["port"]))
         assert taken.returncode == 7
         assert "already runs at port" in taken.stderr
     finally:
@@ -64,15 +63,15 @@ def test_a_server_that_runs_already_is_reported_and_a_port_starts_another(
     environment: dict[str, str],
 ) -> None:
     try:
-        first = json.loads(_peagle(environment, "local", "up", "-d", "--format", "json", *ENGINE).stdout)
-        again = _peagle(environment, "local", "up", "-d", "--format", "json", *ENGINE)
+        first = json.loads(_peagle(environment, "local", "up", "-d", "--format", "json").stdout)
+        again = _peagle(environment, "local", "up", "-d", "--format", "json")
         assert json.loads(again.stdout)["pid"] == first["pid"]
         assert f"a local SageMaker is already running at port {first['port']}: using it" in again.stderr
         assert _peagle(environment, "list", "--local").returncode == 0
-        foreground = _peagle(environment, "local", "up", *ENGINE)
+        foreground = _peagle(environment, "local", "up")
         assert foreground.returncode != 0
         assert f"already runs at port {first['port']}" in foreground.stderr
-        second = _peagle(environment, "local", "up", "-d", "--port", str(free_port()), *ENGINE)
+        second = _peagle(environment, "local", "up", "-d", "--port", str(free_port()))
         assert second.returncode == 0, second.stderr
         assert f"is already running at port {first['port']} (process {first['pid']})" in second.stderr
         assert "use --local-port " in second.stderr
@@ -82,7 +81,7 @@ def test_a_server_that_runs_already_is_reported_and_a_port_starts_another(
 
 def test_in_the_foreground_ctrl_c_ends_it(environment: dict[str, str]) -> None:
     with subprocess.Popen(
-        [*PEAGLE, "local", "up", *ENGINE],
+        [*PEAGLE, "local", "up"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -112,9 +112,9 @@ def test_a_port_of_the_environment_that_is_none_is_refused(text: str) -> None:
 
 
 def test_nothing_to_end_is_no_error() -> None:
-    result = run("local", "down", "--port", "9")
+    result = run("local", "down", "--local-port", "9")
     assert (result.exit_code, result.stdout) == (0, "no local server was running\n")
-    assert json.loads(run("local", "down", "--port", "9", "--format", "json").stdout) == {"ended": []}
+    assert json.loads(run("local", "down", "--local-port", "9", "--format", "json").stdout) == {"ended": []}
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,6 @@ def test_bash_itself_does_too() -> None:
 
 def test_other_shells_have_their_own_words() -> None:
     assert list(export_lines("fish", {"X": "it's \\"})) == ["set -gx X 'it\\'s \\\\'"]
-    assert list(export_lines("powershell", {"X": "it's"})) == ["$env:X = 'it''s'"]
 
 
 def test_fish_is_known_by_its_name(peagle: Run, endpoint: str) -> None:

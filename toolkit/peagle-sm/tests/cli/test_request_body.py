@@ -8,71 +8,60 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.commands.endpoints.invoke import InvokeInput, body_hint, parameters, question
+from peagle_sm.cli.commands.endpoints.invoke import InvokeInput, body_hint, parameters, read_request
 from peagle_sm.core.errors import SpecError
 from tests.cli.running import run
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
 
-def test_a_prompt() -> None:
-    assert question("def f", None, None, None) == InvokeInput(prompt="def f")
+REQUESTS = [
+    ("plain text", InvokeInput(prompt="plain text")),
+    ('{"prompt": "x", "n": 1}', InvokeInput(body={"prompt": "x", "n": 1})),
+    (json.dumps({"messages": MESSAGES}), InvokeInput(body={"messages": MESSAGES})),
+    (json.dumps(MESSAGES), InvokeInput(messages=MESSAGES)),
+    ("42", InvokeInput(prompt="42")),
+]
 
 
-@pytest.mark.parametrize("content", [MESSAGES, {"messages": MESSAGES}], ids=["list", "object"])
-def test_messages_from_a_file(tmp_path: Path, content: object) -> None:
-    path = tmp_path / "m.json"
-    path.write_text(json.dumps(content))
-    assert question(None, path, None, None) == InvokeInput(messages=MESSAGES)
-
-
-def test_a_body_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "b.json"
-    path.write_text('{"prompt": "x", "n": 1}')
-    assert question(None, None, path, None) == InvokeInput(body={"prompt": "x", "n": 1})
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("plain text", InvokeInput(prompt="plain text")),
-        ('{"prompt": "x"}', InvokeInput(body={"prompt": "x"})),
-        (json.dumps(MESSAGES), InvokeInput(messages=MESSAGES)),
-        ("42", InvokeInput(prompt="42")),
-    ],
-)
-def test_stdin(text: str, expected: InvokeInput) -> None:
-    assert question(None, None, None, text) == expected
+@pytest.mark.parametrize(("text", "expected"), REQUESTS)
+def test_stdin_and_body_take_json(tmp_path: Path, text: str, expected: InvokeInput) -> None:
+    assert read_request(None, None, text) == expected
+    if expected.prompt is None:
+        path = tmp_path / "b.json"
+        path.write_text(text)
+        assert read_request(None, path, None) == expected
+    else:
+        assert read_request(text, None, None) == expected
 
 
 def test_nothing_is_refused() -> None:
     with pytest.raises(SpecError, match="no prompt was given"):
-        question(None, None, None, "  \n")
+        read_request(None, None, "  \n")
 
 
 def test_two_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="--prompt and --body"):
-        question("x", None, tmp_path / "b.json", None)
+        read_request("x", tmp_path / "b.json", None)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("nonsense", "not JSON"), ("[]", "found list"), ('["a"]', "found list"), (None, "cannot be read")],
+    [
+        ("nonsense", "not JSON"),
+        ("[]", "found list"),
+        ('["a"]', "found list"),
+        ("1", "found int"),
+        (None, "cannot be read"),
+    ],
 )
-def test_bad_message_files_are_named(tmp_path: Path, content: str | None, message: str) -> None:
+def test_bad_files_are_named(tmp_path: Path, content: str | None, message: str) -> None:
     path = tmp_path / "m.json"
     if content is not None:
         path.write_text(content)
     with pytest.raises(SpecError, match=message) as caught:
-        question(None, path, None, None)
+        read_request(None, path, None)
     assert "m.json" in str(caught.value)
-
-
-def test_a_body_must_be_an_object(tmp_path: Path) -> None:
-    path = tmp_path / "b.json"
-    path.write_text("[1]")
-    with pytest.raises(SpecError, match="allowed: a JSON object"):
-        question(None, None, path, None)
 
 
 def test_prompts_and_messages_stop_at_256_tokens_and_a_body_has_its_own_limit() -> None:
@@ -99,16 +88,16 @@ def test_a_file_that_is_not_utf8_is_named_with_the_line_and_the_byte(
     path = tmp_path / "m.json"
     path.write_bytes(content)
     with pytest.raises(SpecError, match=f"m.json{message}; allowed: UTF-8 text"):
-        question(None, path, None, None)
+        read_request(None, path, None)
 
 
 def test_a_prompt_that_is_not_utf8_is_refused_with_the_byte() -> None:
     """Python writes a byte of the command line that is not UTF-8 as half a character."""
     with pytest.raises(SpecError, match=r"--prompt: found byte 0xe9 \(position 3\), which is not UTF-8"):
-        question(b"caf\xe9".decode(errors="surrogateescape"), None, None, None)
+        read_request(b"caf\xe9".decode(errors="surrogateescape"), None, None)
 
 
-@pytest.mark.parametrize("arguments", [[], ["-p", "-"], ["--messages", "-"], ["--body", "-"]])
+@pytest.mark.parametrize("arguments", [[], ["-p", "-"], ["--body", "-"]])
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_stdin_that_is_not_utf8_is_refused_in_every_locale(arguments: list[str], locale: str) -> None:
     """The C locale lets such bytes through as half characters."""

@@ -149,7 +149,7 @@ def on_a_terminal(*words: str, columns: int = 80, cwd: Path, **environ: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("words", [("models",), ("checks",), ("heads", "list")])
+@pytest.mark.parametrize("words", [("models",), ("heads", "list")])
 def test_tables_on_a_terminal_fit_it(words: tuple[str, ...], columns: int, tmp_path: Path) -> None:
     text = _ANSI.sub("", on_a_terminal(*words, columns=columns, cwd=tmp_path))
     assert text.strip()

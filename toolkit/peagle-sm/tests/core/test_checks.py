@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from peagle_sm.core.checks import ALL_CHECKS, Check
 from peagle_sm.core.planning import Plan, make_plan
-from peagle_sm.core.spec.editing import write_fields
 from tests.core.checks.cases import Case, all_cases, cases_by_subject, checks_by_id
 from tests.core.support import AWS, CONTAINER, GPT, LOCAL, TINY, found, plan_of, spec_of
 
@@ -69,16 +67,6 @@ def test_errors_come_first() -> None:
     assert severities == ["error", *["warning"] * (len(severities) - 1)]
 
 
-def test_what_is_the_same_here_as_on_aws_is_not_told() -> None:
-    plan = plan_of(GPT, "placement: {region: us-east-1}", LOCAL)
-    assert not {"local-roles", "local-region", "region-name"} & {finding.check for finding in plan.findings}
-
-
-def test_on_aws_nothing_local_is_told() -> None:
-    findings = plan_of(GPT, "placement: {region: eu-west-1}").findings
-    assert not {"local-roles", "local-region", "region-name"} & {finding.check for finding in findings}
-
-
 def test_a_region_that_is_named_missing_is_not_told_twice() -> None:
     plan = plan_of(GPT, "placement: {region: eu-noth-1}")
     assert found(plan, "missing-fact")
@@ -129,38 +117,3 @@ def test_a_type_like_none_is_answered_with_a_few_that_have_a_gpu(name: str) -> N
 def _with_type(name: str) -> Plan:
     placement = CONTAINER_SPEC.placement.model_copy(update={"instance_types": [name]})
     return make_plan(CONTAINER_SPEC.model_copy(update={"placement": placement}), AWS)
-
-
-MENDED = [
-    case
-    for case in all_cases()
-    if case.fails and (fix := checks_by_id()[case.check].fix) is not None and fix.edits is not None
-]
-
-
-@pytest.mark.parametrize("case", MENDED, ids=lambda case: case.check)
-def test_what_fix_writes_mends_it(case: Case) -> None:
-    draft, check = case.draft(), checks_by_id()[case.check]
-    assert draft is not None
-    assert check.fix is not None
-    assert check.fix.edits is not None
-    edits = check.fix.edits(draft)
-    if not edits:
-        return  # nothing can be written here: the finding's own next step says what to do
-    text = write_fields(case.base + case.extra, edits)
-    after = replace(case, base=text, extra="").notes()
-    worst = max((WORST[note.severity] for note in after), default=-1)
-    assert worst < WORST[str(case.severity)] or len(after) < len(case.notes()), after
-
-
-def test_each_kind_of_fix_is_tried_at_least_once() -> None:
-    written = {
-        case.check
-        for case in MENDED
-        if (fix := checks_by_id()[case.check].fix)
-        and fix.edits
-        and (draft := case.draft())
-        and fix.edits(draft)
-    }
-    fixable = {check.id for check in ALL_CHECKS if check.fix is not None and check.fix.edits is not None}
-    assert written == fixable

@@ -30,7 +30,7 @@ KNOWN = V1_BY_DEFAULT + V2_POSSIBLE
 UNKNOWN = {"0.15.1": "0.16.0", "0.12.0": "0.16.0", "0.26.1": "0.26.0", "0.33.1": "0.33.0", "0.40.0": "0.33.0"}
 MODES = ("none", "eagle3", "p-eagle")
 KINDS = ("aws", "lmi", "own", "cpu")
-LOOKED_AT = {"engine-known", "flag-versions", "v2-model-runner", "draft-dropped", "request-metrics"}
+LOOKED_AT = {"engine-known", "flag-versions", "v2-model-runner", "draft-dropped", "extra-arguments"}
 
 
 def draft_of(

@@ -55,9 +55,6 @@ _CONFIGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     optional={
         "parallel_drafting": st.just(False),
         "draft_tensor_parallel_size": st.integers(1, 8),
-        "max_model_len": st.integers(1, 10**6),
-        "quantization": st.sampled_from(["fp8", "awq"]),
-        "disable_padded_drafter_batch": st.booleans(),
         "num_speculative_tokens_per_batch_size": k_tables(),
     },
 )

@@ -229,7 +229,7 @@ def test_the_command_reads_a_file_without_aws(tmp_path: Path) -> None:
     empty = run(*asked, "--slices", "")
     assert (empty.exit_code, "--slices: found ''; allowed: " in empty.stderr) == (2, True)
     in_s3 = run("acceptance", "demo", "--records", "s3://traffic/team")
-    assert in_s3.exit_code == 5, "only S3, encrypted records and the log need a region"
+    assert in_s3.exit_code == 5, "only S3 and the log need a region"
 
 
 def test_sums_of_a_request_have_no_spread() -> None:

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, ServiceFault
+from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, ServiceFault, SpecError
 from peagle_sm.service import Event, Pacing
-from peagle_sm.service.guard.installation import GuardSettings, InstallPlan, InstallReport, install, uninstall
+from peagle_sm.service.guard.installation import (
+    InstallPlan,
+    InstallReport,
+    bucket_arns,
+    install,
+    uninstall,
+)
 from peagle_sm.service.guard.status import GuardFiles, shipped
 from tests.service.fakes import ACCOUNT
 from tests.service.guard_fakes import FakeGuardAws
@@ -44,8 +50,7 @@ def guard_files() -> GuardFiles:
 
 @pytest.fixture
 def installed(session: Session, pacing: Pacing, guard_files: GuardFiles) -> InstallReport:
-    settings = GuardSettings(email="ops@example.com")
-    report = install(session, settings, pacing=pacing, guard_files=guard_files)
+    report = install(session, {"NoticesEmail": "ops@example.com"}, pacing=pacing, guard_files=guard_files)
     assert report is not None
     return report
 
@@ -103,14 +108,25 @@ def test_a_new_package_is_an_update(
 def test_settings_become_parameters_of_the_template(
     aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
-    settings = GuardSettings(
-        model_buckets=("one", "two"), image_repository="team/*", reserve_concurrency=False
-    )
-    install(session, settings, pacing=pacing, guard_files=guard_files)
-    told = _parameters(aws.request("create_stack"))
-    assert told["ModelBucketArns"] == "arn:aws:s3:::one,arn:aws:s3:::two"
-    assert (told["ImageRepository"], told["ReserveConcurrency"]) == ("team/*", "no")
-    assert set(told) <= guard_files.parameter_names
+    wanted = {
+        "ModelBucketArns": bucket_arns("us-east-1", ("one", "two")),
+        "ImageRepository": "team/*",
+        "ReserveConcurrency": "no",
+    }
+    install(session, wanted, pacing=pacing, guard_files=guard_files)
+    sent = _parameters(aws.request("create_stack"))
+    assert sent["ModelBucketArns"] == "arn:aws:s3:::one,arn:aws:s3:::two"
+    assert wanted.items() <= sent.items()
+    assert set(sent) <= guard_files.parameter_names
+
+
+@pytest.mark.parametrize("name", ["ImageRepositry", "AssetKey"])
+def test_a_parameter_that_cannot_be_set_is_refused_before_anything_is_created(
+    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles, name: str
+) -> None:
+    with pytest.raises(SpecError, match="allowed: EncryptionKeyArn, EndpointKeyArns, ImageRepository"):
+        install(session, {name: "x"}, pacing=pacing, guard_files=guard_files)
+    assert aws.calls == []
 
 
 def test_declining_changes_nothing(
@@ -161,7 +177,7 @@ def test_a_failure_names_its_cause_and_not_its_consequences(
     assert words in caught.value.message
     assert "cancelled" not in caught.value.message
     assert caught.value.next_step is not None
-    assert "--no-reserve-concurrency --region us-east-1" in caught.value.next_step
+    assert "--parameter ReserveConcurrency=no --region us-east-1" in caught.value.next_step
 
 
 def test_a_lost_answer_while_following_is_no_failure(

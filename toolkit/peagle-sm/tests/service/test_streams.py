@@ -53,7 +53,7 @@ def add(server: Server, endpoint: Endpoint) -> Iterator[Add]:
     yield call
     for each in client.faults(server.status.port):
         if each["id"] in ids:
-            client.clear_faults(server.status.port, each["id"])
+            client.clear_faults(server.status.port, [each["id"]])
 
 
 def _body(how: str = "chat", chunks: int = 4, delay_s: float = 0.0) -> dict[str, Any]:

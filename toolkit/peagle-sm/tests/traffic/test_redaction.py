@@ -59,8 +59,9 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
 
 
 def test_this_repository_s_own_code_and_pages_stay_readable(root: Path) -> None:
-    """A sample of 60 files: what is replaced is rare, and is what stands for an address or a key."""
-    files = sorted([*root.glob("toolkit/**/*.py"), *root.glob("docs/**/*.md")])[::8]
+    """A sample of the files, without the tests' planted secrets: replacements are rare."""
+    files = sorted([*root.glob("toolkit/*/*/**/*.py"), *root.glob("docs/**/*.md")])
+    files = [path for path in files if "tests" not in path.relative_to(root).parts][::8]
     characters = replaced = 0
     for path in files:
         text = path.read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 # A Lambda may take 15 minutes to answer.
@@ -15,18 +14,14 @@ class Clients:
     """Makes and keeps clients. boto3's clients may be shared between threads, its sessions may not."""
 
     def __init__(self, endpoint_url: str, region: str) -> None:
-        """Store the services' address; nothing is imported yet."""
         self._url = endpoint_url
         self._region = region
         self._lock = threading.Lock()
         self._session: Any = None
         self._made: dict[str, Any] = {}
 
-    def connect(self, role_arn: str | None) -> Callable[[str], Any]:
-        """Return a factory of clients of a service, with the rights of a role."""
-        return self._client
-
-    def _client(self, service: str) -> Any:
+    def client(self, service: str) -> Any:
+        """Return a client of a service."""
         import boto3
         from botocore.config import Config
 

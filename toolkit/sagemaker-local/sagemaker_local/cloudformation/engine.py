@@ -20,7 +20,6 @@ class Engine:
     """Runs operations."""
 
     def __init__(self, tools: Tools, store: Store) -> None:
-        """Set up with the tools and the stacks."""
         self._tools = tools
         self._store = store
         self._running: dict[str, tuple[Operation, threading.Thread]] = {}

@@ -42,30 +42,24 @@ class Operation:
         return Work(self.tools, self.stack, self.token)
 
     def create(self, desired: Desired, evaluation: Evaluation, on_failure: str) -> None:
-        """Create a stack's resources; ``on_failure`` is ROLLBACK, DELETE or DO_NOTHING."""
+        """Create a stack's resources; ``on_failure`` is ROLLBACK or DELETE."""
         wrong = self._forward(desired, evaluation, self.work(), "create")
         if self.cancelled.is_set():
             return  # somebody deletes the stack
         if wrong is None:
             self.move("CREATE_COMPLETE")
-        elif on_failure == "DO_NOTHING":
-            self.move("CREATE_FAILED", wrong)
         elif on_failure == "DELETE":
             self.move("DELETE_IN_PROGRESS", f"{wrong}. Delete requested by user.")
             self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=True)
         else:
             self.move("ROLLBACK_IN_PROGRESS", f"{wrong}. Rollback requested by user.")
-            self.roll_creation_back()
+            # The stack stays, empty.
+            self._take_down("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", creating=True)
 
-    def roll_creation_back(self) -> None:
-        """Delete what a failed creation created; the stack stays, empty."""
-        self._take_down("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", creating=True)
-
-    def update(self, desired: Desired, evaluation: Evaluation, *, disable_rollback: bool) -> None:
+    def update(self, desired: Desired, evaluation: Evaluation) -> None:
         """Update a stack, or roll it back if that fails."""
         stack = self.stack
-        before = stack.before or stack.snapshot()
-        stack.before = before
+        before = stack.snapshot()
         work = self.work()
         wrong = self._forward(desired, evaluation, work, "update")
         if wrong is None:
@@ -79,16 +73,13 @@ class Operation:
                 [(each, each.update_replace_policy) for each in work.leftovers]
                 + [(each, _lasting(each.deletion_policy)) for each in gone],
             )
-            stack.before = None
             self.move("UPDATE_COMPLETE")
-        elif disable_rollback and not self.cancelled.is_set():
-            self.move("UPDATE_FAILED", wrong)
         else:
-            self.move("UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated" if self.cancelled.is_set() else wrong)
-            self.roll_update_back(before)
+            self.move("UPDATE_ROLLBACK_IN_PROGRESS", wrong)
+            self._roll_update_back(before)
 
-    def roll_update_back(self, before: Snapshot, skip: frozenset[str] = frozenset()) -> None:
-        """Restore what an update changed; ``skip`` names resources to leave as they are."""
+    def _roll_update_back(self, before: Snapshot) -> None:
+        """Restore what an update changed."""
         stack = self.stack
         work = self.work()
         names = {**dict.fromkeys(before.resources), **dict.fromkeys(stack.resources)}
@@ -96,9 +87,6 @@ class Operation:
             name: before.resources[name].dependencies if name in before.resources else frozenset()
             for name in names
         }
-        with self.tools.lock:
-            for name in skip & before.resources.keys():
-                stack.put(before.resources[name], self.token)
         outcome = graph.run(
             needs, lambda name: work.restore(name, before.resources.get(name)), stop_at_failure=False
         )
@@ -110,7 +98,6 @@ class Operation:
         self._clean_up(work, [(each, "Delete") for each in work.leftovers])
         with self.tools.lock:
             stack.desired, stack.outputs, stack.imports = before.desired, before.outputs, before.imports
-            stack.before = None
         self.move("UPDATE_ROLLBACK_COMPLETE")
 
     def delete(self, retain: frozenset[str] = frozenset()) -> None:
@@ -128,7 +115,7 @@ class Operation:
                 evaluation,
                 stack.resources,
                 tags=desired.tags,
-                immutable=tools.immutable,
+                immutable=tools.types.immutable,
                 taggable=tools.types.taggable,
             )
         except TemplateError as error:

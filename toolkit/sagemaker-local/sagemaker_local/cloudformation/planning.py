@@ -20,14 +20,14 @@ def changed_properties(
     old: Mapping[str, Any], new: Mapping[str, Any], immutable: frozenset[str]
 ) -> tuple[PropertyChange, ...]:
     """Compare properties; the recreation of each is Always or Never."""
-    found = []
+    changed = []
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name), new.get(name)
         dynamic = holds_unknown(after)
         if dynamic or before != after or (name in old) != (name in new):
             recreation = "Always" if name in immutable else "Never"
-            found.append(PropertyChange(name, before, after, recreation, dynamic))
-    return tuple(found)
+            changed.append(PropertyChange(name, before, after, recreation, dynamic))
+    return tuple(changed)
 
 
 def replaces(changes: tuple[PropertyChange, ...]) -> bool:
@@ -59,20 +59,20 @@ class _Forecast:
     changed: dict[str, Change] = field(default_factory=dict)
 
     def physical_id(self, logical_id: str) -> Any:
-        found = self.standing.get(logical_id)
+        resource = self.standing.get(logical_id)
         change = self.changed.get(logical_id)
-        if found is None or found.physical_id is None:
+        if resource is None or resource.physical_id is None:
             return UNKNOWN
-        moves = change is not None and (change.replacement != "False" or is_custom(found.type_name))
-        return UNKNOWN if moves else found.physical_id
+        moves = change is not None and (change.replacement != "False" or is_custom(resource.type_name))
+        return UNKNOWN if moves else resource.physical_id
 
     def attribute(self, logical_id: str, attribute: str) -> Any:
-        found = self.standing.get(logical_id)
-        if found is None or self.physical_id(logical_id) is UNKNOWN:
+        resource = self.standing.get(logical_id)
+        if resource is None or self.physical_id(logical_id) is UNKNOWN:
             return UNKNOWN
         change = self.changed.get(logical_id)
         moves = change is not None and "Properties" in change.scope and not attribute.endswith("Arn")
-        return UNKNOWN if moves else found.attribute(attribute)
+        return UNKNOWN if moves else resource.attribute(attribute)
 
 
 def changes(
@@ -91,17 +91,17 @@ def changes(
     _refuse_other_types(evaluation, standing)
     forecast = _Forecast(standing)
     for name in evaluation.order:
-        wanted, found = evaluation.active[name], standing.get(name)
+        wanted, resource = evaluation.active[name], standing.get(name)
         new = evaluation.properties(name, forecast)
-        if found is None or found.physical_id is None:
+        if resource is None or resource.physical_id is None:
             forecast.changed[name] = Change("Add", name, wanted.type_name, after=new)
             continue
-        details = changed_properties(found.properties, new, immutable(found.type_name))
+        details = changed_properties(resource.properties, new, immutable(resource.type_name))
         scopes = (["Properties"] if details else []) + other_scopes(
-            found, wanted, tags, taggable(found.type_name)
+            resource, wanted, tags, taggable(resource.type_name)
         )
         if scopes:
-            forecast.changed[name] = _modified(found, details, tuple(scopes), new)
+            forecast.changed[name] = _modified(resource, details, tuple(scopes), new)
     removed = [
         Change(
             "Remove",
@@ -129,21 +129,21 @@ def outputs_after(
 
 
 def _modified(
-    found: Resource, details: tuple[PropertyChange, ...], scopes: tuple[str, ...], new: Mapping[str, Any]
+    resource: Resource, details: tuple[PropertyChange, ...], scopes: tuple[str, ...], new: Mapping[str, Any]
 ) -> Change:
     always = [each for each in details if each.recreation == "Always"]
     replacement = "False" if not always else "Conditional" if all(each.dynamic for each in always) else "True"
     return Change(
         "Modify",
-        found.logical_id,
-        found.type_name,
-        found.physical_id,
+        resource.logical_id,
+        resource.type_name,
+        resource.physical_id,
         replacement,
         scopes,
         details,
-        before=found.properties,
+        before=resource.properties,
         after=new,
-        policy=found.update_replace_policy,
+        policy=resource.update_replace_policy,
     )
 
 

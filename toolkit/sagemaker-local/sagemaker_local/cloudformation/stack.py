@@ -53,12 +53,12 @@ class Resource:
         """
         if name in self.attributes:
             return self.attributes[name]
-        found: Any = self.attributes
+        value: Any = self.attributes
         for part in name.split("."):
-            if not isinstance(found, Mapping) or part not in found:
+            if not isinstance(value, Mapping) or part not in value:
                 raise TemplateError(self._lacks(name))
-            found = found[part]
-        return found
+            value = value[part]
+        return value
 
     def _lacks(self, name: str) -> str:
         if is_custom(self.type_name):
@@ -157,8 +157,6 @@ class ChangeSet:
     description: str | None = None
     role_arn: str | None = None
     on_failure: str | None = None
-    include_nested: bool | None = None
-    deployment_config: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -185,17 +183,13 @@ class Stack:
     role_arn: str | None = None
     updated_at: datetime | None = None
     deleted_at: datetime | None = None
-    disable_rollback: bool = False
     termination_protection: bool = False
-    timeout_minutes: int | None = None
-    deployment_mode: str | None = None
     change_set_id: str | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
     outputs: tuple[Output, ...] = ()
     imports: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)
     change_sets: list[ChangeSet] = field(default_factory=list)
-    before: Snapshot | None = None
 
     @property
     def deleted(self) -> bool:
@@ -257,8 +251,8 @@ class Stack:
 
     def stand(self, logical_id: str) -> Resource | None:
         """Return the resource if it was created, else None."""
-        found = self.resources.get(logical_id)
-        return found if found is not None and found.physical_id is not None else None
+        resource = self.resources.get(logical_id)
+        return resource if resource is not None and resource.physical_id is not None else None
 
 
 def with_status(resource: Resource, status: str, at: datetime, reason: str | None = None) -> Resource:

@@ -24,7 +24,6 @@ class Store:
     """Stacks by id. These methods take the tools' lock themselves."""
 
     def __init__(self, tools: Tools) -> None:
-        """Begin empty."""
         self._tools = tools
         self._stacks: dict[str, Stack] = {}
 
@@ -62,10 +61,10 @@ class Store:
         Raises:
             CloudFormationError: there is none.
         """
-        found = self.named(name)
-        if found is None:
+        stack = self.named(name)
+        if stack is None:
             raise no_such_stack(name)
-        return found
+        return stack
 
     def exports(self) -> list[Export]:
         """Return every export."""

@@ -12,10 +12,13 @@ from sagemaker_local.cloudformation.resources.base import Handler
 
 
 class Types(Protocol):
-    """Supported resource types."""
+    """Resource types, as `sagemaker_local.cloudformation.resources.types.ResourceTypes` has them."""
 
     def handler(self, type_name: str) -> Handler | None:
         """Return the handler of a type, or None."""
+
+    def immutable(self, type_name: str) -> frozenset[str]:
+        """Return the properties of a type whose change replaces a resource."""
 
     def wrong_property(self, type_name: str, properties: Mapping[str, Any]) -> str | None:
         """Return what is wrong with a resource's properties, or None."""
@@ -29,7 +32,7 @@ class Tools:
     """Clock, clients, types, and the lock that guards every stack.
 
     Attributes:
-        connect: for a role (or None), gives what makes a boto3 client of a service.
+        client: gives a boto3 client of a service at our own port.
         pause: sleeps for so many real seconds, or raises Interrupted.
     """
 
@@ -37,13 +40,7 @@ class Tools:
     region: str
     now: Callable[[], datetime]
     types: Types
-    connect: Callable[[str | None], Callable[[str], Any]]
+    client: Callable[[str], Any]
     pause: Callable[[float], None]
-    tell: Callable[[str], None]
     partition: str = "aws"
     lock: RLock = field(default_factory=RLock)
-
-    def immutable(self, type_name: str) -> frozenset[str]:
-        """Return the properties of a type whose change replaces a resource."""
-        handler = self.types.handler(type_name)
-        return handler.immutable if handler is not None else frozenset()

@@ -36,56 +36,51 @@ class Live:
         return self._found(logical_id).attribute(attribute)
 
     def _found(self, logical_id: str) -> Resource:
-        found = self._stack.stand(logical_id)
-        if found is None:
+        resource = self._stack.stand(logical_id)
+        if resource is None:
             raise TemplateError(f"Template error: resource {logical_id} has not been created")
-        return found
+        return resource
 
 
 class Work:
     """Works on a stack's resources. Each method blocks and may be called from several threads at once."""
 
     def __init__(self, tools: Tools, stack: Stack, token: str | None) -> None:
-        """Set up work on a stack; ``token`` is the caller's, for the events."""
         self._tools = tools
         self._stack = stack
         self._token = token
         self._request_id = str(uuid.uuid4())
-        self._connect = tools.connect(stack.role_arn)
         self.leftovers: list[Resource] = []
 
     def bring(self, evaluation: Evaluation, logical_id: str, tags: Mapping[str, str]) -> bool:
         """Create or update a resource as in the template; return whether that succeeded."""
         wanted = evaluation.active[logical_id]
-        found = self._stack.stand(logical_id)
-        if found is not None and found.status == "CREATE_FAILED":
-            self.leftovers.append(found)
-            found = None
-        target = self._target(evaluation, wanted, tags, found)
+        current = self._stack.stand(logical_id)
+        target = self._target(evaluation, wanted, tags, current)
         try:
             new = evaluation.properties(logical_id, Live(self._stack))
             wrong = self._tools.types.wrong_property(wanted.type_name, new)
         except TemplateError as error:
             wrong = str(error)
         if wrong is not None:
-            self._put(target, "CREATE_FAILED" if found is None else "UPDATE_FAILED", wrong)
+            self._put(target, "CREATE_FAILED" if current is None else "UPDATE_FAILED", wrong)
             return False
         target = replace(target, properties=new)
-        if found is None:
+        if current is None:
             return self._make(target)
-        details = changed_properties(found.properties, new, self._tools.immutable(found.type_name))
+        details = changed_properties(current.properties, new, self._tools.types.immutable(current.type_name))
         if replaces(details):
-            return self._replace(found, target)
-        if details or found.unsure or self._tags_changed(found, target):
-            return self._change(found, target)
+            return self._replace(current, target)
+        if details or current.unsure or self._tags_changed(current, target):
+            return self._change(current, target)
         with self._tools.lock:
-            self._stack.put(replace(target, updated_at=found.updated_at), shown=False)
+            self._stack.put(replace(target, updated_at=current.updated_at), shown=False)
         return True
 
     def _target(
-        self, evaluation: Evaluation, wanted: Definition, tags: Mapping[str, str], found: Resource | None
+        self, evaluation: Evaluation, wanted: Definition, tags: Mapping[str, str], current: Resource | None
     ) -> Resource:
-        base = found or Resource(
+        base = current or Resource(
             wanted.logical_id, wanted.type_name, None, "CREATE_IN_PROGRESS", self._tools.now()
         )
         return replace(
@@ -97,8 +92,8 @@ class Work:
             tags=dict(tags),
         )
 
-    def _tags_changed(self, found: Resource, target: Resource) -> bool:
-        return self._tools.types.taggable(found.type_name) and dict(found.tags) != dict(target.tags)
+    def _tags_changed(self, current: Resource, target: Resource) -> bool:
+        return self._tools.types.taggable(current.type_name) and dict(current.tags) != dict(target.tags)
 
     def _make(self, target: Resource) -> bool:
         self._put(target, "CREATE_IN_PROGRESS")
@@ -107,43 +102,45 @@ class Work:
                 self._context(target), target.logical_id, dict(target.properties)
             )
         except Exception as error:
-            made = getattr(error, "physical_id", None)  # of something half made, which a rollback takes down
-            self._put(replace(target, physical_id=made), "CREATE_FAILED", _reason(error))
+            physical_id = getattr(
+                error, "physical_id", None
+            )  # of something half made, which a rollback takes down
+            self._put(replace(target, physical_id=physical_id), "CREATE_FAILED", _reason(error))
             return False
         target = _made(target, created)
         self._put(target, "CREATE_IN_PROGRESS", "Resource creation Initiated")
         self._put(target, "CREATE_COMPLETE")
         return True
 
-    def _replace(self, found: Resource, target: Resource) -> bool:
-        self._put(found, "UPDATE_IN_PROGRESS", _REPLACING)
+    def _replace(self, current: Resource, target: Resource) -> bool:
+        self._put(current, "UPDATE_IN_PROGRESS", _REPLACING)
         try:
             created = self._handler(target).create(
                 self._context(target), target.logical_id, dict(target.properties)
             )
         except Exception as error:
-            self._put(found, "UPDATE_FAILED", _reason(error))
+            self._put(current, "UPDATE_FAILED", _reason(error))
             return False
-        self.leftovers.append(found)
+        self.leftovers.append(current)
         target = _made(target, created)
         self._put(target, "UPDATE_IN_PROGRESS", "Resource creation Initiated")
         self._put(target, "UPDATE_COMPLETE")
         return True
 
-    def _change(self, found: Resource, target: Resource) -> bool:
-        self._put(found, "UPDATE_IN_PROGRESS")
+    def _change(self, current: Resource, target: Resource) -> bool:
+        self._put(current, "UPDATE_IN_PROGRESS")
         try:
             changed = self._handler(target).update(
                 self._context(target),
-                str(found.physical_id),
-                dict(found.properties),
+                str(current.physical_id),
+                dict(current.properties),
                 dict(target.properties),
             )
         except Exception as error:
             self._put(replace(target, unsure=True), "UPDATE_FAILED", _reason(error))
             return False
-        if changed.physical_id != found.physical_id:
-            self.leftovers.append(found)
+        if changed.physical_id != current.physical_id:
+            self.leftovers.append(current)
         self._put(_made(target, changed), "UPDATE_COMPLETE")
         return True
 
@@ -216,8 +213,7 @@ class Work:
             stack_id=self._stack.stack_id,
             logical_id=resource.logical_id,
             request_id=self._request_id,
-            connect=self._connect,
-            tell=self._tools.tell,
+            client=self._tools.client,
             pause=self._tools.pause,
             partition=self._tools.partition,
             role_arn=self._stack.role_arn,

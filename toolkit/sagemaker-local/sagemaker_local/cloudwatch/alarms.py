@@ -24,31 +24,31 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 _DAY_S = 86_400
 
 
-def refusal(asked: Mapping[str, Any]) -> str | None:
+def refusal(alarm: Mapping[str, Any]) -> str | None:
     """Return why PutMetricAlarm refuses a metric alarm; None if it takes it. The texts are ours.
 
     Source: PutMetricAlarm, CloudWatch API reference.
     """
-    periods = int(asked.get("EvaluationPeriods") or 1)
-    wanted = int(asked.get("DatapointsToAlarm") or 1)
-    missing = asked.get("TreatMissingData") or "missing"
+    periods = int(alarm.get("EvaluationPeriods") or 1)
+    wanted = int(alarm.get("DatapointsToAlarm") or 1)
+    missing = alarm.get("TreatMissingData") or "missing"
     if wanted > periods:
         return f"DatapointsToAlarm is {wanted}; it must not be more than EvaluationPeriods, {periods}."
     if missing not in ("breaching", "notBreaching", "ignore", "missing"):
         return f"The value {missing} for parameter TreatMissingData is not supported."
     for member in ("AlarmActions", "OKActions", "InsufficientDataActions"):
-        for action in asked.get(member) or ():
+        for action in alarm.get(member) or ():
             if not action.startswith("arn:"):
                 return f"Invalid arn syntax: {action}"
-    return None if asked.get("Metrics") else _refusal_of_metric(asked, periods)
+    return None if alarm.get("Metrics") else _refusal_of_metric(alarm, periods)
 
 
-def _refusal_of_metric(asked: Mapping[str, Any], periods: int) -> str | None:
-    if not asked.get("MetricName"):
+def _refusal_of_metric(alarm: Mapping[str, Any], periods: int) -> str | None:
+    if not alarm.get("MetricName"):
         return "An alarm needs MetricName or Metrics."
-    if bool(asked.get("Statistic")) == bool(asked.get("ExtendedStatistic")):
+    if bool(alarm.get("Statistic")) == bool(alarm.get("ExtendedStatistic")):
         return "Specify either Statistic or ExtendedStatistic, but not both."
-    period = int(asked.get("Period") or 0)
+    period = int(alarm.get("Period") or 0)
     if period not in (10, 20, 30) and (period <= 0 or period % 60):
         return f"Period is {period}; allowed are 10, 20, 30 and multiples of 60."
     longest = _DAY_S if period < 3600 else 7 * _DAY_S
@@ -108,9 +108,9 @@ def evaluate(alarm: Any, series: MetricSeries, now: datetime) -> tuple[str, str]
     except ValueError as error:
         return "INSUFFICIENT_DATA", str(error)
     line = next((line for query, line in answers if query["Id"] == returned), None)
-    found = line.points if line is not None else {}
+    known = line.points if line is not None else {}
     grid = [start + timedelta(seconds=period * place) for place in range(periods + _MORE_PERIODS)]
-    points = [found.get(at) for at in grid]
+    points = [known.get(at) for at in grid]
     state = state_of(
         points,
         breaches=lambda value: comparison(value, threshold),
@@ -131,13 +131,13 @@ def _queries(alarm: Any) -> tuple[list[dict[str, Any]], str]:
             "MetricName": alarm.metric_name,
             "Dimensions": [{"Name": each.name, "Value": each.value} for each in alarm.dimensions],
         }
-        asked = {
+        stat = {
             "Metric": metric,
             "Period": alarm.period,
             "Stat": alarm.statistic or alarm.extended_statistic,
             "Unit": alarm.unit,
         }
-        return [{"Id": "metric", "MetricStat": asked}], "metric"
+        return [{"Id": "metric", "MetricStat": stat}], "metric"
     queries = []
     for given in alarm.metric_data_queries:
         query: dict[str, Any] = {"Id": given.id, "Period": given.period}

@@ -22,7 +22,6 @@ class CloudWatch:
     """The metrics of one account and region on the local clock, and the states of its alarms."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        """Set the local clock."""
         self.now = now
         self.series = MetricSeries(now)
         self._evaluated: int | None = None
@@ -41,11 +40,11 @@ class CloudWatch:
         for alarm in list(backend.alarms.values()):
             if alarm.rule is not None:
                 continue
-            found = alarms.evaluate(alarm, self.series, now)
-            if found is None or found[0] == alarm.state_value:
+            evaluated = alarms.evaluate(alarm, self.series, now)
+            if evaluated is None or evaluated[0] == alarm.state_value:
                 continue
             before = alarm.state_value
-            alarm.update_state(found[1], "{}", found[0])
+            alarm.update_state(evaluated[1], "{}", evaluated[0])
             alarm.state_updated_timestamp = now.replace(tzinfo=None)
             changed.append(alarm.name)
             if alarm.actions_enabled:
@@ -135,7 +134,7 @@ def _lay_backend(kind: Any) -> None:
         self: Any, metric_name: str, namespace: str, dimensions: list[dict[str, str]]
     ) -> Any:
         wanted = [(each["Name"], each.get("Value")) for each in dimensions or ()]
-        seen, found = set(), []
+        seen, metrics = set(), []
         for key in self.peagle.series.keys(namespace or None, metric_name or None):
             known = dict(key.dimensions)
             if key[:3] in seen or any(
@@ -144,8 +143,8 @@ def _lay_backend(kind: Any) -> None:
                 continue
             seen.add(key[:3])
             listed = [{"Name": name, "Value": value} for name, value in key.dimensions]
-            found.append(MetricDatumBase(key.namespace, key.name, listed, None))
-        return found
+            metrics.append(MetricDatumBase(key.namespace, key.name, listed, None))
+        return metrics
 
     def put_metric_alarm(self: Any, name: str, *more: Any, **others: Any) -> Any:
         # A new alarm has no data yet; a changed one keeps its state until it is evaluated.

@@ -127,7 +127,6 @@ class MetricSeries:
     """Every series of one account and region, in memory, for 15 days of the local clock."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        """Set the local clock."""
         self._now = now
         self._lock = threading.Lock()
         self._series: dict[SeriesKey, dict[int, Aggregate]] = {}
@@ -154,17 +153,17 @@ class MetricSeries:
         keys = [key]
         first, last = minute_of(start), minute_of(end - timedelta(microseconds=1))
         step = max(1, period_s // _MINUTE)
-        found: dict[int, Aggregate] = {}
+        merged: dict[int, Aggregate] = {}
         with self._lock:
             if any_unit:
                 named = self._keys.get((key.namespace, key.name), ())
-                keys = [one for one in named if one.dimensions == key.dimensions]
-            for one in keys:
-                for minute, aggregate in _within(self._series.get(one, {}), first, last):
-                    found.setdefault((minute - first) // step, Aggregate()).merge(aggregate)
+                keys = [series_key for series_key in named if series_key.dimensions == key.dimensions]
+            for series_key in keys:
+                for minute, aggregate in _within(self._series.get(series_key, {}), first, last):
+                    merged.setdefault((minute - first) // step, Aggregate()).merge(aggregate)
         return [
-            (datetime.fromtimestamp((first + place * step) * _MINUTE, UTC), found[place])
-            for place in sorted(found)
+            (datetime.fromtimestamp((first + place * step) * _MINUTE, UTC), merged[place])
+            for place in sorted(merged)
         ]
 
     def keys(self, namespace: str | None = None, name: str | None = None) -> list[SeriesKey]:

@@ -116,8 +116,8 @@ def managed_count(variant: Mapping[str, Any], needs: Iterable[tuple[int, int]]) 
     if scaling.get("Status") != "ENABLED":
         return None
     have = accelerators_of(variant) or 1
-    asked = [(each, copies) for each, copies in needs if copies > 0]
-    wanted = max(1, math.ceil(sum(each * copies for each, copies in asked) / have)) if asked else 0
+    running = [(each, copies) for each, copies in needs if copies > 0]
+    wanted = max(1, math.ceil(sum(each * copies for each, copies in running) / have)) if running else 0
     low = scaling.get("MinInstanceCount", variant["InitialInstanceCount"])
     return max(int(low), min(wanted, _most_instances(variant)))
 

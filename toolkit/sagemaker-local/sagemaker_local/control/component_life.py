@@ -10,20 +10,18 @@ One engine serves every copy: two cores gain nothing from a second one. At zero 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
-from .engines import Engine, EnginePlan, StartupFailed, Tell, Timing, forget, guarded, stopped
+from .engines import Engine, EnginePlan, StartupFailed, Timing
 from .errors import died
+from .life import Life, MakeEngine, Serving
 from .records import ComponentRecord, Event, Kind, OnEvent
 
-MakeEngine = Callable[[EnginePlan, Tell], Engine]
 
-
-class ComponentLife:
+class ComponentLife(Life):
     """Runs the transitions of one component, one at a time.
 
     Args:
@@ -43,54 +41,41 @@ class ComponentLife:
         on_event: OnEvent,
         changed: Callable[[], None],
     ) -> None:
+        super().__init__(make_engine=make_engine, clock=clock, timing=timing, on_event=on_event)
         self.record = record
         self.engine: Engine | None = None
         self.coming: Engine | None = None
         self._plan = plan
-        self._make_engine = make_engine
-        self._clock = clock
-        self._timing = timing
-        self._on_event = on_event
         self._changed = changed
-        self._transition: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
-        self._retiring: dict[asyncio.Task[None], Engine] = {}
 
     # --- what the API asks for -----------------------------------------------------------------------
 
     def create(self, copies: int, shortage: str | None) -> None:
         """Start creating; return at once. `shortage`: why the instances cannot hold the copies."""
         self._begin("Creating", "CREATE_IN_PROGRESS")
-        self._run(self._create(copies, shortage))
+        self._run(self._create(copies, shortage), f"inference component {self.record.name}")
 
     def update(
         self, plan: EnginePlan, specification: dict[str, Any], copies: int, shortage: str | None
     ) -> None:
         """Start updating specification and number of copies; `shortage` as in create."""
         self._begin("Updating", "UPDATE_IN_PROGRESS")
-        self._run(self._update(plan, specification, copies, shortage))
+        self._run(
+            self._update(plan, specification, copies, shortage), f"inference component {self.record.name}"
+        )
 
     def scale(self, copies: int) -> None:
         """Start updating the number of copies; return at once."""
         self._begin("Updating", "UPDATE_RC_IN_PROGRESS")
-        self._run(self._scale(copies))
+        self._run(self._scale(copies), f"inference component {self.record.name}")
 
     def delete(self, gone: Callable[[], None]) -> None:
         """Start deleting; return at once, and call `gone` when nothing is left."""
         self._begin("Deleting", "DELETE_IN_PROGRESS")
-        self._run(self._delete(gone))
+        self._run(self._delete(gone), f"inference component {self.record.name}")
 
-    async def close(self) -> None:
-        """End everything, in any status."""
-        tasks = [t for t in (self._transition, self._watch, *self._retiring) if t is not None]
-        for task in tasks:
-            task.cancel()
-        # A task that is cancelled before it began has not stopped its engine.
-        retiring = tuple(self._retiring.values())
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for engine in (self.coming, self.engine, *retiring):
-            if engine is not None:
-                await engine.stop()
+    def _present(self) -> list[Serving | None]:
+        return [self.coming, self.engine]
 
     # --- transitions ---------------------------------------------------------------------------------
 
@@ -137,7 +122,7 @@ class ComponentLife:
     async def _delete(self, gone: Callable[[], None]) -> None:
         await self._stop_watching()
         if self.engine is not None:
-            await _end(self.engine)
+            await self.engine.end()
         self.engine = None
         await asyncio.gather(*self._retiring, return_exceptions=True)
         await asyncio.sleep(self._timing.deleting_s)
@@ -148,7 +133,7 @@ class ComponentLife:
 
     async def _started(self, plan: EnginePlan) -> str | None:
         """Replace the engine; return the reason if that fails."""
-        self.coming = self._make_engine(plan, self._engine_tells)
+        self.coming = self._engine(plan)
         try:
             await self.coming.start()
         except StartupFailed as failure:
@@ -192,28 +177,10 @@ class ComponentLife:
         """Drain the engine in service and end it."""
         await self._stop_watching()
         engine, self.engine = self.engine, None
-        if engine is None:
-            return
-
-        async def retire() -> None:
-            try:
-                await engine.drain()
-            finally:
-                await _end(engine)
-
-        task = asyncio.create_task(retire())
-        self._retiring[task] = engine
-        task.add_done_callback(self._retiring.pop)
-
-    async def _stop_watching(self) -> None:
-        await stopped(self._watch)
+        if engine is not None:
+            self._retire(engine)
 
     # --- small things --------------------------------------------------------------------------------
-
-    def _run(self, transition: Coroutine[Any, Any, None]) -> None:
-        self._transition = asyncio.create_task(
-            guarded(transition, f"inference component {self.record.name}", self._fail)
-        )
 
     def _begin(self, status: str, activity: str) -> None:
         self._become(status, activity)
@@ -230,9 +197,6 @@ class ComponentLife:
         self.record.modified = self._clock.now()
         self._tell("component-status", why)
 
-    def _engine_tells(self, engine: Engine, kind: Kind, message: str) -> None:
-        self._tell(kind, message, engine)
-
     def _tell(self, kind: Kind, message: str, engine: Engine | None = None) -> None:
         self._on_event(
             Event(
@@ -246,9 +210,3 @@ class ComponentLife:
                 component=self.record.name,
             )
         )
-
-
-async def _end(engine: Engine) -> None:
-    with suppress(Exception):  # what would not end has been told already
-        await engine.stop()
-    await forget(engine)

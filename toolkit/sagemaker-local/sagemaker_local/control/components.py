@@ -44,8 +44,8 @@ def check_specification(specification: Mapping[str, Any]) -> None:
     if "BaseInferenceComponentName" in specification:
         raise not_local("An adapter inference component (BaseInferenceComponentName)", "give ModelName.")
     if ("ModelName" in specification) == ("Container" in specification):
-        found = "both" if "ModelName" in specification else "neither"
-        raise invalid(f"Specification needs either ModelName or Container: found {found}.")
+        given = "both" if "ModelName" in specification else "neither"
+        raise invalid(f"Specification needs either ModelName or Container: found {given}.")
     if "Container" in specification:
         _check_container(specification["Container"])
     if "ComputeResourceRequirements" not in specification:
@@ -126,10 +126,10 @@ def component_description(row: ComponentRecord, endpoint_arn: str) -> dict[str, 
 
 
 def _specification(row: ComponentRecord) -> dict[str, Any]:
-    asked = row.specification
-    answer = {member: asked[member] for member in _REPEATED if member in asked}
-    if "Container" in asked:
-        container = {key: value for key, value in asked["Container"].items() if key != "Image"}
+    specification = row.specification
+    answer = {member: specification[member] for member in _REPEATED if member in specification}
+    if "Container" in specification:
+        container = {key: value for key, value in specification["Container"].items() if key != "Image"}
         if row.deployed_at is not None:
             container["DeployedImage"] = deployed_image(row.image, row.deployed_at)
         answer["Container"] = container
@@ -270,6 +270,8 @@ class Components:
         model = None
         if "ModelName" in specification:
             model = self._tables.models.get(specification["ModelName"]).body
+        if "Container" in specification:
+            check_image(specification["Container"]["Image"], "Platform", self._tables.region)
         artifact = specification.get("Container", {}).get("ArtifactUrl")
         if artifact is not None and self._exists is not None and not await self._exists(artifact):
             raise invalid(f"Could not find model data at {artifact}.")

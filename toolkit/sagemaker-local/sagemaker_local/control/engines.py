@@ -63,10 +63,10 @@ def component_plan(
     if model is not None:
         name, container = specification["ModelName"], _container(model)
     else:
-        name, asked = "", specification["Container"]
-        container = {"Image": asked["Image"], "Environment": asked.get("Environment", {})}
-        if "ArtifactUrl" in asked:
-            container["ModelDataUrl"] = asked["ArtifactUrl"]
+        name, own = "", specification["Container"]
+        container = {"Image": own["Image"], "Environment": own.get("Environment", {})}
+        if "ArtifactUrl" in own:
+            container["ModelDataUrl"] = own["ArtifactUrl"]
     return _plan(variant, component, name, container, specification.get("StartupParameters", {}))
 
 
@@ -130,8 +130,6 @@ class Timing:
         deleting_s: how long Deleting is to be seen at least.
         drain_s: how long an engine that an update replaces may finish what it is serving; AWS lets a
             response stream last 8 minutes.
-        max_restarts: engines that die are started again so often, OutOfService meanwhile. AWS replaces the
-            instance; here 0 is the default, since a silent restart would spoil a measurement.
     """
 
     poll_s: float = 0.25
@@ -144,7 +142,6 @@ class Timing:
     rolling_back_s: float = 1.0
     deleting_s: float = 0.5
     drain_s: float = 480.0
-    max_restarts: int = 0
 
 
 class Health:
@@ -370,11 +367,11 @@ class Engine:
         self._stopped = True
         self._tell(self, "engine-stopped", f"process {self._process.pid} ended")
 
+    async def end(self) -> None:
+        """Stop it and remove its directory."""
+        await self.stop()
+        with suppress(OSError):
+            await asyncio.to_thread(shutil.rmtree, self.root, ignore_errors=True)
+
     def _line(self, line: str) -> None:
         self._tell(self, "line", line)
-
-
-async def forget(engine: Engine) -> None:
-    """Remove the directory of an engine that has ended."""
-    with suppress(OSError):
-        await asyncio.to_thread(shutil.rmtree, engine.root, ignore_errors=True)

@@ -89,8 +89,8 @@ _NO_PING = (
 
 def no_ping(serves: str, seconds: float, last_words: str) -> str:
     """The engine runs but did not answer in time."""
-    told = f"It did not answer /ping within {seconds:.0f} s."
-    return _with_words(f"{_NO_PING.format(serves=serves)} {told}", last_words)
+    sentence = f"It did not answer /ping within {seconds:.0f} s."
+    return _with_words(f"{_NO_PING.format(serves=serves)} {sentence}", last_words)
 
 
 def no_ping_exited(serves: str, status: int, last_words: str) -> str:
@@ -117,17 +117,17 @@ def died(serves: str, how: str, last_words: str) -> str:
     return _with_words(f"The container of {serves} died: it {how}.", last_words)
 
 
-def _with_words(told: str, last_words: str) -> str:
+def _with_words(sentence: str, last_words: str) -> str:
     words = last_words.strip()
-    return _limited(told, f" Its last words: {words}" if words else "")
+    return _limited(sentence, f" Its last words: {words}" if words else "")
 
 
-def _limited(told: str, words: str) -> str:
+def _limited(sentence: str, words: str) -> str:
     """Shorten the text: keep AWS's sentence and the end of the engine's output, which has the error."""
-    room = FAILURE_REASON_LIMIT - len(told)
+    room = FAILURE_REASON_LIMIT - len(sentence)
     if len(words) <= room:
-        return told + words
+        return sentence + words
     marker = " Its last words: … "
     tail = words[len(words) - max(room - len(marker), 0) :]
     cut = re.match(r"[^\n]{0,200}\n", tail) or re.match(r"\S{0,40}\s", tail)
-    return (told + marker + (tail[cut.end() :] if cut else tail))[:FAILURE_REASON_LIMIT]
+    return (sentence + marker + (tail[cut.end() :] if cut else tail))[:FAILURE_REASON_LIMIT]

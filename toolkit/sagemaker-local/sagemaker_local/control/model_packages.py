@@ -145,9 +145,9 @@ class ModelPackages:
     async def listed(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """ListModelPackages: of a group; without one the unversioned, unless versions are asked for."""
         request = checked("ListModelPackages", body)
-        asked = request.get("ModelPackageGroupName")
-        group = None if asked is None else self._group(asked).name
-        kind = request.get("ModelPackageType", "Unversioned" if asked is None else "Versioned")
+        group_name = request.get("ModelPackageGroupName")
+        group = None if group_name is None else self._group(group_name).name
+        kind = request.get("ModelPackageType", "Unversioned" if group_name is None else "Versioned")
         status = request.get("ModelApprovalStatus")
         wanted = (
             row

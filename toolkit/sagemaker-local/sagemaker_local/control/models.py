@@ -13,7 +13,7 @@ from .records import Record, Table, Tables, hosts_components
 from .requests import checked, page
 
 # A private ECR repository; an image without a tag is looked up as "latest", as ECR has it.
-_ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/\S+")
+_ECR = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?/\S+")
 
 ENVIRONMENT_BYTES = 32 * 1024  # ContainerDefinition$Environment: all keys and values, combined
 
@@ -41,7 +41,7 @@ class Models:
         container = _container(request)
         _check_environment(container.get("Environment", {}))
         mode = container.get("ImageConfig", {}).get("RepositoryAccessMode", "Platform")
-        check_image(container["Image"], mode)
+        check_image(container["Image"], mode, self._tables.region)
         _check_sources(container)
         await self._find_data(container)
         tags = from_list(request.pop("Tags", []))
@@ -131,10 +131,13 @@ def _check_environment(environment: Mapping[str, str]) -> None:
         raise invalid(f"Environment has {total} bytes in all; at most {ENVIRONMENT_BYTES} are allowed.")
 
 
-def check_image(image: str, mode: str) -> None:
-    """Refuses an image outside ECR unless the repository's access mode is Vpc; raises ApiError."""
-    if mode != "Vpc" and not _ECR.fullmatch(image):
+def check_image(image: str, mode: str, region: str | None = None) -> None:
+    """Refuse an image outside ECR (unless the access mode is Vpc) or of another region; raises ApiError."""
+    repository = _ECR.fullmatch(image)
+    if repository is None and mode != "Vpc":
         raise invalid(f'Using non-ECR image "{image}" without Vpc repository access mode is not supported.')
+    if repository is not None and region not in (None, repository[1]):
+        raise invalid(f'Image "{image}" is in region {repository[1]}; it must be in region {region}.')
 
 
 def _check_sources(container: Mapping[str, Any]) -> None:

@@ -13,12 +13,12 @@ from .ai_benchmarks import AIBenchmarks, BenchmarkRunner
 from .capacity import Quotas, Stock
 from .component_life import ComponentLife
 from .components import Components
-from .endpoints import Endpoints, Scalable, description
+from .endpoints import Endpoints, Scalable
 from .engines import Engine, EnginePlan, ModelDataExists, Tell, Timing
 from .errors import ApiError
-from .jobs.access import Permitted, PrefixExists
+from .jobs.jobs import JobLife, Permitted, PrefixExists
 from .jobs.processing import ProcessingJobs
-from .jobs.training import TrainingJobs, TrainingLife
+from .jobs.training import TrainingJobs
 from .model_packages import ModelPackages
 from .models import Configs, Models, Tags
 from .records import ComponentRecord, EndpointRecord, Event, OnEvent, Tables
@@ -163,8 +163,8 @@ class ControlPlane:
         model_data_exists: ModelDataExists | None = None,
         assumable: Callable[[str], bool] | None = None,
         benchmarks: BenchmarkRunner | None = None,
-        trainings: TrainingLife | None = None,
-        processings: TrainingLife | None = None,
+        trainings: JobLife | None = None,
+        processings: JobLife | None = None,
         permitted: Permitted | None = None,
         prefix_exists: PrefixExists | None = None,
         tripped: Tripped | None = None,
@@ -185,24 +185,14 @@ class ControlPlane:
         configs = Configs(self._tables, clock, assumable)
         self._components = Components(self._tables, clock, self._component, model_data_exists)
         self._benchmarks = AIBenchmarks(self._tables, clock, benchmarks, root / "ai-benchmark-jobs")
-        self._trainings = TrainingJobs(
-            self._tables,
-            clock,
-            trainings,
-            quotas=self.quotas,
-            assumable=assumable,
-            permitted=permitted,
-            prefix_exists=prefix_exists,
-        )
-        self._processings = ProcessingJobs(
-            self._tables,
-            clock,
-            processings,
-            quotas=self.quotas,
-            assumable=assumable,
-            permitted=permitted,
-            prefix_exists=prefix_exists,
-        )
+        rights: dict[str, Any] = {
+            "quotas": self.quotas,
+            "assumable": assumable,
+            "permitted": permitted,
+            "prefix_exists": prefix_exists,
+        }
+        self._trainings = TrainingJobs(self._tables, clock, trainings, **rights)
+        self._processings = ProcessingJobs(self._tables, clock, processings, **rights)
         tags = Tags(self._tables)
         self._operations: dict[str, Operation] = {
             "CreateModel": models.create,
@@ -277,11 +267,6 @@ class ControlPlane:
             ApiError: no such job, it is not on Spot instances, or it has none now.
         """
         self._trainings.interrupt(training_job)
-
-    def endpoint_now(self, name: str) -> dict[str, Any] | None:
-        """Return the current DescribeEndpoint answer; None if the endpoint does not exist."""
-        row = next((row for row in self._tables.endpoints if row.name == name), None)
-        return None if row is None else description(row)
 
     def execution_role(self, endpoint: str, component: str | None = None) -> str | None:
         """The role that an endpoint's containers, or a component's, run under; None when it is gone."""

@@ -156,10 +156,10 @@ def _map_problems(shape: MapShape, value: Mapping[str, Any], path: str) -> Itera
     """Return a map's constraints; AWS names all of its keys' or values', also those that hold."""
     for what, member, items in (("keys", shape.key, value.keys()), ("value", shape.value, value.values())):
         if any(not holds for item in items for _, holds in _constraints(member, item)):
-            told = ", ".join(text for text, _ in _constraints(member, ""))
+            constraints = ", ".join(text for text, _ in _constraints(member, ""))
             yield (
                 f"Value '{_shown(value)}' at '{path}' failed to satisfy constraint: "
-                f"Map {what} must satisfy constraint: [{told}]"
+                f"Map {what} must satisfy constraint: [{constraints}]"
             )
 
 

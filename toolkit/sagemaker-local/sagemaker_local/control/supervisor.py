@@ -4,12 +4,12 @@ Creating --answers--> InService --UpdateEndpoint--> Updating --new fleet answers
    |                     |                             `--new fleet fails, or an alarm--> RollingBack
    | fails               | an engine dies      old fleet lives --> InService (old) <--|
    v                     v                 old fleet died --> UpdateRollbackFailed <--'
- Failed <--restart fails-- (OutOfService while it restarts)
+Failed <----------------'
 any status but those in progress --DeleteEndpoint--> Deleting --> gone
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,8 +17,9 @@ from typing import Any
 from sagemaker_local.clock import LocalClock
 
 from .capacity import Stock
-from .engines import Engine, EnginePlan, StartupFailed, Tell, Timing, forget, guarded, stopped
+from .engines import Engine, EnginePlan, StartupFailed, Timing
 from .errors import died
+from .life import Life, MakeEngine, Serving
 from .records import EndpointRecord, Event, Kind, OnEvent, VariantCapacity
 
 
@@ -77,7 +78,7 @@ class Fleet:
             for task in starting:
                 task.cancel()
             await asyncio.gather(*starting, return_exceptions=True)
-            await self.stop()
+            await self.end()
             raise
 
     async def death(self) -> Death:
@@ -97,35 +98,16 @@ class Fleet:
         how = first.result()
         return Death(engine, died(engine.plan.serves, how, engine.process.last_words()))
 
-    async def replace(self, dead: Engine) -> None:
-        """Start the dead engine's plan again.
-
-        Raises:
-            StartupFailed: the new one did not come up either.
-        """
-        await dead.stop()
-        await forget(dead)
-        fresh = self._make(dead.plan)
-        self.engines[dead.plan.variant] = fresh
-        await fresh.start()
-        self._lost = False
-
     async def drain(self) -> None:
         """Wait for requests in flight, at most the drain timeout."""
         await asyncio.gather(*(engine.drain() for engine in self.engines.values()))
 
-    async def stop(self) -> None:
+    async def end(self) -> None:
         """End every engine and remove its directory; safe to call twice."""
-        engines = list(self.engines.values())
-        await asyncio.gather(*(engine.stop() for engine in engines), return_exceptions=True)
-        for engine in engines:
-            await forget(engine)
+        await asyncio.gather(*(engine.end() for engine in self.engines.values()), return_exceptions=True)
 
 
-MakeEngine = Callable[[EnginePlan, Tell], Engine]
-
-
-class Supervisor:
+class Supervisor(Life):
     """Runs the transitions of one endpoint, one at a time."""
 
     def __init__(
@@ -139,6 +121,7 @@ class Supervisor:
         stock: Stock | None = None,
         tripped: Tripped | None = None,
     ) -> None:
+        super().__init__(make_engine=make_engine, clock=clock, timing=timing, on_event=on_event)
         self.record = record
         self._stock = stock or Stock()
         self._tripped = tripped or _none_tripped
@@ -146,21 +129,13 @@ class Supervisor:
         self.share = 0.0
         self.fleet: Fleet | None = None
         self.coming: Fleet | None = None
-        self._make_engine = make_engine
-        self._clock = clock
-        self._timing = timing
-        self._on_event = on_event
-        self._restarts = 0
-        self._transition: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
-        self._retiring: dict[asyncio.Task[None], Fleet] = {}
 
     # --- what the API asks for -----------------------------------------------------------------------
 
     def create(self, plans: list[EnginePlan]) -> None:
         """Start creating; return at once."""
         self._become("Creating", "creating")
-        self._run(self._create(plans))
+        self._run(self._create(plans), f"endpoint {self.record.name}")
 
     def update(
         self,
@@ -173,17 +148,17 @@ class Supervisor:
         Without ``shift`` all traffic moves as soon as the new fleet answers.
         """
         self._become("Updating", "a new fleet is being started")
-        self._run(self._update(plans, capacities, shift))
+        self._run(self._update(plans, capacities, shift), f"endpoint {self.record.name}")
 
     def reweigh(self, capacities: dict[str, VariantCapacity]) -> None:
         """Start updating the variants' weights and instance counts; return at once."""
         self._become("Updating", "weights and capacities are being changed")
-        self._run(self._reweigh(capacities))
+        self._run(self._reweigh(capacities), f"endpoint {self.record.name}")
 
     def delete(self, gone: Callable[[], None]) -> None:
         """Start deleting; return at once, and call `gone` when nothing is left."""
         self._become("Deleting", "deleting")
-        self._run(self._delete(gone))
+        self._run(self._delete(gone), f"endpoint {self.record.name}")
 
     def pretend(self, status: str, reason: str | None) -> None:
         """Show a status that only AWS causes, until InService is set; the engines keep running."""
@@ -193,17 +168,8 @@ class Supervisor:
         self.record.failure_reason = reason
         self._become(status, "asked for by a test")
 
-    async def close(self) -> None:
-        """End everything, in any status."""
-        tasks = [t for t in (self._transition, self._watch, *self._retiring) if t is not None]
-        for task in tasks:
-            task.cancel()
-        # A task that is cancelled before it began has not stopped its fleet.
-        retiring = tuple(self._retiring.values())
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for fleet in (self.coming, self.fleet, *retiring):
-            if fleet is not None:
-                await fleet.stop()
+    def _present(self) -> list[Serving | None]:
+        return [self.coming, self.fleet]
 
     # --- transitions ---------------------------------------------------------------------------------
 
@@ -299,7 +265,7 @@ class Supervisor:
     async def _delete(self, gone: Callable[[], None]) -> None:
         await self._stop_watching()
         if self.fleet is not None:
-            await self.fleet.stop()
+            await self.fleet.end()
         self.fleet = None
         await asyncio.gather(*self._retiring, return_exceptions=True)
         await asyncio.sleep(self._timing.deleting_s)
@@ -317,66 +283,22 @@ class Supervisor:
         engines = self.fleet.engines if self.fleet is not None else {}
         self.record.images = {variant: engine.plan.image for variant, engine in engines.items()}
         self.record.failure_reason = None
-        self._restarts = 0
         if self.fleet is not None:
             self._watch = asyncio.create_task(self._watch_fleet(self.fleet))
-
-    def _retire(self, fleet: Fleet) -> None:
-        async def retire() -> None:
-            try:
-                await fleet.drain()
-            finally:
-                await fleet.stop()
-
-        task = asyncio.create_task(retire())
-        self._retiring[task] = fleet
-        task.add_done_callback(self._retiring.pop)
 
     # --- death in service ----------------------------------------------------------------------------
 
     async def _watch_fleet(self, fleet: Fleet) -> None:
-        while True:
-            death = await fleet.death()
-            self._tell("engine-died", death.reason, death.engine)
-            if self.record.status != "InService":
-                # An update runs: it will replace the fleet, or find it dead when it rolls back.
-                self.record.failure_reason = death.reason
-                return
-            if not await self._restarted(fleet, death):
-                return
-
-    async def _restarted(self, fleet: Fleet, death: Death) -> bool:
-        if self._restarts >= self._timing.max_restarts:
-            await self._give_up(fleet, death.reason)
-            return False
-        self._restarts += 1
-        self.record.failure_reason = death.reason
-        self._become("OutOfService", f"{death.reason} It is started again.")
-        try:
-            await fleet.replace(death.engine)
-        except StartupFailed as failure:
-            await self._give_up(fleet, f"{death.reason} Started again, it failed: {failure}")
-            return False
-        self.record.failure_reason = None
-        self._become("InService", "the engine answers again")
-        return True
-
-    async def _give_up(self, fleet: Fleet, reason: str) -> None:
-        self._fail(reason)
-        await fleet.stop()
+        death = await fleet.death()
+        self._tell("engine-died", death.reason, death.engine)
+        if self.record.status != "InService":
+            # An update runs: it will replace the fleet, or find it dead when it rolls back.
+            self.record.failure_reason = death.reason
+            return
+        self._fail(death.reason)
+        await fleet.end()
 
     # --- small things --------------------------------------------------------------------------------
-
-    def _engine(self, plan: EnginePlan) -> Engine:
-        return self._make_engine(plan, self._engine_tells)
-
-    def _run(self, transition: Coroutine[Any, Any, None]) -> None:
-        self._transition = asyncio.create_task(
-            guarded(transition, f"endpoint {self.record.name}", self._fail)
-        )
-
-    async def _stop_watching(self) -> None:
-        await stopped(self._watch)
 
     def _fail(self, reason: str) -> None:
         self.record.failure_reason = reason
@@ -387,9 +309,6 @@ class Supervisor:
         self.record.status = status
         self.record.modified = self._clock.now()
         self._tell("status", why)
-
-    def _engine_tells(self, engine: Engine, kind: Kind, message: str) -> None:
-        self._tell(kind, message, engine)
 
     def _tell(self, kind: Kind, message: str, engine: Engine | None = None) -> None:
         self._on_event(

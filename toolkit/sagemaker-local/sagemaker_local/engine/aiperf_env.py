@@ -10,9 +10,10 @@ from importlib import resources
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from sagemaker_local.engine.build import Progress
 from sagemaker_local.engine.env import print_python
 from sagemaker_local.engine.installer import version_in
-from sagemaker_local.engine.locked_env import Progress, ensure_locked
+from sagemaker_local.engine.locked_env import ensure_locked
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import PACKAGE
 

@@ -53,23 +53,26 @@ def build(home: Path, lock: Path, progress: Progress) -> None:
     progress(f"the engine's environment is ready, after {time.monotonic() - started:.0f} s")
 
 
-def install_lock(home: Path, lock: Path, progress: Progress) -> Path:
+def install_lock(home: Path, lock: Path, progress: Progress, *, compiled: bool = True) -> Path:
     """Create a virtual environment in ``home`` with exactly the packages of ``lock``, by their hashes.
 
-    Returns its Python.
+    Returns its Python. Rarely imported packages need not be ``compiled``, which takes long.
 
     Raises:
         EngineError: with the last lines of the step that failed.
     """
     python = _make_venv(home)
     pinned = requirements(lock)
-    _install_torch(python, next(line for line in pinned if line.startswith("torch==")), progress)
+    torch = next((line for line in pinned if line.startswith("torch==")), None)
+    if torch is not None:
+        _install_torch(python, torch, progress)
     progress(f"installing the {len(pinned)} packages of {lock.name}")
     # uv does not see the folders of wheels in which pip may have found this torch.
     if not install(python, lock, progress, without=("torch",)):
         _pip(python, [*_HASHED, str(lock)], _counting(progress, len(pinned)))
-    progress("compiling them")
-    compile_packages(python)
+    if compiled:
+        progress("compiling them")
+        compile_packages(python)
     return python
 
 
@@ -125,7 +128,7 @@ def _counting(progress: Progress, total: int) -> Progress:
 def _pip(python: Path, arguments: list[str], on_line: Progress) -> None:
     command = [str(python), "-m", "pip", "install", "--no-deps", "--no-input", "--progress-bar", "off"]
     options = ["--disable-pip-version-check", "--no-warn-script-location", "--no-compile"]
-    _run([*command, *options, *arguments], "install the engine's packages", on_line)
+    _run([*command, *options, *arguments], "install the packages", on_line)
 
 
 def _run(command: list[str], purpose: str, on_line: Progress) -> None:

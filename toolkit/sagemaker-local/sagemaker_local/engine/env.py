@@ -117,8 +117,8 @@ def engine_state() -> str:
 
 def plugin_files(container: Path) -> list[Path]:
     """Return the source files of the plugins, in a fixed order, without what building leaves."""
-    found = (container / "plugins").rglob("*")
-    return sorted(path for path in found if path.suffix in (".py", ".toml") and "build" not in path.parts)
+    paths = (container / "plugins").rglob("*")
+    return sorted(path for path in paths if path.suffix in (".py", ".toml") and "build" not in path.parts)
 
 
 def engine_version(container: Path | None = None) -> str:

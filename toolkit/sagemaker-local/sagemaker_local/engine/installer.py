@@ -99,16 +99,16 @@ def uv_install(
     if uv is None:
         return False
     listed = _run([str(pip_of), "-m", "pip", "config", "list"], _environ({}))
-    told = settings(listed.stdout, os.environ)
+    pip_settings = settings(listed.stdout, os.environ)
     command = [str(uv), "pip", "install", "--python", str(python), "--color", "never"]
     if not os.environ.get("UV_CACHE_DIR"):
         command += ["--cache-dir", str(cache / "uv" / "cache")]
     # Where it requires hashes, uv refuses a constraint that is no pin; it verifies the given ones anyway.
-    command += ["--require-hashes"] if "--requirement" in arguments and not told.constrained else []
-    command += [*told.options, *arguments]
+    command += ["--require-hashes"] if "--requirement" in arguments and not pip_settings.constrained else []
+    command += [*pip_settings.options, *arguments]
     # What was fetched once needs no network; a project's own settings for uv in this folder are not ours.
     for more in (["--offline"], []):
-        done = _run([*command, *more], _environ(told.environ), cwd=cache, on_line=_told(progress))
+        done = _run([*command, *more], _environ(pip_settings.environ), cwd=cache, on_line=_told(progress))
         if not done.returncode:
             return True
     progress(f"uv could not install ({_cause(done)}): pip installs instead")
@@ -150,12 +150,12 @@ def key() -> str:
 
 def settings(listing: str, environ: Mapping[str, str]) -> Settings:
     """Translate what ``pip config list`` prints, and the variables that pip's own HTTP library reads."""
-    told: dict[str, str] = {}
+    pip_settings: dict[str, str] = {}
     for section in ("global.", "install.", ":env:."):
         for line in listing.splitlines():
             if line.startswith(section) and "=" in line:
                 name, value = line.removeprefix(section).split("=", 1)
-                told[name] = _plain(value)
+                pip_settings[name] = _plain(value)
     options: list[str] = []
     for name, option in (
         ("index-url", "--default-index"),
@@ -164,24 +164,24 @@ def settings(listing: str, environ: Mapping[str, str]) -> Settings:
         ("trusted-host", "--allow-insecure-host"),
         ("constraint", "--constraints"),
     ):
-        for value in told.get(name, "").split():
+        for value in pip_settings.get(name, "").split():
             options += [option, _absolute(value)]
     for name in ("only-binary", "no-binary"):
-        for value in told.get(name, "").replace(",", " ").split():
+        for value in pip_settings.get(name, "").replace(",", " ").split():
             options += [f"--{name}", value]
-    if told.get("no-index", "").lower() in ("1", "true", "yes", "on"):
+    if pip_settings.get("no-index", "").lower() in ("1", "true", "yes", "on"):
         options.append("--no-index")
-    if told.get("keyring-provider") == "subprocess":
+    if pip_settings.get("keyring-provider") == "subprocess":
         options += ["--keyring-provider", "subprocess"]
-    bundle = told.get("cert") or environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE")
+    bundle = pip_settings.get("cert") or environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE")
     given = {
         "SSL_CERT_DIR" if bundle and Path(bundle).is_dir() else "SSL_CERT_FILE": bundle,
-        "SSL_CLIENT_CERT": told.get("client-cert"),
-        "ALL_PROXY": told.get("proxy"),
-        "HTTP_PROXY": told.get("proxy"),
-        "HTTPS_PROXY": told.get("proxy"),
-        "UV_HTTP_TIMEOUT": told.get("timeout") or told.get("default-timeout"),
-        "UV_HTTP_RETRIES": told.get("retries"),
+        "SSL_CLIENT_CERT": pip_settings.get("client-cert"),
+        "ALL_PROXY": pip_settings.get("proxy"),
+        "HTTP_PROXY": pip_settings.get("proxy"),
+        "HTTPS_PROXY": pip_settings.get("proxy"),
+        "UV_HTTP_TIMEOUT": pip_settings.get("timeout") or pip_settings.get("default-timeout"),
+        "UV_HTTP_RETRIES": pip_settings.get("retries"),
     }
     return Settings(
         # pip takes a version from whichever index has it; the hashes say which files are right.
@@ -236,8 +236,8 @@ def _environ(more: Mapping[str, str]) -> dict[str, str]:
 
 def _cause(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    told = [line for line in lines if line.lower().startswith(("error", "cause"))] or lines[-1:]
-    return "; ".join(told)[:300] or f"exit status {done.returncode}"
+    causes = [line for line in lines if line.lower().startswith(("error", "cause"))] or lines[-1:]
+    return "; ".join(causes)[:300] or f"exit status {done.returncode}"
 
 
 def _plain(value: str) -> str:

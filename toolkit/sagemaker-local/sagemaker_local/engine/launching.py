@@ -26,7 +26,6 @@ class StateBook:
     """The server's state file, kept up to date as engines start."""
 
     def __init__(self, state: ServerState) -> None:
-        """Set up with a new server's state, and write it."""
         self._state = state
         self._lock = Lock()
         write(state)
@@ -168,7 +167,6 @@ class UtilisationSampler:
     """CPU and memory of engines' whole process groups, between two calls of ``sample``."""
 
     def __init__(self, engines: Callable[[], Mapping[int, Served]]) -> None:
-        """Set up with a lister of running engines: leader's process id -> what it serves."""
         self._engines = engines
         self._known: dict[int, psutil.Process] = {}
 

@@ -28,14 +28,14 @@ class Image:
     @property
     def version(self) -> str:
         """The vLLM version that the tag names, shown next to the running version."""
-        found = _TAG_VERSION.match(self.tag)
-        return found.group(1) if found else self.tag
+        match = _TAG_VERSION.match(self.tag)
+        return match.group(1) if match else self.tag
 
     @property
     def cpu_version(self) -> str | None:
         """The vLLM version of a CPU image's tag such as ``0.30.0-cpu``; None for any other tag."""
-        found = _CPU_TAG.match(self.tag)
-        return found.group(1) if found else None
+        match = _CPU_TAG.match(self.tag)
+        return match.group(1) if match else None
 
 
 def parse_image(uri: str) -> Image:
@@ -150,9 +150,9 @@ def local_settings(
         if name in local:
             overrides.append(f"{_words(name)}: {local.pop(name)!r} is ignored, because {reason}")
     for name, value, reason in _forced(environment, port, model.dtype):
-        asked = local.get(name)
-        if asked != value:
-            overrides.append(f"{_words(name)}: {_change(asked, value)}, because {reason}")
+        given = local.get(name)
+        if given != value:
+            overrides.append(f"{_words(name)}: {_change(given, value)}, because {reason}")
         local[name] = value
     # vLLM names the model in its answers as it was given: in the container that is no path of this machine.
     local.setdefault("SM_VLLM_SERVED_MODEL_NAME", environment.get("SM_VLLM_MODEL", f"{ML_ROOT}/model"))
@@ -222,11 +222,11 @@ def _forced(environment: Mapping[str, str], port: int, dtype: str) -> list[tuple
 
 def _shorten_context(local: dict[str, str], model_context: int | None) -> list[str]:
     name = "SM_VLLM_MAX_MODEL_LEN"
-    asked = local.get(name, "")
-    if model_context is None or not asked.isdecimal() or int(asked) <= model_context:
+    length = local.get(name, "")
+    if model_context is None or not length.isdecimal() or int(length) <= model_context:
         return []
     local[name] = str(model_context)
-    return [f"max_model_len: {_change(asked, str(model_context))}, the stand-in's context length"]
+    return [f"max_model_len: {_change(length, str(model_context))}, the stand-in's context length"]
 
 
 def _adapt_speculation(local: dict[str, str]) -> list[str]:
@@ -237,20 +237,20 @@ def _adapt_speculation(local: dict[str, str]) -> list[str]:
         return []  # the engine itself says what is wrong with it
     if not isinstance(config, dict):
         return []
-    told = []
+    overrides = []
     if config.get("draft_tensor_parallel_size") not in (None, 1):
-        told.append(
+        overrides.append(
             f"draft_tensor_parallel_size: {_change(config['draft_tensor_parallel_size'], 1)}, "
             "because there is only one device"
         )
         config["draft_tensor_parallel_size"] = 1
     if config.get("quantization") is not None:
-        told.append(
+        overrides.append(
             f"draft quantization: {config.pop('quantization')!r} is ignored, as the head is not quantised"
         )
-    if told:
+    if overrides:
         local[SPECULATIVE_CONFIG] = json.dumps(config, separators=(",", ":"), ensure_ascii=False)
-    return told
+    return overrides
 
 
 def _gate(local: dict[str, str], aws_image: bool) -> list[str]:
@@ -260,17 +260,17 @@ def _gate(local: dict[str, str], aws_image: bool) -> list[str]:
         return []
     if local.get("PEAGLE_GATE", "on").lower() == "off":
         return []
-    told = []
+    overrides = []
     for name, (value, reason) in GATE_SETTINGS.items():
         if name not in local:
             local[name] = value
-            told.append(f"{name.removeprefix('PEAGLE_').lower()}: {value}, because {reason}")
-    return told
+            overrides.append(f"{name.removeprefix('PEAGLE_').lower()}: {value}, because {reason}")
+    return overrides
 
 
 def _words(name: str) -> str:
     return name.removeprefix("SM_VLLM_").lower()
 
 
-def _change(asked: object, value: object) -> str:
-    return str(value) if asked is None else f"{value} instead of {asked}"
+def _change(given: object, value: object) -> str:
+    return str(value) if given is None else f"{value} instead of {given}"

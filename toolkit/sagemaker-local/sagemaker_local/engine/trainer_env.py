@@ -6,17 +6,14 @@ it, the package ``peagle_train``, is not installed: it lies in the container's f
 ``python -m sagemaker_local.engine.trainer_env`` builds it and prints the path of its Python.
 """
 
-import hashlib
-import os
-import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from sagemaker_local.engine.build import Progress, install_lock
-from sagemaker_local.engine.env import ensure_environment, print_python
+from sagemaker_local.engine.build import Progress
+from sagemaker_local.engine.env import print_python
 from sagemaker_local.engine.installer import FOREIGN
-from sagemaker_local.paths import PACKAGE, cache_dir, container_dir
+from sagemaker_local.engine.locked_env import ensure_locked
+from sagemaker_local.paths import PACKAGE, container_dir
 
 LOCK = PACKAGE / "trainer.lock"
 ROOT_VARIABLE = "PEAGLE_ML_ROOT"
@@ -34,17 +31,8 @@ def ensure_trainer(progress: Progress, *, cache: Path | None = None) -> Path:
     Raises:
         EngineError: it cannot be built; the message ends with pip's last lines.
     """
-    python = f"{sys.version_info[:3]} {sysconfig.get_platform()} {os.path.realpath(sys.base_prefix)}"
-    key = hashlib.sha256(LOCK.read_bytes() + python.encode()).hexdigest()[:16]
-    home = (cache or cache_dir()) / "trainer" / key
-
-    def build() -> None:
-        progress(
-            "building the trainer's environment (torch and NeMo AutoModel): two minutes and 1.5 GB, once"
-        )
-        install_lock(home, LOCK, progress)
-
-    return ensure_environment(home, build, progress)
+    price = "two minutes and 1.5 GB"
+    return ensure_locked("trainer", LOCK, price, progress, compiled=True, cache=cache)
 
 
 def train_command(python: Path) -> list[str]:

@@ -33,7 +33,7 @@ def members(group: int) -> list[int]:
 
     A process that made a session of its own, and lost its parent, is a child of the warden.
     """
-    found, parents = [], {}
+    living, parents = [], {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -45,8 +45,8 @@ def members(group: int) -> list[int]:
         state, parent, pgrp, session = stat.rpartition(")")[2].split()[:4]
         parents[int(entry.name)] = int(parent)
         if state not in "ZX":
-            found.append((int(entry.name), group in (int(pgrp), int(session))))
-    return [pid for pid, inside in found if inside or _descends(pid, group, parents)]
+            living.append((int(entry.name), group in (int(pgrp), int(session))))
+    return [pid for pid, inside in living if inside or _descends(pid, group, parents)]
 
 
 def _descends(pid: int, group: int, parents: dict[int, int]) -> bool:

@@ -53,7 +53,6 @@ class FaultBook:
     """Keeps faults in the order in which they were added. One event loop uses it, so it has no lock."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._entries: list[Entry] = []
         self._numbers = itertools.count(1)
 

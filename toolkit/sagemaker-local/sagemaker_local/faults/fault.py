@@ -10,7 +10,7 @@ from typing import Any
 from sagemaker_local.errors import InvalidRequest
 from sagemaker_local.faults.kinds import KINDS, OPERATIONS, Kind, Option
 
-_EXAMPLE = "peagle-sm local fault add cut --endpoint 'my-*' --times 1"
+_EXAMPLE = "peagle-sm local fault add cut 'endpoint=my-*' times=1"
 #: What every kind may be told, beside its own options.
 _COMMON: Mapping[str, Option] = {
     "endpoint": Option("*"),

@@ -127,8 +127,8 @@ class _Excepted(_AfterEvents):
 
 class _ErrorEvent(_AfterEvents):
     def _strike(self, after: bytes) -> Iterator[Action]:
-        told = {"message": self._of.option("message"), "type": "InternalServerError", "param": None}
-        event = json.dumps({"error": {**told, "code": 500}})
+        error = {"message": self._of.option("message"), "type": "InternalServerError", "param": None}
+        event = json.dumps({"error": {**error, "code": 500}})
         yield Send(self._wire.part(f"data: {event}\n\n".encode()))
         yield Send(self._wire.part(b"data: [DONE]\n\n"))  # vLLM closes so after an error too
         yield Cut(clean=True)

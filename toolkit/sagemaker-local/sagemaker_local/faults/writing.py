@@ -42,7 +42,6 @@ class PartWriter:
     def __init__(
         self, request: web.Request, response: web.StreamResponse, wire: Wire, strike: Strike | None
     ) -> None:
-        """Set up with a response (headers sent), the payload's encoding, and the request's fault."""
         self.response = response
         self._request = request
         self._wire = wire

@@ -35,7 +35,6 @@ class RuntimeFinder:
     """Finds the SDK, after the function's own files."""
 
     def __init__(self, site: str) -> None:
-        """Set the folder in which the SDK is installed."""
         self._site = site
 
     def find_spec(

@@ -1,13 +1,10 @@
-"""Dead-letter queue and on-failure destination of failed asynchronous events."""
+"""Dead-letter queue or topic of failed asynchronous events."""
 
 from __future__ import annotations
 
 import json
 import logging
-from datetime import UTC
-from typing import Any
 
-from sagemaker_local.clock import LocalClock
 from sagemaker_local.control import ApiError
 from sagemaker_local.lambdas.events import Event
 from sagemaker_local.lambdas.runner import Outcome
@@ -22,13 +19,11 @@ _LONGEST_MESSAGE = 1024
 class DeadLetters:
     """Writes to queues and topics in moto."""
 
-    def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Set up with moto, and the clock that dates the records."""
+    def __init__(self, moto: Moto) -> None:
         self._moto = moto
-        self._clock = clock
 
     def give_up(self, event: Event, answer: Outcome | ApiError, condition: str) -> None:
-        """Report an event that will not be retried; ``condition`` as in a destination's record."""
+        """Report an event that will not be retried; ``condition`` says why."""
         function = event.function
         log.warning("function %s: event %s failed: %s", function.name, event.request_id, condition)
         if function.dead_letter_arn:
@@ -38,30 +33,6 @@ class DeadLetters:
                 "ErrorMessage": _message(answer)[:_LONGEST_MESSAGE],
             }
             self._deliver(function.dead_letter_arn, json.dumps(event.payload), attributes)
-        if function.on_failure_arn:
-            record = json.dumps(self._record(event, answer, condition))
-            self._deliver(function.on_failure_arn, record, {})
-
-    def _record(self, event: Event, answer: Outcome | ApiError, condition: str) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "version": "1.0",
-            "timestamp": self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "requestContext": {
-                "requestId": event.request_id,
-                "functionArn": f"{event.function.arn}:$LATEST",
-                "condition": condition,
-                "approximateInvokeCount": event.attempts,
-            },
-            "requestPayload": event.payload,
-        }
-        if isinstance(answer, Outcome):
-            record["responseContext"] = {
-                "statusCode": 200,
-                "executedVersion": "$LATEST",
-                "functionError": answer.error,
-            }
-            record["responsePayload"] = json.loads(answer.payload)
-        return record
 
     def _deliver(self, arn: str, body: str, attributes: dict[str, str]) -> None:
         try:

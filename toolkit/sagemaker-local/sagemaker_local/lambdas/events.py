@@ -58,7 +58,6 @@ class EventQueue:
         attempt: Callable[[Event], Awaitable[Outcome]],
         give_up: Callable[[Event, Outcome | ApiError, str], None],
     ) -> None:
-        """Set up with the clock, the runner, and a callback (event, answer, condition) for failed events."""
         self._clock = clock
         self._attempt = attempt
         self._give_up = give_up

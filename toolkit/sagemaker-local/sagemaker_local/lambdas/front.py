@@ -25,7 +25,6 @@ class InvokeApi:
     """Answers ``POST /2015-03-31/functions/<name>/invocations``."""
 
     def __init__(self, lambdas: Lambdas) -> None:
-        """Set up with the runner of functions."""
         self._lambdas = lambdas
 
     def takes(self, request: web.Request) -> bool:

@@ -29,7 +29,6 @@ class Function:
         retries: how often an asynchronous event is tried again after an error of the function.
         oldest_s: how long an asynchronous event is kept, in seconds.
         dead_letter_arn: the queue or topic for events that could not be handled.
-        on_failure_arn: the destination of a record of each event that could not be handled.
     """
 
     name: str
@@ -47,14 +46,12 @@ class Function:
     retries: int = 2
     oldest_s: int = 21_600
     dead_letter_arn: str | None = None
-    on_failure_arn: str | None = None
 
 
 class Functions:
     """The functions in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Set up with the moto that has the functions."""
         self._moto = moto
 
     def find(self, name_or_arn: str) -> Function:
@@ -74,8 +71,7 @@ class Functions:
 
 
 def _read(kept: Any) -> Function:
-    # moto answers the first of the asynchronous settings it was given, so the last one is the valid one.
-    events = kept.event_invoke_config[-1].config if kept.event_invoke_config else {}
+    events = kept.event_invoke_config[0].config if kept.event_invoke_config else {}
     reserved = kept.reserved_concurrency
     config = getattr(kept, "peagle_config", {})
     name = kept.function_name
@@ -95,5 +91,4 @@ def _read(kept: Any) -> Function:
         retries=int(events.get("MaximumRetryAttempts", 2)),
         oldest_s=int(events.get("MaximumEventAgeInSeconds", 21_600)),
         dead_letter_arn=(config.get("DeadLetterConfig") or {}).get("TargetArn") or None,
-        on_failure_arn=events.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination"),
     )

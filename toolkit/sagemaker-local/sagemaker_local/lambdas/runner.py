@@ -68,7 +68,6 @@ class Runner:
     """Runs invocations."""
 
     def __init__(self, *, directory: Path, environment: Mapping[str, str]) -> None:
-        """Set up with a folder for unpacked code, and environment variables of every function."""
         self._directory = directory
         self._environment = environment
 
@@ -76,8 +75,8 @@ class Runner:
         """Run a function once, to its end or its timeout; processes that it started end with it."""
         request_id = str(uuid.uuid4())
         if not function.runtime.startswith("python3"):
-            told = f"the local Lambda runs only python3 functions; found {function.runtime}"
-            return _failed(request_id, "Runtime.NotLocal", told, [told], 0.0)
+            message = f"the local Lambda runs only python3 functions; found {function.runtime}"
+            return _failed(request_id, "Runtime.NotLocal", message, [message], 0.0)
         try:
             folder = await asyncio.to_thread(unpacked, function.code, self._directory)
         except ValueError as error:
@@ -119,17 +118,17 @@ class Runner:
         request_id: str,
     ) -> Outcome:
         report, output = _Report(born=monotonic()), bytearray()
-        told = asyncio.create_task(_read_report(reading, report))
+        reading_report = asyncio.create_task(_read_report(reading, report))
         printed = asyncio.create_task(_read_output(process, output))
         try:
             await _feed(process, task)
-            in_time = await _in_time(told, report, function.timeout_s)
+            in_time = await _in_time(reading_report, report, function.timeout_s)
             took_ms = (monotonic() - (report.began or report.born)) * 1000
             if in_time and report.silent:  # it is ending by itself: let its exit status say how
                 await asyncio.wait({asyncio.create_task(process.wait())}, timeout=_EXIT_S)
         finally:
             _kill_group(process.pid)
-            await asyncio.gather(told, printed, return_exceptions=True)
+            await asyncio.gather(reading_report, printed, return_exceptions=True)
         lines = bytes(output).decode(errors="replace").splitlines()
         if not in_time:
             return _timed_out(request_id, function.timeout_s if report.began else _INIT_S, lines)
@@ -178,16 +177,16 @@ def _task(function: Function, folder: Path, event: Any, request_id: str) -> dict
     }
 
 
-async def _in_time(told: asyncio.Task[None], report: _Report, timeout_s: float) -> bool:
+async def _in_time(reading_report: asyncio.Task[None], report: _Report, timeout_s: float) -> bool:
     """Wait until the child has finished; False if it was too slow to start or to end."""
     started = asyncio.create_task(report.started.wait())
     try:
-        await asyncio.wait({told, started}, timeout=_INIT_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({reading_report, started}, timeout=_INIT_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         started.cancel()
-    if report.started.is_set() and not told.done():
-        await asyncio.wait({told}, timeout=timeout_s)
-    return told.done()
+    if report.started.is_set() and not reading_report.done():
+        await asyncio.wait({reading_report}, timeout=timeout_s)
+    return reading_report.done()
 
 
 async def _feed(process: asyncio.subprocess.Process, task: bytes) -> None:
@@ -205,13 +204,13 @@ async def _read_report(descriptor: int, report: _Report) -> None:
     )
     try:
         while line := await reader.readline():
-            said = json.loads(line)
-            if "began" in said:
+            message = json.loads(line)
+            if "began" in message:
                 report.began = monotonic()
                 report.started.set()
-            report.result = said.get("result", report.result)
-            report.error = said.get("error", report.error)
-            if "result" in said or "error" in said:
+            report.result = message.get("result", report.result)
+            report.error = message.get("error", report.error)
+            if "result" in message or "error" in message:
                 return
     finally:
         transport.close()
@@ -229,14 +228,14 @@ def _kill_group(pid: int) -> None:
 
 
 def _timed_out(request_id: str, seconds: float, lines: list[str]) -> Outcome:
-    told = f"RequestId: {request_id} Error: Task timed out after {seconds:.2f} seconds"
-    return _failed(request_id, "Sandbox.Timedout", told, [*lines, told], seconds * 1000)
+    message = f"RequestId: {request_id} Error: Task timed out after {seconds:.2f} seconds"
+    return _failed(request_id, "Sandbox.Timedout", message, [*lines, message], seconds * 1000)
 
 
 def _exited(request_id: str, status: int, lines: list[str], took_ms: float) -> Outcome:
     why = f"exit status {status}" if status >= 0 else f"signal: {signal.Signals(-status).name}"
-    told = f"RequestId: {request_id} Error: Runtime exited with error: {why}"
-    return _failed(request_id, "Runtime.ExitError", told, [*lines, told], took_ms)
+    message = f"RequestId: {request_id} Error: Runtime exited with error: {why}"
+    return _failed(request_id, "Runtime.ExitError", message, [*lines, message], took_ms)
 
 
 def _failed(request_id: str, kind: str, message: str, lines: list[str], took_ms: float) -> Outcome:

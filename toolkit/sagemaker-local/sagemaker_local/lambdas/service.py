@@ -27,13 +27,13 @@ class Lambdas:
     """The functions of one server. All of it runs in the server's loop."""
 
     def __init__(self, *, moto: Moto, clock: LocalClock, url: str, directory: Path) -> None:
-        """Set up with moto (which has the functions), the server's URL, and a folder for unpacked code."""
         self._functions = Functions(moto)
         self._runner = Runner(directory=directory, environment=_environment(url, moto.region))
         self._teller = Teller(moto, clock)
+        self._clock = clock
         self._running: Counter[str] = Counter()
         self._called: set[asyncio.Task[Outcome]] = set()
-        self._queue = EventQueue(clock=clock, attempt=self._attempt, give_up=DeadLetters(moto, clock).give_up)
+        self._queue = EventQueue(clock=clock, attempt=self._attempt, give_up=DeadLetters(moto).give_up)
 
     async def close(self) -> None:
         """End every invocation."""
@@ -98,7 +98,7 @@ class Lambdas:
             self._teller.throttled(function)
             raise ApiError("TooManyRequestsException", "Rate Exceeded.", 429)
         self._running[function.name] += 1
-        began = self._teller.began(function)
+        began = self._clock.now()
         try:
             outcome = await self._runner.run(function, event)
         finally:

@@ -19,13 +19,8 @@ class Teller:
     """Writes on the local clock."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Set up with moto and the clock."""
         self._moto = moto
         self._clock = clock
-
-    def began(self, function: Function) -> datetime:
-        """Record an invocation's start; return the timestamp for its metrics."""
-        return self._clock.now()
 
     def throttled(self, function: Function) -> None:
         """Note that an invocation was refused."""

@@ -157,22 +157,24 @@ def _lay_policies(backend: Any, policy: Any) -> None:
             )
         delete(self, policy_name, *place)
 
-    def put_scaling_policy(self: Any, **asked: Any) -> Any:
-        place = (asked["service_namespace"], asked["resource_id"], asked["scalable_dimension"])
+    def put_scaling_policy(self: Any, **members: Any) -> Any:
+        place = (members["service_namespace"], members["resource_id"], members["scalable_dimension"])
         _check_registered(self, *place, "registered")
         before = {
             key: list(known.alarms)
             for key, known in self.policies.items()
             if known.service_namespace == "sagemaker"
         }
-        made = put(self, **asked)
-        replaced = [alarm for key, old in before.items() if self.policies.get(key) is made for alarm in old]
-        made_names = {alarm.name for alarm in made.alarms}
+        policy_made = put(self, **members)
+        replaced = [
+            alarm for key, old in before.items() if self.policies.get(key) is policy_made for alarm in old
+        ]
+        made_names = {alarm.name for alarm in policy_made.alarms}
         from moto.cloudwatch.models import cloudwatch_backends
 
         names = [alarm.name for alarm in replaced if alarm.name not in made_names]
         cloudwatch_backends[self.account_id][self.region_name].delete_alarms(names)
-        return made
+        return policy_made
 
     policy.create_alarms = create_alarms
     backend.put_scaling_policy = put_scaling_policy
@@ -194,18 +196,18 @@ def _lay_policy_checks(responses: Any) -> None:
     responses.put_scaling_policy = put_scaling_policy
 
 
-def _wrong_policy(asked: Callable[[str], Any]) -> str | None:
+def _wrong_policy(member: Callable[[str], Any]) -> str | None:
     """Check a policy of an endpoint's instances or of a component's copies; the texts are ours."""
-    kind = asked("PolicyType")
-    tracking = asked("TargetTrackingScalingPolicyConfiguration")
-    stepping = asked("StepScalingPolicyConfiguration")
+    kind = member("PolicyType")
+    tracking = member("TargetTrackingScalingPolicyConfiguration")
+    stepping = member("StepScalingPolicyConfiguration")
     if kind not in ("TargetTrackingScaling", "StepScaling"):
         return f"PolicyType {kind} is not supported for sagemaker"
     if (tracking is None, stepping is None) != (kind == "StepScaling", kind == "TargetTrackingScaling"):
         return f"A policy of type {kind} needs its own configuration and no other"
     if tracking is None:
         return _wrong_steps(stepping)
-    return _wrong_tracking(asked("ScalableDimension"), tracking)
+    return _wrong_tracking(member("ScalableDimension"), tracking)
 
 
 def _wrong_tracking(dimension: str, body: Mapping[str, Any]) -> str | None:

@@ -30,8 +30,8 @@ def _checked(take: Callable[[Any], Any]) -> Callable[[Any], Any]:
     from moto.s3.exceptions import S3ClientError
 
     def handler(self: Any) -> Any:
-        told = self.headers.get(_HEADER)
-        if told and told != sha256_of(self.body or b""):
+        checksum = self.headers.get(_HEADER)
+        if checksum and checksum != sha256_of(self.body or b""):
             raise S3ClientError(
                 "BadDigest", "The SHA256 you specified did not match the calculated checksum."
             )

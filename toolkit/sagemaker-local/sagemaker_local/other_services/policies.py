@@ -35,6 +35,16 @@ def decide(documents: Iterable[Mapping[str, Any]], action: str, resource: str, c
     return Decision(ALLOWED if allowed else IMPLICIT)
 
 
+def trusts(document: Mapping[str, Any], service: str) -> bool:
+    """Return whether a trust policy lets a service assume the role."""
+    for statement in _statements([document]):
+        principal = statement.get("Principal", {})
+        services = _listed(principal.get("Service", [])) if isinstance(principal, Mapping) else []
+        if statement.get("Effect") == "Allow" and service in services:
+            return True
+    return False
+
+
 def condition_keys(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the condition keys of all statements: AWS lists them all, whatever the action is."""
     keys = [

@@ -31,14 +31,14 @@ def lay_quota_rules() -> None:
 
     if getattr(ServiceQuotasResponse, _MARK, False):
         return
-    defaults, one = (
+    defaults, single = (
         ServiceQuotasResponse.list_aws_default_service_quotas,
         ServiceQuotasResponse.get_service_quota,
     )
 
     def listed(self: Any) -> str:
-        asked = json.loads(self.body)
-        return json.dumps(_page(_quotas(self), asked))
+        request = json.loads(self.body)
+        return json.dumps(_page(_quotas(self), request))
 
     def list_service_quotas(self: Any) -> str:
         return listed(self) if _is_ours(self) else str(defaults(self))
@@ -48,14 +48,14 @@ def lay_quota_rules() -> None:
 
     def get_service_quota(self: Any) -> str:
         if not _is_ours(self):
-            return str(one(self))
+            return str(single(self))
         code = json.loads(self.body).get("QuotaCode")
-        found = [quota for quota in _quotas(self) if quota["QuotaCode"] == code]
-        if not found:
+        matching = [quota for quota in _quotas(self) if quota["QuotaCode"] == code]
+        if not matching:
             from moto.servicequotas.exceptions import NoSuchResource
 
             raise NoSuchResource
-        return json.dumps({"Quota": found[0]})
+        return json.dumps({"Quota": matching[0]})
 
     ServiceQuotasResponse.list_service_quotas = list_service_quotas
     ServiceQuotasResponse.list_aws_default_service_quotas = list_aws_default_service_quotas
@@ -74,9 +74,9 @@ def _is_ours(response: Any) -> bool:
     return bool(json.loads(response.body).get("ServiceCode") == SERVICE)
 
 
-def _page(quotas: list[dict[str, Any]], asked: dict[str, Any]) -> dict[str, Any]:
-    size = min(int(asked.get("MaxResults") or _PAGE), _PAGE)
-    first = int(asked.get("NextToken") or 0)
+def _page(quotas: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, Any]:
+    size = min(int(request.get("MaxResults") or _PAGE), _PAGE)
+    first = int(request.get("NextToken") or 0)
     page: dict[str, Any] = {"Quotas": quotas[first : first + size]}
     if first + size < len(quotas):
         page["NextToken"] = str(first + size)

@@ -63,12 +63,15 @@ def _located(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the members that are in the path and in the query."""
     in_path = _path_members(operation, request)
-    for member, its in shape.members.items():
-        place, name = its.serialization.get("location"), its.serialization.get("name", member)
+    for member, member_shape in shape.members.items():
+        place, name = (
+            member_shape.serialization.get("location"),
+            member_shape.serialization.get("name", member),
+        )
         if place == "uri" and name in in_path:
             yield member, in_path[name]
         elif place == "querystring" and name in request.query:
-            yield member, _scalar(its, request.query[name], name)
+            yield member, _scalar(member_shape, request.query[name], name)
 
 
 def _path_members(operation: OperationModel, request: web.Request) -> Mapping[str, str]:

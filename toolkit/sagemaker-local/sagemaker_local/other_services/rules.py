@@ -7,8 +7,9 @@ from threading import RLock
 from typing import Any
 
 from sagemaker_local.other_services.kms import lay_kms_rules
+from sagemaker_local.other_services.policies import trusts
 from sagemaker_local.other_services.quotas import lay_quota_rules
-from sagemaker_local.other_services.simulation import lay_simulation
+from sagemaker_local.other_services.simulation import allows, lay_simulation
 
 _MARK = "peagle_rules"
 
@@ -20,7 +21,6 @@ def lay_rules() -> None:
     lay_simulation()
     _lay_lambda_rules()
     _lay_iam_rules()
-    _lay_composite_alarms()
     _lay_stream_prefix()
     _lay_log_groups()
     _lay_conflict_status()
@@ -31,8 +31,9 @@ def lay_rules() -> None:
 
 
 def _lay_lambda_rules() -> None:
-    """Have functions keep and show DeadLetterConfig and LoggingConfig."""
-    from moto.awslambda.models import LambdaFunction
+    """Have functions keep and show DeadLetterConfig and LoggingConfig, and their roles checked as by AWS."""
+    from moto.awslambda.exceptions import InvalidParameterValueException
+    from moto.awslambda.models import LambdaBackend, LambdaFunction
 
     if getattr(LambdaFunction, _MARK, False):
         return
@@ -55,10 +56,48 @@ def _lay_lambda_rules() -> None:
     def get_configuration(self: Any, on_create: bool = False) -> dict[str, Any]:
         return {**show(self, on_create), **{key: value for key, value in self.peagle_config.items() if value}}
 
+    create_function = LambdaBackend.create_function
+
+    def checked_creation(self: Any, spec: dict[str, Any]) -> Any:
+        _check_function_role(
+            self, str(spec.get("Role")), (spec.get("DeadLetterConfig") or {}).get("TargetArn")
+        )
+        return create_function(self, spec)
+
+    put = LambdaBackend.put_function_event_invoke_config
+
+    def put_event_settings(self: Any, function_name: str, config: dict[str, Any]) -> Any:
+        if (config.get("DestinationConfig") or {}).keys() & {"OnSuccess", "OnFailure"}:
+            raise InvalidParameterValueException(
+                "the local Lambda delivers to no destinations; use the function's DeadLetterConfig"
+            )
+        # moto would keep the first settings too, and answer them.
+        self.get_function(function_name).event_invoke_config = []
+        return put(self, function_name, config)
+
+    LambdaBackend.create_function = checked_creation
+    LambdaBackend.put_function_event_invoke_config = put_event_settings
     LambdaFunction.__init__ = __init__
     LambdaFunction.update_configuration = update_configuration
     LambdaFunction.get_configuration = get_configuration
     setattr(LambdaFunction, _MARK, True)
+
+
+def _check_function_role(backend: Any, arn: str, dead_letters: str | None) -> None:
+    """Refuse a role that Lambda may not assume, or that may not send to the function's dead letters."""
+    from moto.awslambda.exceptions import InvalidParameterValueException
+    from moto.iam.models import iam_backends
+
+    iam = iam_backends[backend.account_id][backend.partition]
+    role = next((role for role in iam.roles.values() if role.arn == arn), None)
+    if role is None or not trusts(json.loads(role.assume_role_policy_document), "lambda.amazonaws.com"):
+        raise InvalidParameterValueException("The role defined for the function cannot be assumed by Lambda.")
+    if dead_letters:
+        service, action = ("SNS", "Publish") if ":sns:" in dead_letters else ("SQS", "SendMessage")
+        if not allows(iam, arn, f"{service.lower()}:{action}", dead_letters):
+            raise InvalidParameterValueException(
+                f"The provided execution role does not have permissions to call {action} on {service}"
+            )
 
 
 def _kept(spec: dict[str, Any]) -> dict[str, Any]:
@@ -88,22 +127,14 @@ def _bring_aws_policy(backend: Any, arn: str) -> None:
     from moto.iam.aws_managed_policies import aws_managed_policies_data
     from moto.iam.models import AWSManagedPolicy
 
-    found = json.loads(aws_managed_policies_data).get(arn.rsplit("/", 1)[-1])
-    if found is None:
+    document = json.loads(aws_managed_policies_data).get(arn.rsplit("/", 1)[-1])
+    if document is None:
         return
     policy = AWSManagedPolicy.from_data(
-        arn.rsplit("/", 1)[-1], backend.account_id, backend.region_name, found
+        arn.rsplit("/", 1)[-1], backend.account_id, backend.region_name, document
     )
     if policy.arn == arn:
         backend.managed_policies[arn] = policy
-
-
-def _lay_composite_alarms() -> None:
-    """Have PutCompositeAlarm answered: moto keeps such alarms and lists them, but has no operation for it."""
-    from moto.cloudwatch.responses import CloudWatchResponse
-
-    if not hasattr(CloudWatchResponse, "put_composite_alarm"):
-        CloudWatchResponse.put_composite_alarm = CloudWatchResponse.put_metric_alarm
 
 
 def _lay_stream_prefix() -> None:
@@ -131,8 +162,29 @@ def _lay_stream_prefix() -> None:
         self.body = json.dumps({**parameters, "logStreamNames": names})
         return filter_events(self)
 
+    put_filter = LogsResponse.put_metric_filter
+
+    def put_metric_filter(self: Any) -> Any:
+        parameters = json.loads(self.body)
+        pattern = str(parameters.get("filterPattern") or "").strip()
+        if _is_broken(pattern):
+            raise InvalidParameterException("Invalid filter pattern")
+        dimensions = any(each.get("dimensions") for each in parameters.get("metricTransformations") or ())
+        if dimensions and not pattern.startswith(("{", "[")):
+            raise InvalidParameterException("The specified filter pattern does not support dimensions")
+        return put_filter(self)
+
+    LogsResponse.put_metric_filter = put_metric_filter
     LogsResponse.filter_log_events = filter_log_events
     setattr(LogsResponse, _MARK, True)
+
+
+def _is_broken(pattern: str) -> bool:
+    """Return whether a pattern lacks the end of its braces, brackets or quotation marks."""
+    pairs = {"{": "}", "[": "]"}
+    unfinished = pattern[:1] in pairs and not pattern.endswith(pairs[pattern[0]])
+    no_selector = pattern.startswith("{") and "$" not in pattern
+    return unfinished or no_selector or pattern.replace('\\"', "").count('"') % 2 == 1
 
 
 # "Possible values" of PutRetentionPolicy's retentionInDays, CloudWatch Logs API reference.
@@ -194,11 +246,11 @@ def _lay_schedule_groups() -> None:
 
     create = EventBridgeSchedulerBackend.create_schedule
 
-    def create_schedule(self: Any, **asked: Any) -> Any:
-        group = asked.get("group_name") or "default"
+    def create_schedule(self: Any, **members: Any) -> Any:
+        group = members.get("group_name") or "default"
         if group not in self.schedule_groups:
             raise ScheduleGroupNotFound(group)
-        return create(self, **asked)
+        return create(self, **members)
 
     EventBridgeSchedulerBackend.create_schedule = create_schedule
     setattr(EventBridgeSchedulerBackend, _MARK, True)

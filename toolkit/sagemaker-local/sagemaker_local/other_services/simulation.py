@@ -48,9 +48,9 @@ def simulate_principal_policy(response: Any) -> Any:
     """
     from moto.core.responses import ActionResult
 
-    asked = response._get_params()
-    _check_one_kind(asked.get("ActionNames") or [])
-    principal = _principal(response.backend, str(asked.get("PolicySourceArn")))
+    request = response._get_params()
+    _check_one_kind(request.get("ActionNames") or [])
+    principal = _principal(response.backend, str(request.get("PolicySourceArn")))
     layers = _Layers(
         list(_policies(principal)),
         list(_boundary(response.backend, principal)),
@@ -58,10 +58,10 @@ def simulate_principal_policy(response: Any) -> Any:
     )
     context = {
         entry["ContextKeyName"]: tuple(entry.get("ContextKeyValues") or [""])
-        for entry in asked.get("ContextEntries") or []
+        for entry in request.get("ContextEntries") or []
     }
-    resources = asked.get("ResourceArns") or ["*"]
-    rows = [layers.row(action, resources, context) for action in asked.get("ActionNames") or []]
+    resources = request.get("ResourceArns") or ["*"]
+    rows = [layers.row(action, resources, context) for action in request.get("ActionNames") or []]
     return ActionResult({"EvaluationResults": rows, "IsTruncated": False})
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.other_services.moto import Moto
+from sagemaker_local.other_services.policies import trusts
 from sagemaker_local.other_services.simulation import allows
 from sagemaker_local.scheduler.schedules import Schedule
 
@@ -31,7 +32,6 @@ class Artifacts:
     """Model artifacts in moto's S3. All methods block: call them in a thread."""
 
     def __init__(self, moto: Moto) -> None:
-        """Set the moto instance."""
         self._moto = moto
 
     def make_bucket(self, bucket: str) -> None:
@@ -62,8 +62,8 @@ class Artifacts:
         store = self._moto.backend("s3")
         if bucket not in store.buckets:
             return None
-        found = store.get_object(bucket, key)
-        return None if found is None else bytes(found.value)
+        stored = store.get_object(bucket, key)
+        return None if stored is None else bytes(stored.value)
 
     def download(self, uri: str, directory: Path) -> None:
         """Copy an object, or everything under a prefix, into a directory.
@@ -118,7 +118,6 @@ class Roles:
     """IAM roles in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Set the moto instance."""
         self._moto = moto
 
     def make(self, name: str, service: str, actions: list[str]) -> str:
@@ -142,51 +141,40 @@ class Roles:
 
     def trusts(self, arn: str, service: str) -> bool:
         """Return whether the role exists and lets ``service`` assume it."""
-        for role in self._moto.backend("iam").get_roles():
-            if role.arn == arn:
-                statements = json.loads(role.assume_role_policy_document).get("Statement", [])
-                every = statements if isinstance(statements, list) else [statements]
-                return any(service in _services(statement) for statement in every)
-        return False
-
-
-def _services(statement: dict[str, Any]) -> list[str]:
-    principal = statement.get("Principal", {})
-    found = principal.get("Service", []) if isinstance(principal, dict) else []
-    return found if isinstance(found, list) else [found]
+        roles = self._moto.backend("iam").get_roles()
+        role = next((role for role in roles if role.arn == arn), None)
+        return role is not None and trusts(json.loads(role.assume_role_policy_document), service)
 
 
 class Parameters:
     """The Parameter Store in moto."""
 
     def __init__(self, moto: Moto) -> None:
-        """Set the moto instance."""
         self._moto = moto
 
     def value(self, name: str) -> str | None:
         """Return a parameter's value; None if it does not exist."""
-        found = self._moto.backend("ssm").get_parameter(name)
-        return None if found is None else str(found.value)
+        parameter = self._moto.backend("ssm").get_parameter(name)
+        return None if parameter is None else str(parameter.value)
 
 
 class Schedules:
     """EventBridge schedules in moto."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Set the moto instance, and the clock that dates the schedules."""
         self._moto = moto
         self._clock = clock
 
     def all(self) -> list[Schedule]:
         """List every schedule; new ones get their creation time from the local clock."""
-        found = []
+        schedules = []
         for group in list(self._moto.backend("scheduler").schedule_groups.values()):
             for kept in list(group.schedules.values()):
                 if not hasattr(kept, "peagle_dated"):
                     kept.peagle_dated = True
                     kept.creation_date = kept.last_modified_date = self._clock.now().timestamp()
-                found.append(_schedule(kept))
-        return found
+                schedules.append(_schedule(kept))
+        return schedules
 
     def remove(self, schedule: Schedule) -> None:
         """Delete a schedule."""

@@ -36,8 +36,8 @@ def _page_by_resources(backend: Any) -> None:
         return
     backend.peagle_get_resources = backend.get_resources
 
-    def get_resources(self: Any, *, tags_per_page: int = _UNASKED_TAGS_PER_PAGE, **asked: Any) -> Any:
+    def get_resources(self: Any, *, tags_per_page: int = _UNASKED_TAGS_PER_PAGE, **filters: Any) -> Any:
         limit = _NO_LIMIT if tags_per_page == _UNASKED_TAGS_PER_PAGE else tags_per_page
-        return self.peagle_get_resources(tags_per_page=limit, **asked)
+        return self.peagle_get_resources(tags_per_page=limit, **filters)
 
     backend.get_resources = get_resources

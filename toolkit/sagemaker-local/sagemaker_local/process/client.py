@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -31,37 +32,59 @@ def advance_clock(port: int, seconds: float) -> str:
     return str(json.loads(_ask(port, "clock", body, _CLOCK_PATIENCE_S))["clock"])
 
 
-def endpoint_logs(port: int, endpoint: str, lines: int) -> list[str]:
-    """Fetch the last lines of an endpoint's engines."""
+def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:
+    """Return the last lines of an endpoint's engines, oldest first; EngineError as `status`."""
     query = urlencode({"lines": lines})
     return [str(line) for line in _json(port, f"endpoints/{quote(endpoint)}/logs?{query}")["lines"]]
 
 
-def endpoint_metrics(port: int, endpoint: str, variant: str | None, *, component: str | None = None) -> str:
-    """Fetch the engine's ``/metrics``."""
-    asked = {"variant": variant, "component": component}
-    query = urlencode({name: value for name, value in asked.items() if value})
+def endpoint_metrics(
+    port: int, endpoint: str, variant: str | None = None, *, component: str | None = None
+) -> str:
+    """Return the engine's own ``/metrics`` page of an endpoint, or of one of its inference components.
+
+    Raises:
+        NotFound: the endpoint does not exist or does not serve.
+        EngineError: the server does not answer.
+    """
+    chosen = {"variant": variant, "component": component}
+    query = urlencode({name: value for name, value in chosen.items() if value})
     return _ask(port, f"endpoints/{quote(endpoint)}/metrics{'?' + query if query else ''}").decode()
 
 
-def add_fault(port: int, fault: dict[str, Any]) -> dict[str, Any]:
-    """Set a fault; return it with its id."""
-    return dict(_json(port, "faults", fault))
+def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
+    """Set a fault on a server and return it with its id; docs/how-to/faults.md lists kinds and options.
+
+    Raises:
+        InvalidRequest: the fault is invalid.
+        EngineError: the server does not answer.
+    """
+    return dict(_json(port, "faults", dict(fault)))
 
 
 def faults(port: int) -> list[dict[str, Any]]:
-    """Fetch the faults that are set."""
+    """Return the faults that are set on a server, oldest first; EngineError as `status`."""
     return list(_json(port, "faults")["faults"])
 
 
-def clear_faults(port: int, fault: str = "") -> list[dict[str, Any]]:
-    """Remove one fault by its id, or all; return the removed ones."""
-    path = f"faults/{quote(fault)}" if fault else "faults"
-    return list(json.loads(_ask(port, path, method="DELETE"))["faults"])
+def clear_faults(port: int, ids: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Remove the faults of these ids, or all of them, and return them.
+
+    Raises:
+        NotFound: a fault does not exist; those before it in ``ids`` are removed.
+        EngineError: the server does not answer.
+    """
+    paths = [f"faults/{quote(fault)}" for fault in ids] or ["faults"]
+    return [fault for path in paths for fault in json.loads(_ask(port, path, method="DELETE"))["faults"]]
 
 
 def interrupt_training(port: int, job: str) -> None:
-    """Take the Spot instances of a training job away; InvalidRequest if it has none."""
+    """Take the Spot instances of a training job away, with SageMaker's notice of 120 seconds.
+
+    Raises:
+        InvalidRequest: there is no such job, it is not on Spot instances, or it has none now.
+        EngineError: the server does not answer.
+    """
     _ask(port, f"training-jobs/{quote(job, safe='')}/interrupt", {})
 
 
@@ -91,7 +114,7 @@ def _ask(
     except OSError as error:
         raise EngineError(
             f"the local SageMaker at port {port} does not answer: {error}",
-            next_step=f"stop it, then start a new one: peagle-sm local down --port {port}",
+            next_step=f"stop it, then start a new one: peagle-sm local down --local-port {port}",
         ) from error
 
 

@@ -43,9 +43,9 @@ class Process:
     def alive(self) -> bool:
         """Whether this same process still runs (a zombie does not)."""
         with suppress(psutil.Error):
-            found = psutil.Process(self.pid)
-            same = abs(found.create_time() - self.started) < _SAME_START_S
-            return same and found.status() != psutil.STATUS_ZOMBIE
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started) < _SAME_START_S
+            return same and process.status() != psutil.STATUS_ZOMBIE
         return False
 
 

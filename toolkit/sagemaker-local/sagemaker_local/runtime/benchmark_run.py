@@ -149,7 +149,7 @@ class AiperfRunner:
 def command_line(plan: BenchmarkPlan, url: str, output: Path) -> list[str]:
     """Return AIPerf's arguments: those of the specification and those of the job."""
     component = f"?component={plan.component}" if plan.component else ""
-    here = f"{plan.root / _INPUT.strip('/')}/"
+    folder = f"{plan.root / _INPUT.strip('/')}/"
     return [
         "profile",
         *("--transport", "sagemaker"),
@@ -161,7 +161,7 @@ def command_line(plan: BenchmarkPlan, url: str, output: Path) -> list[str]:
         "--export-outputs-json",
         "--no-gpu-telemetry",
         "--no-server-metrics",
-        *(argument.replace(_INPUT, here) for argument in plan.arguments),
+        *(argument.replace(_INPUT, folder) for argument in plan.arguments),
     ]
 
 

@@ -152,7 +152,6 @@ class DataPlane:
         region: str,
         faults: FaultBook,
     ) -> None:
-        """Set up with routing (of endpoint, variant and component), metrics and faults."""
         self._route = route
         self._recorder = recorder
         self._account = account

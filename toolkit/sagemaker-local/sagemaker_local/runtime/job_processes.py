@@ -12,20 +12,22 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import psutil
 
-from sagemaker_local.control.jobs.training import ML_ROOT, TrainingRecord
+from sagemaker_local.control.jobs.jobs import ML_ROOT, JobRecord
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.output import OutputLines
 from sagemaker_local.other_services.moto import Moto
 from sagemaker_local.other_services.stores import Artifacts, Roles, split_s3_uri
-from sagemaker_local.runtime.training_life import JobFailed
+from sagemaker_local.runtime.job_life import JobFailed
 
 # Between two looks at what the processes write.
 LOOK_S = 0.5
@@ -61,7 +63,6 @@ class RoleStorage:
     """S3 as a role sees it; what it may not do, or is not there, fails the job in AWS's words."""
 
     def __init__(self, moto: Moto, role: str) -> None:
-        """Set up for one role's requests."""
         self._call = moto.call
         self._artifacts = Artifacts(moto)
         self._roles = Roles(moto)
@@ -124,13 +125,51 @@ def name_below(key: str, prefix: str) -> str:
     return key[prefix.rfind("/") + 1 :]
 
 
+# When a file was changed, and its size.
+Stamp = tuple[int, int]
+
+
+class ChangingFiles:
+    """The files of a running job that are stored as soon as they no longer change."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, Stamp] = {}
+        self._kept: dict[Path, Stamp] = {}
+
+    def keep(self, tops: list[Path]) -> None:
+        """Note what is in S3 already."""
+        self._kept = {path: stamp for _, path, stamp in files_below(tops)}
+
+    def settled(self, tops: list[Path], *, all_of_them: bool) -> list[tuple[str, Path]]:
+        """Return (name below its folder, path) of new and changed files that were the same at two looks."""
+        now = list(files_below(tops))
+        settled = [
+            (path.relative_to(top).as_posix(), path)
+            for top, path, stamp in now
+            if self._kept.get(path) != stamp and (all_of_them or self._seen.get(path) == stamp)
+        ]
+        self._seen = {path: stamp for _, path, stamp in now}
+        return settled
+
+    def stored(self, files: list[tuple[str, Path]]) -> None:
+        """Note files that were stored."""
+        self._kept |= {path: self._seen[path] for _, path in files}
+
+
+def files_below(tops: list[Path]) -> Iterator[tuple[Path, Path, Stamp]]:
+    """Yield each file below some folders: the folder, its path and its stamp; links are left out."""
+    for top in tops:
+        for path in sorted(top.rglob("*")):
+            with suppress(OSError):  # the job removed it meanwhile
+                if path.is_file() and not path.is_symlink():
+                    about = path.stat()
+                    yield top, path, (about.st_mtime_ns, about.st_size)
+
+
 class JobProcesses:
-    """The processes of one attempt of a job, one for each instance; ``kind`` names the job in lists."""
+    """The processes of one attempt of a job, one for each instance."""
 
-    kind = "job"
-
-    def __init__(self, machine: JobMachine, row: TrainingRecord, on_line: Callable[[str], None]) -> None:
-        """Set up; nothing happens yet."""
+    def __init__(self, machine: JobMachine, row: JobRecord, on_line: Callable[[str], None]) -> None:
         self._shared = machine
         self._row = row
         self._on_line = on_line
@@ -139,6 +178,7 @@ class JobProcesses:
         self._began = int(machine.now().timestamp() * 1000)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._reading: list[asyncio.Task[None]] = []
+        self._changing = ChangingFiles()
 
     async def _run(
         self,
@@ -223,7 +263,7 @@ class JobProcesses:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
-        self._shared.started(process.pid, f"{self.kind} {self._row.name} {host}")
+        self._shared.started(process.pid, f"job {self._row.name} {host}")
         self._reading.append(asyncio.create_task(self._read(host, process)))
         return process
 
@@ -244,6 +284,19 @@ class JobProcesses:
         for process in self._processes.values():
             if process.returncode is None:
                 warden.end_group(process.pid, grace_s)
+
+    async def _store_changes(self, tops: list[Path], uri: str, what: str, *, all_of_them: bool) -> None:
+        """Store the files below some folders that are new or changed, once they no longer change."""
+        files = self._changing.settled(tops, all_of_them=all_of_them)
+        if files:
+            await self._storage.store(files, f"{uri.rstrip('/')}/", what)
+            self._changing.stored(files)
+
+    async def _fetch_input(self, source: Mapping[str, Any], folder: Path, number: int) -> None:
+        """Bring an input to an instance: everything, or the instance's share."""
+        sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
+        share = (number, len(self._row.hosts)) if sharded else (0, 1)
+        await self._storage.fetch(source["S3Uri"], folder, share)
 
     def _ml(self, host: str) -> Path:
         return self._root / host / ML_ROOT.strip("/")

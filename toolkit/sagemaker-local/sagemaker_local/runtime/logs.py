@@ -30,7 +30,6 @@ class EndpointLogs:
     """Writer of engines' lines to CloudWatch Logs, in batches."""
 
     def __init__(self, *, now: Callable[[], datetime], store: Store, role_of: RoleOf) -> None:
-        """Set up with the local clock, the sink of batches, and the role that writes them."""
         self._now = now
         self._store = store
         self._role_of = role_of

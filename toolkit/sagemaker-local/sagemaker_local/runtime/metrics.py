@@ -62,7 +62,6 @@ class Recorder:
     def __init__(
         self, *, now: Callable[[], datetime], sink: Sink, timer: Callable[[], float] = monotonic
     ) -> None:
-        """Set up with the local clock, the sink of data points (namespace, data), and a timer in seconds."""
         self._now = now
         self._sink = sink
         self._timer = timer

@@ -58,7 +58,6 @@ class OpenAiRoute:
     wire = BareWire()
 
     def __init__(self, *, clock: LocalClock, region: str, limits: Limits) -> None:
-        """Set up with the clock and the region that tokens are checked by, and the limits."""
         self._clock = clock
         self._region = region
         self._limits = limits

@@ -14,74 +14,48 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sagemaker_local.control.jobs.jobs import JobRecord
 from sagemaker_local.control.jobs.processing import ProcessingRecord
-from sagemaker_local.control.jobs.training import TrainingRecord
 from sagemaker_local.engine.installer import FOREIGN
 from sagemaker_local.engine.trainer_env import ROOT_VARIABLE
 from sagemaker_local.paths import PACKAGE, container_dir
-from sagemaker_local.runtime.job_processes import JobMachine, JobProcesses
-from sagemaker_local.runtime.training_life import Trainings
+from sagemaker_local.runtime.job_processes import JobMachine, JobProcesses, files_below
 
 PROCESSING_LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 _LONGEST_MESSAGE = 1024
 _OPT_ML = "/opt/ml/"
 _ENTRYPOINT = re.compile(r"^ENTRYPOINT (\[.*\])$", re.MULTILINE)
-Stamp = tuple[int, int]
-
-
-class ProcessingMachine(JobMachine):
-    """What all processing jobs share."""
-
-    def attempt(self, row: TrainingRecord, on_line: Callable[[str], None]) -> ProcessingAttempt:
-        """Make the one attempt of a job; ``on_line`` gets each line of its output, too."""
-        assert isinstance(row, ProcessingRecord)
-        return ProcessingAttempt(self, row, on_line)
-
-
-class Processings(Trainings):
-    """Runs processing jobs: as training jobs on demand, without metrics of their lines."""
-
-    def _line(self, row: TrainingRecord, line: str) -> None:
-        """Processing jobs have no metric definitions."""
 
 
 class ProcessingAttempt(JobProcesses):
-    """One run; `sagemaker_local.runtime.training_life.Attempt` says what its methods are for."""
+    """One run; `sagemaker_local.runtime.job_life.Attempt` says what its methods are for."""
 
-    kind = "processing job"
-
-    def __init__(self, machine: JobMachine, row: ProcessingRecord, on_line: Callable[[str], None]) -> None:
-        """Set up; nothing happens yet."""
+    def __init__(self, machine: JobMachine, row: JobRecord, on_line: Callable[[str], None]) -> None:
+        assert isinstance(row, ProcessingRecord)
         super().__init__(machine, row, on_line)
         self._job = row
         self._completed = False
-        self._seen: dict[Path, Stamp] = {}
-        self._kept: dict[Path, Stamp] = {}
 
     async def download(self) -> None:
         """Lay out every instance's folder, with its share of the inputs."""
         shutil.rmtree(self._root, ignore_errors=True)
-        hosts = self._job.hosts
-        for number, host in enumerate(hosts):
+        for number, host in enumerate(self._job.hosts):
             root = self._ml(host)
             for folder in ("config", "output", "processing"):
                 (root / folder).mkdir(parents=True)
             for name, document in documents(self._job, host):
                 (root / "config" / name).write_text(json.dumps(document))
-            for each in self._job.body.get("ProcessingInputs", []):
-                source = each["S3Input"]
-                sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
-                share = (number, len(hosts)) if sharded else (0, 1)
-                await self._storage.fetch(source["S3Uri"], self._here(host, source["LocalPath"]), share)
-            for output in self._outputs():
+            for source in self._job.sources:
+                await self._fetch_input(source, self._here(host, source["LocalPath"]), number)
+            for output in self._job.outputs:
                 self._here(host, output["LocalPath"]).mkdir(parents=True, exist_ok=True)
 
-    async def train(self) -> str | None:
+    async def run(self) -> str | None:
         """Run the containers' command to its end; return why the job failed."""
         failed = await self._run(self._command, self._environment, self._upload_changes)
         self._job.exit_message = self._message()
@@ -91,44 +65,24 @@ class ProcessingAttempt(JobProcesses):
     async def upload(self) -> None:
         """Store the outputs: those of EndOfJob only if every container exited with 0."""
         await self._upload_changes(all_of_them=True)
-        if self._completed:
-            for output in self._outputs():
-                if output["S3UploadMode"] == "EndOfJob":
-                    await self._store(output, {path: top for top, path, _ in self._files(output)})
+        for output in self._job.outputs if self._completed else []:
+            if output["S3UploadMode"] == "EndOfJob":
+                files = [
+                    (path.relative_to(top).as_posix(), path)
+                    for top, path, _ in files_below(self._folders(output))
+                ]
+                if files:
+                    await self._storage.store(files, f"{output['S3Uri'].rstrip('/')}/", "Data upload")
 
     async def _upload_changes(self, *, all_of_them: bool = False) -> None:
         """Store the new files of Continuous outputs, once they no longer change."""
-        found: dict[Path, Stamp] = {}
-        for output in self._outputs():
-            if output["S3UploadMode"] != "Continuous":
-                continue
-            settled = {}
-            for top, path, stamp in self._files(output):
-                found[path] = stamp
-                if self._kept.get(path) != stamp and (all_of_them or self._seen.get(path) == stamp):
-                    settled[path] = top
-                    self._kept[path] = stamp
-            await self._store(output, settled)
-        self._seen = found
+        for output in self._job.outputs:
+            if output["S3UploadMode"] == "Continuous":
+                folders = self._folders(output)
+                await self._store_changes(folders, output["S3Uri"], "Data upload", all_of_them=all_of_them)
 
-    async def _store(self, output: dict[str, Any], files: dict[Path, Path]) -> None:
-        named = [(path.relative_to(top).as_posix(), path) for path, top in files.items()]
-        if named:
-            await self._storage.store(named, f"{output['S3Uri'].rstrip('/')}/", "Data upload")
-
-    def _outputs(self) -> list[dict[str, Any]]:
-        outputs = self._job.body.get("ProcessingOutputConfig", {}).get("Outputs", [])
-        return [each["S3Output"] for each in outputs]
-
-    def _files(self, output: dict[str, Any]) -> Iterator[tuple[Path, Path, Stamp]]:
-        """Each file of an output on every instance: its output's folder, its path, and its stamp."""
-        for host in self._job.hosts:
-            top = self._here(host, output["LocalPath"])
-            for path in sorted(top.rglob("*")):
-                with suppress(OSError):  # the job removed it meanwhile
-                    if path.is_file() and not path.is_symlink():
-                        about = path.stat()
-                        yield top, path, (about.st_mtime_ns, about.st_size)
+    def _folders(self, output: Mapping[str, Any]) -> list[Path]:
+        return [self._here(host, output["LocalPath"]) for host in self._job.hosts]
 
     def _command(self, host: str) -> list[str]:
         """Return entry point and arguments, with this machine's Python and this instance's folders."""
@@ -158,11 +112,11 @@ class ProcessingAttempt(JobProcesses):
 
     def _message(self) -> str | None:
         """Return what the containers left, one after the other, cut to 1 KB."""
-        found = []
+        messages = []
         for host in self._job.hosts:
             with suppress(OSError):
-                found.append((self._ml(host) / "output" / "message").read_bytes().decode(errors="replace"))
-        text = "".join(found).encode()[:_LONGEST_MESSAGE].decode(errors="ignore")
+                messages.append((self._ml(host) / "output" / "message").read_bytes().decode(errors="replace"))
+        text = "".join(messages).encode()[:_LONGEST_MESSAGE].decode(errors="ignore")
         return text or None
 
 
@@ -174,6 +128,6 @@ def documents(row: ProcessingRecord, host: str) -> Iterator[tuple[str, Any]]:
 
 def image_entrypoint() -> list[str]:
     """Return the entry point of the image of preparation jobs, as its Dockerfile has it."""
-    found = _ENTRYPOINT.search((container_dir() / "Dockerfile.prepare").read_text(encoding="utf-8"))
-    assert found is not None
-    return [str(word) for word in json.loads(found[1])]
+    entry = _ENTRYPOINT.search((container_dir() / "Dockerfile.prepare").read_text(encoding="utf-8"))
+    assert entry is not None
+    return [str(word) for word in json.loads(entry[1])]

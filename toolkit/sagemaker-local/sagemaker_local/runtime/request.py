@@ -53,11 +53,11 @@ async def accepted(request: web.Request, operation: str, endpoint: str, body_lim
             several models takes.
     """
     body = await read_at_most(request, body_limit)
-    found = list(problems(operation, endpoint, request.headers))
+    broken = list(problems(operation, endpoint, request.headers))
     if body is None:
-        found.append(body_problem(body_limit))
-    if found or body is None:
-        raise validation_error(found, _CODE)
+        broken.append(body_problem(body_limit))
+    if broken or body is None:
+        raise validation_error(broken, _CODE)
     if operation == INVOKE and _TARGET_MODEL in request.headers:
         raise ApiError(
             _CODE,

@@ -44,7 +44,6 @@ class SageMakerRoute:
     wire = EventStreamWire()
 
     def __init__(self, *, region: str, limits: Limits) -> None:
-        """Set up with the region that signatures must be for, and the limits."""
         self._region = region
         self._limits = limits
 

@@ -12,50 +12,35 @@ import json
 import shutil
 import tarfile
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sagemaker_local.control.jobs.training import ML_ROOT, TrainingRecord
+from sagemaker_local.control.jobs.jobs import ML_ROOT, JobRecord
+from sagemaker_local.control.jobs.training import TrainingRecord
 from sagemaker_local.engine.launch import free_port
 from sagemaker_local.engine.trainer_env import PASSIVE, train_environ
-from sagemaker_local.runtime.job_processes import JobMachine, JobProcesses
+from sagemaker_local.runtime.job_processes import JobMachine, JobProcesses, files_below
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _LONGEST_FAILURE = 1024
 # The trainer's own: where several instances are one machine, a name like algo-1 has no address.
 _MASTER_ADDRESS, _MASTER_PORT = "PEAGLE_TRAIN_MASTER_ADDR", "PEAGLE_TRAIN_MASTER_PORT"
 
-# Gets the lines of a build; returns the command that trains.
+# Gets the lines of a build; returns the command that trains, whose environment is built where needed.
 Trainer = Callable[[Callable[[str], None]], Awaitable[list[str]]]
-# When a file was changed, and its size: it is stored once both were the same at two looks.
-Stamp = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Machine(JobMachine):
-    """What all attempts share; ``trainer`` gives the command, building its environment where needed."""
-
-    trainer: Trainer
-
-    def attempt(self, row: TrainingRecord, on_line: Callable[[str], None]) -> TrainingAttempt:
-        """Make an attempt of a job; ``on_line`` gets each line of its output, too."""
-        return TrainingAttempt(self, row, on_line)
 
 
 class TrainingAttempt(JobProcesses):
-    """One attempt; `sagemaker_local.runtime.training_life.Attempt` says what its methods are for."""
+    """One attempt; `sagemaker_local.runtime.job_life.Attempt` says what its methods are for."""
 
-    kind = "training job"
-
-    def __init__(self, machine: Machine, row: TrainingRecord, on_line: Callable[[str], None]) -> None:
-        """Set up; nothing happens yet."""
+    def __init__(
+        self, machine: JobMachine, trainer: Trainer, row: JobRecord, on_line: Callable[[str], None]
+    ) -> None:
+        assert isinstance(row, TrainingRecord)
         super().__init__(machine, row, on_line)
-        self._trainer = machine.trainer
+        self._job = row
+        self._trainer = trainer
         self._command: list[str] = []
-        self._seen: dict[Path, Stamp] = {}
-        self._kept: dict[Path, Stamp] = {}
 
     async def download(self) -> None:
         """Lay out every instance's folder, with the channels' data and the checkpoints."""
@@ -65,21 +50,18 @@ class TrainingAttempt(JobProcesses):
             root = self._ml(host)
             for folder in ("input/config", "model", "output/data", "checkpoints"):
                 (root / folder).mkdir(parents=True)
-            for name, document in documents(self._row, host):
+            for name, document in documents(self._job, host):
                 (root / "input" / "config" / name).write_text(json.dumps(document))
             for channel in self._row.body.get("InputDataConfig", []):
-                source = channel["DataSource"]["S3DataSource"]
-                sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
-                share = (number, len(self._row.hosts)) if sharded else (0, 1)
                 folder = root / "input" / "data" / channel["ChannelName"]
-                await self._storage.fetch(source["S3Uri"], folder, share)
+                await self._fetch_input(channel["DataSource"]["S3DataSource"], folder, number)
             checkpoints = self._row.body.get("CheckpointConfig")
             if checkpoints is not None:
                 uri = f"{checkpoints['S3Uri'].rstrip('/')}/"
                 await self._storage.fetch(uri, self._checkpoints(host))
-        self._kept = dict(self._checkpoint_files())
+        self._changing.keep(self._checkpoint_folders())
 
-    async def train(self) -> str | None:
+    async def run(self) -> str | None:
         """Run the processes to their end, and store checkpoints meanwhile; return why they failed."""
         port = free_port()
         failed = await self._run(
@@ -92,7 +74,7 @@ class TrainingAttempt(JobProcesses):
 
     async def upload(self) -> None:
         """Store the model and the output of all instances; an empty folder leaves nothing."""
-        model = self._row.model_uri
+        model = self._job.model_uri
         packed = not model.endswith("/")
         folder = model.rpartition("/model")[0]
         await self._leave("model", model, packed)
@@ -101,10 +83,8 @@ class TrainingAttempt(JobProcesses):
     async def _leave(self, folder: str, uri: str, packed: bool) -> None:
         files: dict[str, Path] = {}
         for host in self._row.hosts:
-            top = self._ml(host) / folder
-            for path in sorted(top.rglob("*")) if top.is_dir() else []:
-                if path.is_file() and not path.is_symlink():
-                    files.setdefault(path.relative_to(top).as_posix(), path)
+            for top, path, _ in files_below([self._ml(host) / folder]):
+                files.setdefault(path.relative_to(top).as_posix(), path)
         if not files:
             return
         if not packed:
@@ -127,42 +107,20 @@ class TrainingAttempt(JobProcesses):
         return train_environ(variables, self._ml(host))
 
     async def _keep_checkpoints(self, *, all_of_them: bool = False) -> None:
-        """Store the checkpoint files that are new or changed, once they no longer change."""
         config = self._row.body.get("CheckpointConfig")
-        if config is None:
-            return
-        found = dict(self._checkpoint_files())
-        settled = {
-            path: stamp
-            for path, stamp in found.items()
-            if self._kept.get(path) != stamp and (all_of_them or self._seen.get(path) == stamp)
-        }
-        self._seen = found
-        if settled:
-            tops = [self._checkpoints(host) for host in self._row.hosts]
-            files = [
-                (path.relative_to(top).as_posix(), path)
-                for path in settled
-                for top in tops
-                if path.is_relative_to(top)
-            ]
-            await self._storage.store(files, f"{config['S3Uri'].rstrip('/')}/", "Checkpoint upload")
-            self._kept |= settled
+        if config is not None:
+            folders = self._checkpoint_folders()
+            await self._store_changes(folders, config["S3Uri"], "Checkpoint upload", all_of_them=all_of_them)
 
-    def _checkpoint_files(self) -> Iterator[tuple[Path, Stamp]]:
-        for host in self._row.hosts:
-            for path in sorted(self._checkpoints(host).rglob("*")):
-                with suppress(OSError):  # the job removed it meanwhile
-                    if path.is_file() and not path.is_symlink():
-                        about = path.stat()
-                        yield path, (about.st_mtime_ns, about.st_size)
+    def _checkpoint_folders(self) -> list[Path]:
+        return [self._checkpoints(host) for host in self._row.hosts]
 
     def _failure(self, failed: list[tuple[str, int]]) -> str:
         """Return what AWS shows: what the first instance with a reason wrote, and its exit code."""
-        told = {host: self._failure_file(host) for host, _ in failed}
-        host, code = next(((host, code) for host, code in failed if told[host]), failed[0])
+        reasons = {host: self._failure_file(host) for host, _ in failed}
+        host, code = next(((host, code) for host, code in failed if reasons[host]), failed[0])
         end = f", exit code: {code}"
-        start = f"AlgorithmError: {told[host]}"
+        start = f"AlgorithmError: {reasons[host]}"
         return start[: _LONGEST_FAILURE - len(end)] + end
 
     def _failure_file(self, host: str) -> str:

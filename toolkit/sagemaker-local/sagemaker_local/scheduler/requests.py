@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import available_timezones
 
 from sagemaker_local.control.requests import service_model
-from sagemaker_local.scheduler.schedules import is_once, is_too_old, is_valid
+from sagemaker_local.scheduler.schedules import is_once, is_past, is_too_old, is_valid
 
 _UNIVERSAL = re.compile(r"arn:[\w-]+:scheduler:::aws-sdk:(\w+):(\w+)")
 # "Unsupported API actions" of universal targets, Scheduler user guide; of a client, not of a service.
@@ -20,29 +20,31 @@ _READ_ONLY = re.compile(
 )
 
 
-def refusal(asked: Mapping[str, Any], now: datetime) -> str | None:
+def refusal(schedule: Mapping[str, Any], now: datetime) -> str | None:
     """Return why Scheduler refuses a schedule, as boto3 sends it; None if it takes it.
 
     Members that the request lacks are moto's to name.
     """
-    return next(_refusals(asked, now), None)
+    return next(_refusals(schedule, now), None)
 
 
-def _refusals(asked: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    expression = str(asked["ScheduleExpression"])
+def _refusals(schedule: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    expression = str(schedule["ScheduleExpression"])
     if not is_valid(expression):
         yield f"Invalid Schedule Expression {expression}."
-    if is_too_old(asked.get("StartDate"), expression, now):
+    if is_too_old(schedule.get("StartDate"), expression, now):
         yield "The StartDate you specify cannot be earlier than 5 minutes ago."
     if not is_once(expression):  # "EventBridge Scheduler ignores EndDate for one-time schedules"
-        yield from _of_end(asked.get("StartDate"), asked.get("EndDate"), now)
-    zone = asked.get("ScheduleExpressionTimezone")
-    if zone and zone not in available_timezones():
+        yield from _of_end(schedule.get("StartDate"), schedule.get("EndDate"), now)
+    zone = schedule.get("ScheduleExpressionTimezone") or "UTC"
+    if zone not in available_timezones():
         yield f"Invalid ScheduleExpressionTimezone {zone}."
-    window = asked.get("FlexibleTimeWindow") or {}
+    elif is_valid(expression) and is_past(expression, zone, now):
+        yield f"Invalid Schedule Expression {expression}: its time has passed."
+    window = schedule.get("FlexibleTimeWindow") or {}
     if (window.get("Mode") == "FLEXIBLE") != ("MaximumWindowInMinutes" in window):
         yield "MaximumWindowInMinutes is for FlexibleTimeWindow of Mode FLEXIBLE, which needs it."
-    yield from _of_target(asked["Target"])
+    yield from _of_target(schedule["Target"])
 
 
 def _of_end(start: Any, end: Any, now: datetime) -> Iterator[str]:

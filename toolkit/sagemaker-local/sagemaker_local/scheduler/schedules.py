@@ -59,6 +59,14 @@ def is_once(expression: str) -> bool:
     return _AT.fullmatch(expression) is not None
 
 
+def is_past(expression: str, timezone: str, now: datetime) -> bool:
+    """Return whether the expression is an ``at(…)`` whose time is over."""
+    once = _AT.fullmatch(expression)
+    if once is None:
+        return False
+    return datetime.fromisoformat(once.group(1)).replace(tzinfo=ZoneInfo(timezone)) <= now
+
+
 def is_too_old(start: Any, expression: str, now: datetime) -> bool:
     """Return whether Scheduler refuses a repeating schedule for its StartDate, as boto3 sends it."""
     if is_once(expression) or not isinstance(start, int | float):

@@ -57,7 +57,6 @@ class Targets:
     """Calls targets."""
 
     def __init__(self, *, call: Call, functions: Functions | None, trusts: Trusts) -> None:
-        """Set up with the callers of SageMaker (action, parameters) and Lambda, and the role check."""
         self._call = call
         self._functions = functions
         self._trusts = trusts
@@ -70,8 +69,8 @@ class Targets:
         """
         arn, role = str(schedule.target.get("Arn", "")), str(schedule.target.get("RoleArn", ""))
         if not self._trusts(role, _SERVICE):
-            told = f"the role {role} does not exist, or does not trust EventBridge Scheduler"
-            raise ApiError("AccessDeniedException", told, 403)
+            message = f"the role {role} does not exist, or does not trust EventBridge Scheduler"
+            raise ApiError("AccessDeniedException", message, 403)
         if self._functions is not None and _FUNCTION.fullmatch(arn):
             self._functions.send(arn, _json(text) if text else _own_event(schedule, this))
         elif arn.startswith(_UNIVERSAL):

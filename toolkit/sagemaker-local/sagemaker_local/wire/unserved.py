@@ -48,9 +48,9 @@ def is_unserved(request: web.Request, status: int, content_type: str, payload: b
     return content_type.startswith("text/html") or payload in (b"", b"Not Found")
 
 
-def not_implemented(request: web.Request, body: bytes, said: str = "") -> web.Response:
+def not_implemented(request: web.Request, body: bytes, words: str = "") -> web.Response:
     """Refuse an operation that moto lacks, or a part of one; ``said`` are moto's words about it."""
-    why = "" if not said or _MOTOS_OWN_WORDS.fullmatch(said) else f": {said}"
+    why = "" if not words or _MOTOS_OWN_WORDS.fullmatch(words) else f": {words}"
     message = f"{_operation(request, body)} is not implemented by the local SageMaker{why}"
     return _error(request, "UnknownOperationException", message, 400)
 
@@ -159,18 +159,18 @@ def _error(request: web.Request, code: str, message: str, status: int) -> web.Re
 
 
 def _xml(code: str, message: str, status: int, service: str) -> web.Response:
-    said, request_id = f"<Code>{code}</Code><Message>{escape(message)}</Message>", str(uuid.uuid4())
+    details, request_id = f"<Code>{code}</Code><Message>{escape(message)}</Message>", str(uuid.uuid4())
     match service:
         case "s3":
-            text = f"<Error>{said}<RequestId>{request_id}</RequestId></Error>"
+            text = f"<Error>{details}<RequestId>{request_id}</RequestId></Error>"
         case "ec2":
             text = (
-                f"<Response><Errors><Error>{said}</Error></Errors>"
+                f"<Response><Errors><Error>{details}</Error></Errors>"
                 f"<RequestID>{request_id}</RequestID></Response>"
             )
         case _:
             text = (
-                f"<ErrorResponse><Error><Type>Sender</Type>{said}</Error>"
+                f"<ErrorResponse><Error><Type>Sender</Type>{details}</Error>"
                 f"<RequestId>{request_id}</RequestId></ErrorResponse>"
             )
     return web.Response(status=status, text=text, content_type="text/xml")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.serving import Server, eventually
+from tests.local.serving import Server
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:latest"
 
@@ -152,27 +151,21 @@ def test_target_tracking_makes_its_alarms_and_deregistering_deletes_them(server:
     assert not cloudwatch.describe_alarms(AlarmNamePrefix=prefix)["MetricAlarms"]
 
 
-def test_a_change_of_status_is_an_event_and_the_image_has_a_digest(server: Server, sagemaker: Any) -> None:
-    sqs, events = server.client("sqs"), server.client("events")
-    url = sqs.create_queue(QueueName="states")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    pattern = {"source": ["aws.sagemaker"], "detail-type": ["SageMaker Endpoint State Change"]}
-    events.put_rule(Name="states", EventPattern=json.dumps(pattern))
-    events.put_targets(Rule="states", Targets=[{"Id": "q", "Arn": arn}])
-    name = server.deploy()
-    seen: list[dict[str, Any]] = []
+def test_an_at_in_the_past_is_refused(server: Server) -> None:
+    scheduler = server.client("scheduler")
+    target = {
+        "Arn": "arn:aws:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
+        "RoleArn": server.status.scheduler_role_arn,
+        "Input": '{"EndpointName": "e"}',
+    }
+    request = {"Name": "past", "FlexibleTimeWindow": {"Mode": "OFF"}, "Target": target}
+    with pytest.raises(ClientError, match="its time has passed"):
+        scheduler.create_schedule(**request, ScheduleExpression="at(2020-01-01T00:00:00)")
+    scheduler.create_schedule(**request, ScheduleExpression="at(2099-01-01T00:00:00)")
+    scheduler.delete_schedule(Name="past")
 
-    def arrived() -> bool:
-        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
-            seen.append(json.loads(message["Body"]))
-            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return any(event["detail"]["EndpointStatus"] == "IN_SERVICE" for event in seen)
 
-    eventually(arrived)
-    event = next(event for event in seen if event["detail"]["EndpointStatus"] == "IN_SERVICE")
-    described = sagemaker.describe_endpoint(EndpointName=name)
-    assert event["resources"] == [described["EndpointArn"]]
-    assert event["detail"]["EndpointName"] == name
-    assert event["detail"]["EndpointConfigName"] == described["EndpointConfigName"]
+def test_an_image_is_described_with_a_digest(server: Server, sagemaker: Any) -> None:
+    described = sagemaker.describe_endpoint(EndpointName=server.deploy())
     [image] = described["ProductionVariants"][0]["DeployedImages"]
     assert re.fullmatch(r"\S+/vllm@sha256:[0-9a-f]{64}", image["ResolvedImage"])

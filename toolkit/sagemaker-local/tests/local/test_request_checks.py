@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -416,3 +417,27 @@ def test_an_alarm_that_cloudwatch_refuses(server: Server, change: dict[str, Any]
     asked = {key: value for key, value in {**ALARM, **change}.items() if value is not None}
     assert refused(cloudwatch.put_metric_alarm, **asked)[0] == "ValidationError"
     cloudwatch.put_metric_alarm(**ALARM, DatapointsToAlarm=2, TreatMissingData="breaching")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "dimensions", "message"),
+    [
+        ("{ $.a = 1", False, "Invalid filter pattern"),
+        ("{ a = 1 }", False, "Invalid filter pattern"),
+        ("[ip, user", False, "Invalid filter pattern"),
+        ('"half', False, "Invalid filter pattern"),
+        ("?ERROR ?WARN", True, "does not support dimensions"),
+    ],
+)
+def test_metric_filters_that_aws_refuses(
+    server: Server, pattern: str, dimensions: bool, message: str
+) -> None:
+    logs = server.client("logs")
+    with contextlib.suppress(ClientError):
+        logs.create_log_group(logGroupName="/filtered")
+    metric: dict[str, Any] = {"metricName": "m", "metricNamespace": "n", "metricValue": "1"}
+    request = {"logGroupName": "/filtered", "filterName": "f"}
+    logs.put_metric_filter(**request, filterPattern="{ $.a = 1 }", metricTransformations=[metric])
+    metric |= {"dimensions": {"d": "$.d"}} if dimensions else {}
+    with pytest.raises(ClientError, match=message):
+        logs.put_metric_filter(**request, filterPattern=pattern, metricTransformations=[metric])

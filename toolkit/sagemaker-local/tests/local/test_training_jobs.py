@@ -22,7 +22,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagemaker_local.control.jobs.training import metric_values
+from sagemaker_local.control.jobs.jobs import metric_values
 from sagemaker_local.process import client
 from sagemaker_local.runtime.job_processes import name_below
 from tests.local.serving import Server, eventually
@@ -505,7 +505,10 @@ SPOT = {"EnableManagedSpotTraining": True}
             "Regex of metric 'loss' is not valid",
         ),
         ({"AlgorithmSpecification": PIPE, "InputDataConfig": [channel("c", "x/")]}, "mode Pipe is not impl"),
-        ({"InputDataConfig": [channel("c", "x/"), channel("c", "y/")]}, "channel 'c' more than once"),
+        (
+            {"InputDataConfig": [channel("c", "x/"), channel("c", "y/")]},
+            "InputDataConfig names 'c' more than once",
+        ),
         ({"InputDataConfig": [channel("..", "x/")]}, "'..' is not a name"),
         ({"InputDataConfig": [channel("c", "x", S3DataType="ManifestFile")]}, "S3DataType S3Prefix is not"),
         (
@@ -702,33 +705,6 @@ def test_a_volume_of_ebs_needs_its_size(aws: Account) -> None:
         aws.sagemaker.create_training_job(**request)
 
 
-def test_a_change_of_status_is_an_event(aws: Account) -> None:
-    """Guide, "Events that Amazon SageMaker AI sends to Amazon EventBridge", training job state change."""
-    sqs, events = aws.server.client("sqs"), aws.server.client("events")
-    url = sqs.create_queue(QueueName="training")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    pattern = {"source": ["aws.sagemaker"], "detail-type": ["SageMaker Training Job State Change"]}
-    events.put_rule(Name="training", EventPattern=json.dumps(pattern))
-    events.put_targets(Rule="training", Targets=[{"Id": "q", "Arn": arn}])
-    job = aws.done()
-    seen: list[dict[str, Any]] = []
-
-    def arrived() -> bool:
-        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
-            seen.append(json.loads(message["Body"]))
-            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return any(event["detail"]["TrainingJobStatus"] == "Completed" for event in seen)
-
-    eventually(arrived)
-    last = next(event for event in seen if event["detail"]["TrainingJobStatus"] == "Completed")
-    assert last["resources"] == [job["TrainingJobArn"]]
-    assert last["detail"]["TrainingJobName"] == job["TrainingJobName"]
-    assert last["detail"]["CreationTime"] == int(job["CreationTime"].timestamp() * 1000)
-    moved = [each["Status"] for each in last["detail"]["SecondaryStatusTransitions"]]
-    assert moved == transitions(job)
-    assert [event["detail"]["SecondaryStatus"] for event in seen] == moved
-
-
 @pytest.mark.parametrize(
     ("prefix", "name"),
     [("a/", "b/c"), ("a", "b/c"), ("a/b/c", "c"), ("a/b/", "c"), ("", "a/b/c"), ("a/b/x", "x1")],
@@ -738,11 +714,9 @@ def test_where_an_object_is_in_its_channel(prefix: str, name: str) -> None:
 
 
 def test_a_line_has_the_metrics_that_are_finite_numbers() -> None:
-    algorithm = {
-        "MetricDefinitions": [{"Name": "l", "Regex": "loss=(.*?)( |$)"}, {"Name": "o", "Regex": "(x)?l"}]
-    }
+    definitions = [{"Name": "l", "Regex": "loss=(.*?)( |$)"}, {"Name": "o", "Regex": "(x)?l"}]
     lines = ["loss=1.5 x", "loss=inf", "loss=nan", "loss=one", "nothing", "loss=-2"]
-    assert [list(metric_values(algorithm, line)) for line in lines] == [
+    assert [list(metric_values(definitions, line)) for line in lines] == [
         [("l", 1.5)],
         [],
         [],

@@ -253,8 +253,8 @@ def alarms(session: Session, names: Sequence[str]) -> list[Alarm]:
 def waiting_messages(session: Session, queue: str) -> int:
     """Return SQS's approximate number of messages in a queue."""
     url, count = session.api("sqs").get_queue_url(QueueName=queue)["QueueUrl"], "ApproximateNumberOfMessages"
-    told = session.api("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=[count])
-    return int(told["Attributes"][count])
+    answer = session.api("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=[count])
+    return int(answer["Attributes"][count])
 
 
 def subscriptions(session: Session, topic_arn: str) -> list[Subscription]:
@@ -292,10 +292,10 @@ def invoke(session: Session, function: str, payload: Mapping[str, Any]) -> dict[
     if answer.get("FunctionError"):
         raise _function_fault(function, text)
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        document = None
+    if not isinstance(document, dict):
         raise FunctionFault(
             f"{function}: found the answer {text[:200]!r}; expected a JSON object.",
             operation="Invoke",
@@ -304,16 +304,16 @@ def invoke(session: Session, function: str, payload: Mapping[str, Any]) -> dict[
             f"the function's log group /aws/lambda/{function}.",
             details={"function": function},
         )
-    return told
+    return document
 
 
 def _function_fault(function: str, text: str) -> FunctionFault:
-    told = json_object(text.encode())
-    kind, said = told.get("errorType") or "an error", told.get("errorMessage") or text[:500]
+    document = json_object(text.encode())
+    kind, message = document.get("errorType") or "an error", document.get("errorMessage") or text[:500]
     return FunctionFault(
-        f"{function} failed with {kind}: {said}",
+        f"{function} failed with {kind}: {message}",
         operation="Invoke",
         code="FunctionError",
         next_step=f"Read its log group /aws/lambda/{function}.",
-        details={"function": function, "error_type": kind, "trace": told.get("stackTrace") or []},
+        details={"function": function, "error_type": kind, "trace": document.get("stackTrace") or []},
     )

@@ -1,23 +1,25 @@
 """File on this machine that keeps AWS's prices for a day.
 
-A file that is missing, damaged or not writable is no error: prices only decorate a result. Its content is
+A missing, damaged or read-only file is not an error: prices only decorate a result. Its content is
 checked, since a wrong price would make a budget wrong.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from peagle_sm.aws.files import CannotWrite, price_file, write_file
-from peagle_sm.core.catalog import NOT_ASKED, ListedPrice, PriceEntry
+from peagle_sm.core.prices import NOT_ASKED, ListedPrice, PriceEntry
 
+_STRICT = ConfigDict(strict=True)
 MAX_AGE = timedelta(days=1)
 API = "AWS Price List API"
 
@@ -26,21 +28,21 @@ Use = Literal["Host", "Train", "Processing"]
 USE_WORDS: Mapping[Use, str] = {"Host": "hosting", "Train": "training", "Processing": "processing"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Amount:
     """Price per hour of one use of an instance, and the date of AWS's list."""
 
-    value: float
+    value: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     currency: str
     date: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Kept:
     """Prices of one instance type in one region by use, and when AWS gave them."""
 
-    asked: datetime
-    amounts: Mapping[str, Amount]
+    asked: AwareDatetime
+    prices: Mapping[str, Amount]
 
     def is_fresh(self, now: datetime) -> bool:
         """Return whether AWS gave them within a day; a time in the future is not."""
@@ -50,25 +52,17 @@ class Kept:
 def read_kept(path: Path | None, region: str, instance_type: str) -> Kept | None:
     """Return the file's prices of an instance type in a region; None if it has none, or is damaged."""
     record = _read(path).get(_key(region, instance_type))
-    if not isinstance(record, dict) or not isinstance(record.get("prices"), dict):
-        return None
     try:
-        asked = datetime.fromisoformat(record["asked"])
-        amounts = {str(use): _amount(price) for use, price in record["prices"].items()}
-    except (KeyError, OverflowError, TypeError, ValueError):
+        return TypeAdapter(Kept).validate_json(json.dumps(record))
+    except ValidationError:
         return None
-    return None if asked.tzinfo is None else Kept(asked, amounts)
 
 
 def keep(path: Path | None, region: str, instance_type: str, kept: Kept) -> None:
     """Write AWS's prices of an instance type; errors of the disk are ignored."""
     if path is None:
         return
-    prices = {
-        use: {"value": amount.value, "currency": amount.currency, "date": amount.date}
-        for use, amount in kept.amounts.items()
-    }
-    record = {"asked": kept.asked.astimezone(UTC).isoformat(timespec="seconds"), "prices": prices}
+    record = TypeAdapter(Kept).dump_python(kept, mode="json")
     with suppress(CannotWrite, OSError):
         records = {**_read(path), _key(region, instance_type): record}
         write_file(path, json.dumps(records, indent=1, sort_keys=True), parents=True)
@@ -76,7 +70,7 @@ def keep(path: Path | None, region: str, instance_type: str, kept: Kept) -> None
 
 def listed_of(kept: Kept, instance_type: str, region: str, use: Use) -> ListedPrice:
     """Return the price of one use in an answer of today, or why it has none in USD."""
-    amount = kept.amounts.get(use)
+    amount = kept.prices.get(use)
     if amount is None:
         return ListedPrice(None, f"{API}: no {USE_WORDS[use]} price for {instance_type} in {region}")
     if amount.currency != "USD":
@@ -90,7 +84,7 @@ def listed_of(kept: Kept, instance_type: str, region: str, use: Use) -> ListedPr
 
 def old_listed(kept: Kept | None, instance_type: str, region: str, use: Use, why: str) -> ListedPrice:
     """Return the price of one use in an old answer; ``why`` AWS gave no newer one."""
-    amount = None if kept is None else kept.amounts.get(use)
+    amount = None if kept is None else kept.prices.get(use)
     if amount is None or amount.currency != "USD":
         return ListedPrice(None, why, fresh=False)
     return ListedPrice(entry_of(amount, instance_type, region), why, fresh=False)
@@ -124,16 +118,3 @@ def _read(path: Path | None) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return records if isinstance(records, dict) else {}
-
-
-def _amount(price: Any) -> Amount:
-    """Read one price.
-
-    Raises:
-        ValueError: it is not a price.
-    """
-    value, currency, date = price["value"], price["currency"], price["date"]
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or value <= 0 or not isinstance(currency, str) or not isinstance(date, str):
-        raise ValueError(f"not a price: {price!r}")
-    return Amount(float(value), currency, date)

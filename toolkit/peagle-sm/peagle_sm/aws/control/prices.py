@@ -27,9 +27,10 @@ from peagle_sm.aws.control.price_file import (
     read_kept,
 )
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import NOT_ASKED, Catalog, ListedPrice, PriceEntry, choose_price, load_catalog
+from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.errors import PeagleError, ServiceFault
 from peagle_sm.core.plan.tags_and_schedules import USD_PER_HOUR
+from peagle_sm.core.prices import NOT_ASKED, ListedPrice, PriceEntry, choose_price
 
 SERVICE = "AmazonSageMaker"
 LOCAL = "local: nothing is billed"
@@ -71,9 +72,8 @@ def hourly(
         missing = "instance type" if instance_type is None else "region"
         return HourlyPrice(None, f"no price: the {missing} is not known")
     listed = NOT_ASKED if session is None else find_listed(session, instance_type, place)
-    table = catalog or load_catalog()
-    price = choose_price(instance_type, place, table, listed, planned)
-    bound = table.price(instance_type, place)
+    bound = (catalog or load_catalog()).price(instance_type, place)
+    price = choose_price(instance_type, place, bound, listed, planned)
     if price is not None and price.kind == "spec":
         price = price.model_copy(update={"source": f"the endpoint's tag {USD_PER_HOUR}"})
         # If the plan counted the upper bound, too, then the bound's source says more than the tag.
@@ -181,19 +181,19 @@ def find_elsewhere(
         products = _products(session, instanceName=instance_type)
     except PeagleError:
         rows = (catalog or load_catalog()).prices
-        found = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
+        entries = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
     else:
         amounts = (
             (_attributes(product).get("regionCode"), read_product(product, instance_type))
             for product in products
         )
-        found = [
+        entries = [
             entry_of(amount, instance_type, str(region))
             for region, amount in amounts
             if region and amount is not None and amount.currency == "USD"
         ]
     newest: dict[str, PriceEntry] = {}
-    for row in sorted(found, key=lambda row: row.date):
+    for row in sorted(entries, key=lambda row: row.date):
         newest[row.region] = row
     newest.pop(session.region, None)
     return sorted(newest.values(), key=lambda row: (row.usd_per_hour, row.region))

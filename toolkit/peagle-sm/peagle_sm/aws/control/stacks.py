@@ -66,8 +66,8 @@ def describe(session: Session, name: str) -> StackFacts | None:
 
 def stack_status(session: Session, name: str) -> str | None:
     """Return a stack's status; None if it does not exist."""
-    found = describe(session, name)
-    return None if found is None or found.status == GONE else found.status
+    stack = describe(session, name)
+    return None if stack is None or stack.status == GONE else stack.status
 
 
 def create(session: Session, parameters: Mapping[str, Any]) -> str:
@@ -106,16 +106,16 @@ def events(session: Session, stack_id: str) -> Iterator[StackEvent]:
 
 def importers(session: Session, exports: Sequence[str]) -> list[str]:
     """Return the stacks that import any of the exports and so block their deletion."""
-    found: set[str] = set()
+    stacks: set[str] = set()
     for export in exports:
         try:
-            found.update(session.api("cloudformation").rows("list_imports", "Imports", ExportName=export))
+            stacks.update(session.api("cloudformation").rows("list_imports", "Imports", ExportName=export))
         except NotFound:
             continue
         except ServiceFault as error:
             if "not imported" not in error.message.lower():  # AWS's message if no stack imports it
                 raise
-    return sorted(found)
+    return sorted(stacks)
 
 
 KINDS = ("endpoint", "endpoint-config", "model")
@@ -127,10 +127,10 @@ def tagged_resources(session: Session, wanted: Mapping[str, str]) -> dict[str, d
 
     The answer lags behind SageMaker by minutes: it may lack a new resource or show a deleted one.
     """
-    asked = {
+    query = {
         "ResourceTypeFilters": [f"sagemaker:{kind}" for kind in KINDS],
         "TagFilters": [{"Key": key, "Values": [value]} for key, value in wanted.items()],
         "ResourcesPerPage": _PAGE,
     }
-    rows = session.api("resourcegroupstaggingapi").rows("get_resources", "ResourceTagMappingList", **asked)
+    rows = session.api("resourcegroupstaggingapi").rows("get_resources", "ResourceTagMappingList", **query)
     return {row["ResourceARN"]: {tag["Key"]: tag["Value"] for tag in row["Tags"]} for row in rows}

@@ -33,7 +33,6 @@ WITH_SPEC: Mapping[str, Reader] = {
     "generation": resources.generation,
     "key": resources.key,
     "network": resources.network,
-    "prices": resources.prices,
     "taken": account.taken,
 }
 # The local SageMaker has no quotas, prices, registry or permissions.
@@ -52,7 +51,6 @@ PERMISSIONS: Mapping[str, str] = {
     "DescribeTrainingPlan": "sagemaker:DescribeTrainingPlan",
     "GetBucketLocation": "s3:GetBucketLocation",
     "GetObject": "s3:GetObject",
-    "GetProducts": "pricing:GetProducts",
     "GetRole": "iam:GetRole",
     "HeadBucket": "s3:ListBucket",
     "HeadObject": "s3:GetObject",

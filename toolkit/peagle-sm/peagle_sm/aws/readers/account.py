@@ -42,11 +42,11 @@ def identity(session: Session, _: Draft | None) -> Identity:
 
 def taken(session: Session, draft: Draft) -> Taken:
     """Find out what already has the endpoint's name."""
-    found = control.describe_endpoint(session, draft.spec.name)
-    if found is None:
+    endpoint = control.describe_endpoint(session, draft.spec.name)
+    if endpoint is None:
         return Taken()
-    tags = control.tags_of(session, found.arn) or {}
-    return Taken(found.status, tags.get(MANAGED_BY) == MANAGER, tags.get(STACK) or None)
+    tags = control.tags_of(session, endpoint.arn) or {}
+    return Taken(endpoint.status, tags.get(MANAGED_BY) == MANAGER, tags.get(STACK) or None)
 
 
 def read_role(session: Session, arn: str) -> Role:
@@ -69,6 +69,6 @@ def _services(document: Any) -> Iterator[str]:
     statements = document.get("Statement", []) if isinstance(document, dict) else []
     for statement in statements if isinstance(statements, list) else [statements]:
         principal = statement.get("Principal", {})
-        found = principal.get("Service", []) if isinstance(principal, dict) else []
+        services = principal.get("Service", []) if isinstance(principal, dict) else []
         if statement.get("Effect") == "Allow":
-            yield from [found] if isinstance(found, str) else found
+            yield from [services] if isinstance(services, str) else services

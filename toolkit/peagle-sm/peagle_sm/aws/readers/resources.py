@@ -1,4 +1,4 @@
-"""Readers of a deploy's needs: quotas, prices, network, image, weights, key.
+"""Readers of a deploy's needs: quotas, network, image, weights, key.
 
 Also of its reservation. A draft head in S3 is checked by its manifest, or by its files without a manifest.
 """
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.prices import ask_list
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import s3_folder, split_uri
 from peagle_sm.core.checks.base import (
@@ -20,7 +19,6 @@ from peagle_sm.core.checks.base import (
     Key,
     Network,
     Prefix,
-    Price,
     Quotas,
     Reservation,
 )
@@ -44,27 +42,27 @@ def quotas(session: Session, draft: Draft) -> Quotas:
         CredentialsError: a permission is missing.
     """
     wanted = {quota_name(name): name for name in draft.instance_types}
-    found = find_quotas(session, {*wanted, ALL_INSTANCES})
+    values = find_quotas(session, {*wanted, ALL_INSTANCES})
     in_use, own = _in_use(session, draft.spec.name)
     return Quotas(
-        granted={wanted[name]: value for name, value in found.items() if name in wanted},
+        granted={wanted[name]: value for name, value in values.items() if name in wanted},
         in_use=in_use,
         own_in_use=own,
-        all_granted=found.get(ALL_INSTANCES),
+        all_granted=values.get(ALL_INSTANCES),
     )
 
 
 def find_quotas(session: Session, wanted: set[str]) -> dict[str, float]:
     """Return SageMaker's quotas of these names: the applied value, else AWS's default."""
-    found: dict[str, float] = {}
-    asked = {"ServiceCode": SERVICE, "PaginationConfig": {"PageSize": 100}}
+    values: dict[str, float] = {}
+    request = {"ServiceCode": SERVICE, "PaginationConfig": {"PageSize": 100}}
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
-        for quota in session.api("service-quotas").rows(operation, "Quotas", **asked):
-            if quota["QuotaName"] in wanted - found.keys():
-                found[quota["QuotaName"]] = float(quota["Value"])
-            if len(found) == len(wanted):
-                return found
-    return found
+        for quota in session.api("service-quotas").rows(operation, "Quotas", **request):
+            if quota["QuotaName"] in wanted - values.keys():
+                values[quota["QuotaName"]] = float(quota["Value"])
+            if len(values) == len(wanted):
+                return values
+    return values
 
 
 def _in_use(session: Session, name: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -82,12 +80,12 @@ def _in_use(session: Session, name: str) -> tuple[dict[str, int], dict[str, int]
 
 
 def _instances(session: Session, endpoint: str) -> Counter[str]:
-    found = control.describe_endpoint(session, endpoint)
-    config = control.describe_endpoint_config(session, found.config_name) if found else None
+    described = control.describe_endpoint(session, endpoint)
+    config = control.describe_endpoint_config(session, described.config_name) if described else None
     counts: Counter[str] = Counter()
-    if found is None or config is None:
+    if described is None or config is None:
         return counts
-    now = {row["VariantName"]: row for row in found.raw.get("ProductionVariants") or ()}
+    now = {row["VariantName"]: row for row in described.raw.get("ProductionVariants") or ()}
     for variant in config.raw.get("ProductionVariants") or ():
         pools = variant.get("InstancePools") or [{}]
         kind = variant.get("InstanceType") or pools[0].get("InstanceType")
@@ -96,20 +94,6 @@ def _instances(session: Session, endpoint: str) -> Counter[str]:
         if kind:
             counts[kind] += count or variant.get("InitialInstanceCount", 0)
     return counts
-
-
-def prices(session: Session, draft: Draft) -> tuple[Price, ...]:
-    """Return what AWS's price list says about each instance type, as the plan read it or asked now.
-
-    Raises:
-        CredentialsError: no permission ``pricing:GetProducts``.
-        ServiceFault: the API did not answer.
-    """
-    return tuple(
-        Price(name, (listed if listed.fresh else ask_list(session, name, draft.region)).why)
-        for name in draft.instance_types
-        for listed in [draft.listed_price(name)]
-    )
 
 
 def reservation(session: Session, draft: Draft) -> Reservation:
@@ -239,7 +223,7 @@ def kms_keys(session: Session, draft: Draft) -> tuple[str, ...]:
         CredentialsError: s3:GetObject is missing.
     """
     head = draft.head_uri if draft.speculating else None
-    found: list[str] = []
+    keys: list[str] = []
     for uri in filter(None, (draft.model_uri, head)):
         bucket, _ = split_uri(uri)
         rows = (
@@ -251,15 +235,15 @@ def kms_keys(session: Session, draft: Draft) -> tuple[str, ...]:
         for row in rows:
             answer = session.api("s3").head_object(Bucket=bucket, Key=row["Key"])
             if str(answer.get("ServerSideEncryption", "")).startswith("aws:kms"):
-                found.append(str(answer.get("SSEKMSKeyId", "")))
-    return tuple(dict.fromkeys(filter(None, found)))
+                keys.append(str(answer.get("SSEKMSKeyId", "")))
+    return tuple(dict.fromkeys(filter(None, keys)))
 
 
 def _region(answer: Any, session: Session) -> str | None:
     """Return the bucket's region from an answer's header, also after a redirect."""
     headers = answer["ResponseMetadata"]["HTTPHeaders"]
-    found = headers.get("x-amz-bucket-region")
-    return str(found) if found and not session.is_local else None
+    region = headers.get("x-amz-bucket-region")
+    return str(region) if region and not session.is_local else None
 
 
 def key(session: Session, draft: Draft) -> Key:

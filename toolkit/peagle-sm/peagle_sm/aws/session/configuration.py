@@ -264,7 +264,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _owner(frame: FrameType) -> str:
-    """Return the class whose method a frame of botocore's credential modules runs."""
+    """Return the class of the method that a frame of botocore's credential modules runs."""
     code: CodeType = frame.f_code
     return code.co_qualname.partition(".")[0] if _module(frame) in _CREDENTIAL_MODULES else ""
 

@@ -124,16 +124,16 @@ def from_client_error(error: Any, operation: str) -> PeagleError:
     """Map one botocore ClientError; ``operation`` is AWS's call name."""
     answer = error.response.get("Error", {})
     # The data plane throttles with `"message": null`.
-    code, said = str(answer.get("Code") or ""), str(answer.get("Message") or "")
+    code, text = str(answer.get("Code") or ""), str(answer.get("Message") or "")
     meta = error.response.get("ResponseMetadata", {})
     details = {"operation": operation, "code": code, "http_status": meta.get("HTTPStatusCode")}
-    message = f"{operation}: {said or code}"
+    message = f"{operation}: {text or code}"
     if code in _CREDENTIAL_CODES:
         return CredentialsError(message, next_step=LOGIN_STEP, details=details)
     if code in _DENIED_CODES:
         step = f"Ask for the permission named above ({operation}), or use another --profile."
         return CredentialsError(message, next_step=step, details=details)
-    if code in _ABSENT_CODES or (code.startswith("Validation") and is_absent_message(said)):
+    if code in _ABSENT_CODES or (code.startswith("Validation") and is_absent_message(text)):
         step = "Run `peagle-sm list` to see the existing endpoints, and check the region and account."
         return NotFound(message, next_step=step, details=details)
     return ServiceFault(

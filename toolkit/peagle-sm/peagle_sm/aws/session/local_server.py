@@ -8,9 +8,9 @@ It is imported in functions: peagle-sm works without it, and says how to install
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import resources
+from importlib import import_module, resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,18 @@ from peagle_sm.core.errors import EngineError, NotFound, PeagleError, SpecError
 from peagle_sm.core.words import clone_command
 
 if TYPE_CHECKING:
-    from sagemaker_local.process.ending import Ended
+    from sagemaker_local.engine.env import ensure_engine as ensure_engine
+    from sagemaker_local.lifecycle import add_fault as add_fault
+    from sagemaker_local.lifecycle import advance_clock as advance_clock
+    from sagemaker_local.lifecycle import clear_faults as clear_faults
+    from sagemaker_local.lifecycle import down as down
+    from sagemaker_local.lifecycle import endpoint_logs as endpoint_logs
+    from sagemaker_local.lifecycle import faults as faults
+    from sagemaker_local.lifecycle import find_server as find_server
+    from sagemaker_local.lifecycle import interrupt_training as interrupt_training
+    from sagemaker_local.lifecycle import refuse_taken as refuse_taken
+    from sagemaker_local.lifecycle import status as status
+    from sagemaker_local.lifecycle import up as up
     from sagemaker_local.process.state import ServerState
     from sagemaker_local.process.status import LocalStatus as LocalStatus
 
@@ -103,8 +114,11 @@ def session_for(
     """
     if not wants_local(local, port, environ):
         return make_session(profile, region_of(region, environ, spec_region), default_region=default_region)
-    target = LocalTarget.from_status(find_server(local_port(port, environ)).to_dict())
-    return make_session(region=region, local=target)
+    with _mapped_errors():
+        from sagemaker_local import lifecycle
+
+        status = lifecycle.find_server(local_port(port, environ))
+    return make_session(region=region, local=LocalTarget.from_status(status.to_dict()))
 
 
 LOGGER = "sagemaker_local"
@@ -140,60 +154,33 @@ def _mapped_errors() -> Iterator[None]:
         raise kind(error.message, next_step=error.next_step, details=error.details) from error
 
 
-def up(
-    port: int | None,
-    *,
-    detach: bool,
-    progress: Callable[[str], None],
-    engine_python: Path | None = None,
-    on_ready: Callable[[LocalStatus], None] = lambda _: None,
-) -> LocalStatus:
-    """Start a server: see `sagemaker_local.lifecycle.up`.
-
-    Raises:
-        EngineError: the port is in use, or the server ended before it answered.
-        SpecError: the port is invalid, or the engine's Python does not exist.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        return lifecycle.up(
-            port, detach=detach, progress=progress, engine_python=engine_python, on_ready=on_ready
-        )
+#: Functions of sagemaker-local by their module. Each raises peagle-sm's errors when it is called from here.
+_FUNCTIONS = {
+    "add_fault": "lifecycle",
+    "advance_clock": "lifecycle",
+    "clear_faults": "lifecycle",
+    "down": "lifecycle",
+    "endpoint_logs": "lifecycle",
+    "ensure_engine": "engine.env",
+    "faults": "lifecycle",
+    "find_server": "lifecycle",
+    "interrupt_training": "lifecycle",
+    "refuse_taken": "lifecycle",
+    "status": "lifecycle",
+    "up": "lifecycle",
+}
 
 
-def down(port: int | None) -> list[Ended]:
-    """Stop the server at a port, or all servers, with all their processes.
+def __getattr__(name: str) -> Any:
+    if name not in _FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    Raises:
-        EngineError: a process did not end, even after SIGKILL.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
+    def call(*args: Any, **options: Any) -> Any:
+        with _mapped_errors():
+            module = import_module(f"sagemaker_local.{_FUNCTIONS[name]}")
+            return getattr(module, name)(*args, **options)
 
-        return lifecycle.down(port)
-
-
-def find_server(port: int | None = None) -> LocalStatus:
-    """Return the server at a port, or the only running server.
-
-    Raises:
-        NotFound: no server runs, or none at that port.
-        SpecError: several run and no port was given.
-        EngineError: the server runs but does not answer.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        return lifecycle.find_server(port)
-
-
-def servers(port: int | None = None) -> list[LocalStatus]:
-    """Return the status of all running servers, or of the one at a port."""
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        return lifecycle.status(port)
+    return call
 
 
 def known_servers() -> list[ServerState]:
@@ -202,43 +189,6 @@ def known_servers() -> list[ServerState]:
         from sagemaker_local.process import state
 
         return list(state.read_all())
-
-
-def refuse_taken(port: int) -> None:
-    """Refuse a port on which a program listens.
-
-    Raises:
-        EngineError: the port is in use; the message names the program.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        lifecycle.refuse_taken(port)
-
-
-def advance_clock(port: int, seconds: float, progress: Callable[[float], None]) -> str:
-    """Move a server's clock forward; see `sagemaker_local.lifecycle.advance_clock`.
-
-    Raises:
-        SpecError: the clock only goes forward, by at most a year at a time.
-        EngineError: the server does not answer.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        return lifecycle.advance_clock(port, seconds, progress)
-
-
-def endpoint_logs(port: int, endpoint: str, lines: int) -> list[str]:
-    """Return the last log lines of an endpoint's engines, oldest first.
-
-    Raises:
-        EngineError: the server does not answer.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        return lifecycle.endpoint_logs(port, endpoint, lines)
 
 
 def fault_of(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,69 +201,6 @@ def fault_of(given: Mapping[str, Any]) -> dict[str, Any]:
         from sagemaker_local.faults import parse
 
         return parse(given).to_dict()
-
-
-def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Set a fault on a server and return it with its id.
-
-    Raises:
-        SpecError: the fault is invalid.
-        EngineError: the server does not answer.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        return lifecycle.add_fault(port, fault)
-
-
-def faults(port: int) -> list[dict[str, Any]]:
-    """Return the faults that are set on a server, oldest first.
-
-    Raises:
-        EngineError: the server does not answer.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        return lifecycle.faults(port)
-
-
-def clear_faults(port: int, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Remove the faults with these ids, or all faults, and return them.
-
-    Raises:
-        NotFound: an id is unknown; the faults before it are removed.
-        EngineError: the server does not answer.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        return lifecycle.clear_faults(port, ids)
-
-
-def interrupt_training(port: int, job: str) -> None:
-    """Take the Spot instances of a training job on a local server away.
-
-    Raises:
-        SpecError: there is no such job, it is not on Spot instances, or it has none now.
-        EngineError: the server does not answer.
-    """
-    with _mapped_errors():
-        from sagemaker_local import lifecycle
-
-        lifecycle.interrupt_training(port, job)
-
-
-def ensure_engine(progress: Callable[[str], None]) -> Path:
-    """Return the Python of the engine's environment; build it first if needed.
-
-    Raises:
-        EngineError: the build failed; the message ends with the installer's last lines.
-    """
-    with _mapped_errors():
-        from sagemaker_local.engine.env import ensure_engine as ensure
-
-        return ensure(progress)
 
 
 def engine_state() -> str:

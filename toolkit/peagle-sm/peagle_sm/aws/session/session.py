@@ -31,12 +31,9 @@ CONNECT_TIMEOUT_S = 10
 RUNTIME_READ_TIMEOUT_S = 490
 # Slightly more than the longest timeout of the guard's functions (stacks/guard/functions.py).
 LAMBDA_READ_TIMEOUT_S = 300
-# A recording waits for KMS in the thread that writes its records.
-KMS_READ_TIMEOUT_S = 10
 # A price only decorates a result, so a call waits only briefly for it.
 PRICE_TIMEOUT_S = 5
 _READ_TIMEOUTS_S = {
-    "kms": KMS_READ_TIMEOUT_S,
     "lambda": LAMBDA_READ_TIMEOUT_S,
     "pricing": PRICE_TIMEOUT_S,
     "sagemaker-runtime": RUNTIME_READ_TIMEOUT_S,
@@ -76,7 +73,7 @@ class LocalTarget:
 
 
 class Api:
-    """A boto3 client whose methods raise what `aws_errors` says."""
+    """A boto3 client that raises the errors of `aws_errors`."""
 
     def __init__(self, client: Any, local_url: str | None, profile: str | None = None) -> None:
         self._client, self._local_url, self._profile = client, local_url, profile
@@ -267,13 +264,13 @@ class Session:
             CredentialsError: there are no credentials.
         """
         with aws_errors("credentials", self.local_url, self.profile):
-            found = self._boto3.get_credentials()
-        if found is None:
+            credentials = self._boto3.get_credentials()
+        if credentials is None:
             raise CredentialsError(
                 "No AWS credentials were found.",
                 next_step="Run `aws configure` or `aws sso login`, or set AWS_PROFILE.",
             )
-        return found
+        return credentials
 
     def account(self) -> str:
         """Return the account number, from STS.
@@ -378,11 +375,11 @@ def make_session(
 
     with aws_errors("profile", profile=profile or os.environ.get("AWS_PROFILE")):
         chosen = boto3.Session(profile_name=profile, region_name=region or os.environ.get("AWS_REGION"))
-        found = chosen.region_name
-    if not found and default_region is None:
+        region_name = chosen.region_name
+    if not region_name and default_region is None:
         raise _no_region()
-    session = Session(chosen, found or str(default_region), price_file=_price_file())
-    session.region_is_default = not found
+    session = Session(chosen, region_name or str(default_region), price_file=_price_file())
+    session.region_is_default = not region_name
     _check_region(session.region, chosen)
     return session
 
@@ -453,7 +450,7 @@ def _local_options(region: str) -> dict[str, Any]:
 
 
 class _LocalClients:
-    """Mixin whose clients and resources always call the local server.
+    """Mixin: clients and resources always call the local server.
 
     The SageMaker SDK passes STS's public address, which ``AWS_ENDPOINT_URL`` does not override.
     """
@@ -478,9 +475,9 @@ def _guest_boto3(target: LocalTarget) -> boto3.Session:
     class LocalBoto3(_LocalClients, boto3.Session):
         """A boto3 session of the local SageMaker."""
 
-    made = LocalBoto3(**_local_options(target.region))
-    made.target = target
-    return made
+    session = LocalBoto3(**_local_options(target.region))
+    session.target = target
+    return session
 
 
 def isolated_botocore() -> Any:

@@ -14,6 +14,7 @@ endpoints with OpenAI-compatible APIs").
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -31,7 +32,9 @@ from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import USER_AGENT, Session
 from peagle_sm.core.errors import LOGIN_STEP, CredentialsError, SpecError
 
+SERVICE = "sagemaker"
 _ALGORITHM = "AWS4-HMAC-SHA256"
+_UNSIGNED = ("connection", "expect", "user-agent", "x-amzn-trace-id")  #: what a proxy may change
 
 
 class Keys(Protocol):
@@ -50,113 +53,103 @@ class Keys(Protocol):
         """Session token of temporary credentials."""
 
 
-def sign(
-    *,
-    host: str,
-    path: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    keys: Keys,
-    region: str,
-    service: str,
-    utc: float,
-) -> dict[str, str]:
-    """Return ``headers`` with the signature for a POST of ``body``.
-
-    Args:
-        path: the percent-encoded path as sent, without a query.
-        headers: lower-case names; all of them are signed.
-        utc: the time of the signature, seconds since 1970; it is valid for five minutes.
-    """
-    amz_date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
-    signed = {**headers, "host": host, "x-amz-date": amz_date}
-    if keys.token:
-        signed["x-amz-security-token"] = keys.token
-    names = sorted(signed)
-    listed = ";".join(names)
-    canonical = "\n".join(
-        [
-            "POST",
-            quote(path, safe="/-_.~"),  # the canonical path is encoded once more, except in S3
-            "",
-            *(f"{name}:{' '.join(signed[name].split())}" for name in names),
-            "",
-            listed,
-            hashlib.sha256(body).hexdigest(),
-        ]
-    )
-    scope = f"{amz_date[:8]}/{region}/{service}/aws4_request"
-    signature = _signature(canonical, keys, amz_date, region, service)
-    del signed["host"]  # the client adds it
-    signed["authorization"] = (
-        f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
-    )
-    return signed
-
-
-def _signature(canonical: str, keys: Keys, at: str, region: str, service: str) -> str:
-    scope = f"{at[:8]}/{region}/{service}/aws4_request"
-    text = f"{_ALGORITHM}\n{at}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-    key = signing_key(keys.secret_key, at[:8], region, service)
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-
-
-@lru_cache(maxsize=8)
-def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
-    """Return the signing key for one day (``YYYYMMDD``), region and service."""
-    key = f"AWS4{secret}".encode()
-    for part in (date, region, service, "aws4_request"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    return key
-
-
-SERVICE = "sagemaker"
-
-
-def signed_stream_request(
-    *,
+def signed_invocation(
     endpoint_url: str,
     region: str,
     keys: Keys,
     endpoint: str,
     component: str | None,
     body: bytes,
-    utc: float,
+    *,
+    streamed: bool = True,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[str, dict[str, str]]:
-    """Return the URL and headers of a call of InvokeEndpointWithResponseStream.
+    """Return the URL and the headers of a call of InvokeEndpoint, or with a response stream.
 
     The URL is percent-encoded and signed: the client must not encode it again.
     """
-    path = f"/endpoints/{quote(endpoint, safe='')}/invocations-response-stream"
-    headers = {"content-type": "application/json"}
+    call = "invocations-response-stream" if streamed else "invocations"
+    url = f"{endpoint_url.rstrip('/')}/endpoints/{quote(endpoint, safe='')}/{call}"
+    unsigned = {"content-type": "application/json", "user-agent": USER_AGENT, **(headers or {})}
     if component is not None:
-        headers["x-amzn-sagemaker-inference-component"] = component
-    signed = sign(
-        host=urlsplit(endpoint_url).netloc,
-        path=path,
-        headers=headers,
-        body=body,
-        keys=keys,
-        region=region,
-        service=SERVICE,
-        utc=utc,
+        unsigned["x-amzn-sagemaker-inference-component"] = component
+    return url, sign(url, unsigned, body, keys, region)
+
+
+def sign(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    keys: Keys,
+    region: str,
+    utc: Callable[[], float] = time.time,
+) -> dict[str, str]:
+    """Return ``headers``, with lower-case names, and the signature for a POST of ``body``.
+
+    ``url`` is percent-encoded and has no query. The signature is valid for five minutes from ``utc``, in
+    seconds since 1970.
+    """
+    parts = urlsplit(url)
+    at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc()))
+    sent = {name.lower(): value for name, value in headers.items()} | {"x-amz-date": at}
+    if keys.token:
+        sent["x-amz-security-token"] = keys.token
+    signed = {"host": parts.netloc} | {name: text for name, text in sent.items() if name not in _UNSIGNED}
+    names = ";".join(sorted(signed))
+    lines = [f"{name}:{' '.join(signed[name].split())}" for name in sorted(signed)]
+    path = quote(parts.path, safe="/-_.~")  # the canonical path is encoded once more, except in S3
+    content = hashlib.sha256(body).hexdigest()
+    signature = _signature("\n".join(["POST", path, "", *lines, "", names, content]), keys, at, region)
+    credential = f"{keys.access_key}/{_scope(at, region)}"
+    sent["authorization"] = (
+        f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
     )
-    return endpoint_url.rstrip("/") + path, {**signed, "user-agent": USER_AGENT}
+    return sent
 
 
-def error_name(headers: Mapping[str, str], told: Mapping[str, Any]) -> str:
+def _scope(at: str, region: str) -> str:
+    return f"{at[:8]}/{region}/{SERVICE}/aws4_request"
+
+
+def _signature(canonical: str, keys: Keys, at: str, region: str) -> str:
+    content = hashlib.sha256(canonical.encode()).hexdigest()
+    text = f"{_ALGORITHM}\n{at}\n{_scope(at, region)}\n{content}"
+    return hmac.new(_signing_key(keys.secret_key, at[:8], region), text.encode(), hashlib.sha256).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _signing_key(secret: str, date: str, region: str) -> bytes:
+    key = f"AWS4{secret}".encode()
+    for part in (date, region, SERVICE, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key
+
+
+async def current_keys(credentials: Any) -> Keys:
+    """Return botocore's credentials at this moment; a refresh, which blocks, runs in a thread.
+
+    Raises:
+        CredentialsError: they have expired and could not be refreshed.
+    """
+    needs_refresh = getattr(credentials, "refresh_needed", None)
+    if needs_refresh is not None and needs_refresh():
+        return await asyncio.to_thread(frozen, credentials)
+    return frozen(credentials)
+
+
+def error_name(headers: Mapping[str, str], document: Mapping[str, Any]) -> str:
     """Return AWS's name of an error (``ThrottlingException`` …), or an empty string."""
-    named = headers.get("x-amzn-errortype") or str(told.get("__type") or told.get("code") or "")
+    named = headers.get("x-amzn-errortype") or str(document.get("__type") or document.get("code") or "")
     return named.split(":")[0].rpartition("#")[2]
 
 
 def json_object(content: bytes) -> dict[str, Any]:
     """Parse a JSON object; return an empty one if ``content`` is not an object."""
     try:
-        told = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def is_remote(url: str) -> bool:
@@ -259,21 +252,20 @@ def provider(session: Session, *, utc: Callable[[], float] = time.time) -> Calla
 def presigned(keys: Keys, region: str, seconds: int, utc: float) -> str:
     """Return the token's text. Pure."""
     at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
-    scope = f"{at[:8]}/{region}/{SERVICE}/aws4_request"
-    told = {
+    query_fields = {
         "Action": "CallWithBearerToken",
         "X-Amz-Algorithm": _ALGORITHM,
-        "X-Amz-Credential": f"{keys.access_key}/{scope}",
+        "X-Amz-Credential": f"{keys.access_key}/{_scope(at, region)}",
         "X-Amz-Date": at,
         "X-Amz-Expires": str(seconds),
         "X-Amz-SignedHeaders": "host",
     }
     if keys.token:
-        told["X-Amz-Security-Token"] = keys.token
-    query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in told.items())
+        query_fields["X-Amz-Security-Token"] = keys.token
+    query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in query_fields.items())
     canonical = "&".join(sorted(query.split("&")))
     request = f"POST\n/\n{canonical}\nhost:{HOST}\n\nhost\n{hashlib.sha256(b'').hexdigest()}"
-    signature = _signature(request, keys, at, region, SERVICE)
+    signature = _signature(request, keys, at, region)
     url = f"{HOST}/?{query}&X-Amz-Signature={signature}&Version=1"
     return PREFIX + base64.b64encode(url.encode()).decode()
 
@@ -304,8 +296,8 @@ def _length(hours: float) -> timedelta:
 
 def _end_of(credentials: Any) -> datetime | None:
     """Return the end of temporary credentials from botocore, or None if unknown."""
-    found = getattr(credentials, "_expiry_time", None)
-    return found if isinstance(found, datetime) else None
+    expiry = getattr(credentials, "_expiry_time", None)
+    return expiry if isinstance(expiry, datetime) else None
 
 
 def _expired(why: str) -> CredentialsError:

@@ -173,20 +173,20 @@ class Hub:
             SpecError: the repository's name is invalid.
             ServiceFault: the hub fails, or cannot be reached.
         """
-        asked = revision or "main"
-        with hub_errors(repository, asked):
+        requested = revision or "main"
+        with hub_errors(repository, requested):
             api = self._library.HfApi(endpoint=self._endpoint, token=self._token, library_name="peagle-sm")
-            found = api.model_info(repository, revision=asked, files_metadata=True, timeout=30)
-        commit = found.sha or ""
-        if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(asked) and asked != commit):
+            info = api.model_info(repository, revision=requested, files_metadata=True, timeout=30)
+        commit = info.sha or ""
+        if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(requested) and requested != commit):
             raise ServiceFault(
-                f"the hub's commit for {asked!r} of {repository}: found {commit!r}; expected 40 hex digits",
-                next_step="Give the commit itself: --revision with its 40 hex digits.",
+                f"the hub's commit for {requested!r} of {repository}: found {commit!r}; expected 40 hex",
+                next_step="Give the commit itself: OWNER/NAME@COMMIT, with its 40 hex digits.",
             )
-        card = found.card_data
+        card = info.card_data
         licence = card.get("license") if card is not None else None
-        files = tuple(_file(each) for each in found.siblings or ())
-        return Snapshot(repository, commit, asked, licence if isinstance(licence, str) else None, files)
+        files = tuple(_file(each) for each in info.siblings or ())
+        return Snapshot(repository, commit, requested, licence if isinstance(licence, str) else None, files)
 
     def folder(self, snapshot: Snapshot) -> Folder:
         """Return the repository as a folder that is read in pieces over the network."""
@@ -317,11 +317,13 @@ def _is_whole(path: Path, file: HubFile) -> bool:
     if not path.is_file() or path.stat().st_size != file.size:
         return False
     # Git's blob id is the sha1 of header and content; the blob of a large file is only a pointer.
-    found = hashlib.sha256() if file.sha256 else hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    digest = (
+        hashlib.sha256() if file.sha256 else hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    )
     with path.open("rb") as content:
         while piece := content.read(CHUNK_BYTES):
-            found.update(piece)
-    return found.hexdigest() == (file.sha256 or file.blob_id)
+            digest.update(piece)
+    return digest.hexdigest() == (file.sha256 or file.blob_id)
 
 
 def _partial_size(directory: Path, file: HubFile) -> int:
@@ -357,10 +359,10 @@ def fetch(file: Vocabulary, directory: Path, got: Callable[[int], None] = lambda
             content = response.read(file.size + 1)
     except (urllib.error.URLError, OSError, ValueError) as error:
         raise ServiceFault(f"cannot download {file.url}: {error}", next_step=by_hand) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != file.sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != file.sha256:
         raise ServiceFault(
-            f"{file.url}: wrong content: found sha256 {found}, expected {file.sha256}", next_step=by_hand
+            f"{file.url}: wrong content: found sha256 {digest}, expected {file.sha256}", next_step=by_hand
         )
     directory.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")

@@ -126,19 +126,19 @@ def upload(session: Session, uri: str, content: bytes) -> None:
 
 
 def download_one(session: Session, uri: str, suffix: str) -> bytes:
-    """Return the one object below ``uri`` whose key ends in ``suffix``.
+    """Return the first object below ``uri`` with a key that ends in ``suffix``.
 
     Raises:
         NotFound: there is none.
     """
     bucket, prefix = split_uri(uri)
-    found = [key for key in _keys(session, bucket, prefix) if key.endswith(suffix)]
-    if not found:
+    keys = [key for key in _keys(session, bucket, prefix) if key.endswith(suffix)]
+    if not keys:
         raise NotFound(
             f"no object ending with {suffix} exists below {uri}",
             next_step="Check that the job that writes it succeeded, and its role's access to the bucket.",
         )
-    return _content(session, Bucket=bucket, Key=found[0])
+    return _content(session, Bucket=bucket, Key=keys[0])
 
 
 def remove_prefix(session: Session, uri: str) -> None:
@@ -156,19 +156,19 @@ def remove_versions(session: Session, bucket: str, prefix: str) -> None:
     Raises:
         ServiceFault: S3 refused some; the message names the first.
     """
-    asked = {"Bucket": bucket, "Prefix": prefix}
-    rows = list(session.api("s3").rows("list_object_versions", "Versions", "DeleteMarkers", **asked))
+    place = {"Bucket": bucket, "Prefix": prefix}
+    rows = list(session.api("s3").rows("list_object_versions", "Versions", "DeleteMarkers", **place))
     keys = [{"Key": row["Key"], "VersionId": row["VersionId"]} for row in rows]
     for first in range(0, len(keys), DELETED_AT_ONCE):
         batch = {"Objects": keys[first : first + DELETED_AT_ONCE], "Quiet": True}
         refused = session.api("s3").delete_objects(Bucket=bucket, Delete=batch).get("Errors")
         if refused:
-            one = refused[0]
+            first_error = refused[0]
             raise ServiceFault(
-                f"{len(refused)} objects below s3://{bucket}/{prefix} were not deleted: {one.get('Key')}: "
-                f"{one.get('Code')} {one.get('Message', '')}",
+                f"{len(refused)} objects below s3://{bucket}/{prefix} were not deleted: "
+                f"{first_error.get('Key')}: {first_error.get('Code')} {first_error.get('Message', '')}",
                 operation="DeleteObjects",
-                code=str(one.get("Code", "")),
+                code=str(first_error.get("Code", "")),
                 next_step="Ask for s3:DeleteObject and s3:DeleteObjectVersion on them, and run it again.",
             )
 
@@ -266,9 +266,9 @@ def read_range(session: Session, bucket: str, key: str, start: int, length: int)
         return _content(session, Bucket=bucket, Key=key, Range=span)
 
 
-def _content(session: Session, **asked: str) -> bytes:
+def _content(session: Session, **parameters: str) -> bytes:
     with aws_errors("GetObject", session.local_url):  # also while the body is read
-        return bytes(session.client("s3").get_object(**asked)["Body"].read())
+        return bytes(session.client("s3").get_object(**parameters)["Body"].read())
 
 
 class absent_is_not_found:

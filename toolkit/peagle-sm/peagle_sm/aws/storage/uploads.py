@@ -1,18 +1,21 @@
-"""Uploads to S3 in parts with a sha256 each; a later run resumes them.
+"""Uploads to S3 with a sha256 of each part, by s3transfer, boto3's own library.
 
-The part size depends only on the file's size, so a later run makes the same parts. S3 keeps and bills the
-parts of an incomplete upload until it is completed or aborted.
+The part size depends only on the file's size, so the object's checksum can be computed before the upload. S3
+keeps and bills the parts of an incomplete upload until it is aborted. An upload that fails is aborted; that
+of a killed process is aborted when the same file is sent again.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
+from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import absent_is_not_found
 from peagle_sm.core.errors import NotFound, ServiceFault
@@ -21,11 +24,10 @@ PART_BYTES = 64 * 2**20
 MOST_PARTS = 10_000
 """Limit of S3 (user guide, "Amazon S3 multipart upload limits")."""
 WORKERS = 4
-SHA256 = "SHA256"
-_ALGORITHM = "ChecksumAlgorithm"
+_SHA256 = {"ChecksumAlgorithm": "SHA256"}
 
 Sent = Callable[[int], None]
-"""Callback: bytes of each part that S3 received, or already had."""
+"""Callback in the caller's thread: bytes that were sent since the last call; below 0 before a retry."""
 
 
 @dataclass(frozen=True)
@@ -86,42 +88,64 @@ def checksum_of(session: Session, bucket: str, key: str) -> tuple[int, str | Non
     """
     try:
         with absent_is_not_found(f"s3://{bucket}/{key}"):
-            found = session.api("s3").head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+            head = session.api("s3").head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except NotFound:
         return None
-    return int(found["ContentLength"]), found.get("ChecksumSHA256")
+    return int(head["ContentLength"]), head.get("ChecksumSHA256")
 
 
 def put_bytes(session: Session, bucket: str, key: str, content: bytes) -> None:
     """Upload a small object in one call, with its checksum."""
     checksum = _b64(hashlib.sha256(content).digest())
     with absent_is_not_found(f"s3://{bucket}"):
-        session.api("s3").put_object(
-            Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, **{_ALGORITHM: SHA256}
-        )
+        session.api("s3").put_object(Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, **_SHA256)
 
 
-def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests, sent: Sent) -> None:
-    """Upload a file, whole or in parts; skip parts that S3 already has.
+def put_file(session: Session, bucket: str, key: str, path: Path, file: Digests, sent: Sent) -> None:
+    """Upload a file, whole or in parts; an error, also of ``sent``, aborts the upload.
+
+    Incomplete uploads of the same key, of a process that was killed, are aborted first.
 
     Raises:
-        OSError: the file cannot be read, or changed during the upload.
+        OSError: the file cannot be read.
         NotFound: the bucket does not exist.
-        CredentialsError, ServiceFault: S3 refuses, or does not answer; uploaded parts are kept.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
-    if len(found.parts) == 1:
-        put_bytes(session, bucket, key, path.read_bytes())
-        sent(found.size)
-        return
-    upload_id, there = _resume(session, bucket, key, found)
-    tags = _send_parts(session, _Upload(bucket, key, upload_id, path, found), there, sent)
-    listed = [
-        {"PartNumber": n, "ETag": tags[n], "ChecksumSHA256": _b64(each)}
-        for n, each in enumerate(found.parts, 1)
-    ]
-    session.api("s3").complete_multipart_upload(
-        Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": listed}
+    from s3transfer.manager import TransferConfig, TransferManager
+
+    config = TransferConfig(
+        multipart_threshold=file.part_bytes + 1,
+        multipart_chunksize=file.part_bytes,
+        max_request_concurrency=WORKERS,
     )
+    if len(file.parts) > 1:
+        for upload in incomplete_uploads(session, bucket, key):
+            if upload.key == key:
+                abort(session, bucket, upload)
+    news: SimpleQueue[int | None] = SimpleQueue()
+    with (
+        absent_is_not_found(f"s3://{bucket}"),
+        aws_errors("PutObject", session.local_url),
+        TransferManager(session.client("s3"), config) as manager,
+    ):
+        subscribers: list[Any] = [_Progress(news)]
+        future = manager.upload(str(path), bucket, key, dict(_SHA256), subscribers)
+        while (count := news.get()) is not None:
+            sent(count)
+        future.result()
+
+
+class _Progress:
+    """Subscriber of s3transfer, which calls it in its own threads; None marks the end."""
+
+    def __init__(self, news: SimpleQueue[int | None]) -> None:
+        self._news = news
+
+    def on_progress(self, future: Any, bytes_transferred: int, **_: Any) -> None:
+        self._news.put(bytes_transferred)
+
+    def on_done(self, future: Any, **_: Any) -> None:
+        self._news.put(None)
 
 
 def incomplete_uploads(session: Session, bucket: str, prefix: str) -> list[Incomplete]:
@@ -137,99 +161,12 @@ def incomplete_uploads(session: Session, bucket: str, prefix: str) -> list[Incom
 
 
 def abort(session: Session, bucket: str, upload: Incomplete) -> None:
-    """Abort an upload and delete its parts; a missing upload is no error."""
+    """Abort an upload and delete its parts; ignore a missing upload."""
     try:
         session.api("s3").abort_multipart_upload(Bucket=bucket, Key=upload.key, UploadId=upload.upload_id)
     except ServiceFault as error:
         if error.code != "NoSuchUpload":
             raise
-
-
-@dataclass(frozen=True)
-class _Upload:
-    bucket: str
-    key: str
-    upload_id: str
-    path: Path
-    found: Digests
-
-
-def _resume(session: Session, bucket: str, key: str, found: Digests) -> tuple[str, dict[int, str]]:
-    """Return the upload to resume with its parts, or a new upload."""
-    best: tuple[str, dict[int, str]] | None = None
-    for upload in incomplete_uploads(session, bucket, key):
-        if upload.key != key:
-            continue
-        tags = _fitting_parts(session, bucket, upload, found)
-        if tags and (best is None or len(tags) > len(best[1])):
-            best = upload.upload_id, tags
-    if best is not None:
-        return best
-    with absent_is_not_found(f"s3://{bucket}"):
-        made = session.api("s3").create_multipart_upload(Bucket=bucket, Key=key, **{_ALGORITHM: SHA256})
-    return str(made["UploadId"]), {}
-
-
-def _fitting_parts(session: Session, bucket: str, upload: Incomplete, found: Digests) -> dict[int, str]:
-    try:
-        asked = {"Bucket": bucket, "Key": upload.key, "UploadId": upload.upload_id}
-        rows = list(session.api("s3").rows("list_parts", "Parts", **asked))
-    except ServiceFault as error:
-        if error.code == "NoSuchUpload":
-            return {}
-        raise
-    return {
-        row["PartNumber"]: row["ETag"]
-        for row in rows
-        if row["PartNumber"] <= len(found.parts)
-        and row.get("ChecksumSHA256") == _b64(found.parts[row["PartNumber"] - 1])
-    }
-
-
-def _send_parts(session: Session, upload: _Upload, there: dict[int, str], sent: Sent) -> dict[int, str]:
-    tags = dict(there)
-    pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="upload")
-    try:
-        for number, _, length in _pieces(upload.found):
-            if number in there:
-                sent(length)
-        waiting = [
-            pool.submit(_send, session, upload, number, start, length)
-            for number, start, length in _pieces(upload.found)
-            if number not in there
-        ]
-        for number, tag, length in (each.result() for each in waiting):
-            tags[number] = tag
-            sent(length)
-    finally:
-        # wait for parts in flight: an abort before their end would leave them in S3
-        pool.shutdown(wait=True, cancel_futures=True)
-    return tags
-
-
-def _pieces(found: Digests) -> Iterator[tuple[int, int, int]]:
-    for index in range(len(found.parts)):
-        start = index * found.part_bytes
-        yield index + 1, start, min(found.part_bytes, found.size - start)
-
-
-def _send(session: Session, upload: _Upload, number: int, start: int, length: int) -> tuple[int, str, int]:
-    with upload.path.open("rb") as file:
-        file.seek(start)
-        piece = file.read(length)
-    checksum = upload.found.parts[number - 1]
-    if hashlib.sha256(piece).digest() != checksum:
-        raise OSError(f"{upload.path} changed during the upload")
-    answer = session.api("s3").upload_part(
-        Bucket=upload.bucket,
-        Key=upload.key,
-        UploadId=upload.upload_id,
-        PartNumber=number,
-        Body=piece,
-        ChecksumSHA256=_b64(checksum),
-        **{_ALGORITHM: SHA256},
-    )
-    return number, str(answer["ETag"]), length
 
 
 def _b64(digest: bytes) -> str:

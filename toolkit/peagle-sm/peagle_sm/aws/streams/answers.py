@@ -59,7 +59,7 @@ class Usage:
     reasoning_tokens: int | None = None
 
 
-def said_in(
+def choice_content(
     choice: Mapping[str, Any],
 ) -> tuple[str, str, tuple[ToolCallPart, ...], tuple[TokenLogprob, ...]]:
     """Return text, reasoning, tool calls and log-probabilities of one choice.
@@ -67,38 +67,38 @@ def said_in(
     The choice may be of a completion or a chat, whole or a delta. vLLM's field is ``reasoning``; older
     versions and other engines use ``reasoning_content``.
     """
-    told = choice.get("logprobs")
-    logprobs = logprobs_of(told) if told else ()
+    logprobs_field = choice.get("logprobs")
+    logprobs = logprobs_of(logprobs_field) if logprobs_field else ()
     if "text" in choice:
         return _text(choice["text"]), "", (), logprobs
-    said = choice["delta"] if "delta" in choice else choice["message"]
-    thought, calls = said.get("reasoning"), said.get("tool_calls")
+    message = choice["delta"] if "delta" in choice else choice["message"]
+    thought, calls = message.get("reasoning"), message.get("tool_calls")
     if thought is None:
-        thought = said.get("reasoning_content")
+        thought = message.get("reasoning_content")
     return (
-        _text(said.get("content")),
+        _text(message.get("content")),
         "" if thought is None else _text(thought),
         () if calls is None else tool_call_parts(calls),
         logprobs,
     )
 
 
-def usage_of(told: Mapping[str, Any]) -> Usage:
+def usage_of(usage: Mapping[str, Any]) -> Usage:
     """Parse a ``usage`` object."""
-    prompt = told.get("prompt_tokens_details") or {}
-    completion = told.get("completion_tokens_details") or {}
+    prompt = usage.get("prompt_tokens_details") or {}
+    completion = usage.get("completion_tokens_details") or {}
     return Usage(
-        _count(told.get("prompt_tokens")),
-        _count(told.get("completion_tokens")),
-        _count(told.get("total_tokens")),
+        _count(usage.get("prompt_tokens")),
+        _count(usage.get("completion_tokens")),
+        _count(usage.get("total_tokens")),
         _count(prompt.get("cached_tokens")),
         _count(completion.get("reasoning_tokens")),
     )
 
 
-def tool_call_parts(told: Any) -> tuple[ToolCallPart, ...]:
+def tool_call_parts(calls: Any) -> tuple[ToolCallPart, ...]:
     """Parse the ``tool_calls`` of a delta, or of a whole message (in order)."""
-    return tuple(_tool_call_part(call, place) for place, call in enumerate(told))
+    return tuple(_tool_call_part(call, place) for place, call in enumerate(calls))
 
 
 def _tool_call_part(call: Mapping[str, Any], place: int) -> ToolCallPart:
@@ -132,12 +132,12 @@ class ToolCalls:
         )
 
 
-def logprobs_of(told: Mapping[str, Any] | None) -> tuple[TokenLogprob, ...]:
+def logprobs_of(logprobs: Mapping[str, Any] | None) -> tuple[TokenLogprob, ...]:
     """Parse the ``logprobs`` of a choice, in the format of chats or completions."""
-    if not told:
+    if not logprobs:
         return ()
-    if "tokens" in told:
-        return _of_completion(told)
+    if "tokens" in logprobs:
+        return _of_completion(logprobs)
     return tuple(
         TokenLogprob(
             _text(each["token"]),
@@ -147,14 +147,14 @@ def logprobs_of(told: Mapping[str, Any] | None) -> tuple[TokenLogprob, ...]:
             ),
             None if each.get("bytes") is None else bytes(each["bytes"]),
         )
-        for each in told.get("content") or ()
+        for each in logprobs.get("content") or ()
     )
 
 
-def _of_completion(told: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
-    tokens = told["tokens"]
-    chosen = told.get("token_logprobs") or [None] * len(tokens)
-    others = told.get("top_logprobs") or [None] * len(tokens)
+def _of_completion(logprobs: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
+    tokens = logprobs["tokens"]
+    chosen = logprobs.get("token_logprobs") or [None] * len(tokens)
+    others = logprobs.get("top_logprobs") or [None] * len(tokens)
     return tuple(
         TokenLogprob(
             _text(token),
@@ -165,22 +165,22 @@ def _of_completion(told: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
     )
 
 
-def _text(told: Any) -> str:
-    if told is None:
+def _text(value: Any) -> str:
+    if value is None:
         return ""
-    if not isinstance(told, str):
-        raise TypeError(f"text of type {type(told).__name__}")
-    return told
+    if not isinstance(value, str):
+        raise TypeError(f"text of type {type(value).__name__}")
+    return value
 
 
-def _number(told: Any) -> float | None:
-    return None if told is None else float(told)
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
-def _count(told: Any) -> int | None:
-    if told is None or (isinstance(told, int) and not isinstance(told, bool)):
-        return told
-    raise TypeError(f"a count of type {type(told).__name__}")
+def _count(value: Any) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"a count of type {type(value).__name__}")
 
 
 #: vLLM's finish reasons for incomplete answers (``v1/engine/__init__.py``, 0.32.0).
@@ -256,10 +256,10 @@ class StreamSummary(Shown):
 
     def card(self) -> Card:
         """Return the summary that a notebook shows."""
-        told = self.acceptance
-        drafts = "" if told is None else f"{told.acceptance_length:.2f} tokens per target step"
-        if told is not None:
-            drafts += f" ({told.accepted_tokens} of {told.draft_tokens} draft tokens accepted)"
+        acceptance = self.acceptance
+        drafts = "" if acceptance is None else f"{acceptance.acceptance_length:.2f} tokens per target step"
+        if acceptance is not None:
+            drafts += f" ({acceptance.accepted_tokens} of {acceptance.draft_tokens} draft tokens accepted)"
         fields = (
             ("tokens", "" if self.output_tokens is None else f"{self.output_tokens} out"),
             ("speed", "" if self.otps is None else f"{self.otps:.1f} tokens/s"),
@@ -311,19 +311,19 @@ class Completion:
 
 def choices_of(document: Mapping[str, Any]) -> list[Choice]:
     """Parse all answers of a whole response, in the engine's order."""
-    read = [_choice(told, place) for place, told in enumerate(document["choices"])]
-    return sorted(read, key=lambda choice: choice.index)
+    choices = [_choice(choice, place) for place, choice in enumerate(document["choices"])]
+    return sorted(choices, key=lambda choice: choice.index)
 
 
-def _choice(told: Mapping[str, Any], place: int) -> Choice:
-    text, reasoning, calls, logprobs = said_in(told)
+def _choice(choice: Mapping[str, Any], place: int) -> Choice:
+    text, reasoning, calls, logprobs = choice_content(choice)
     joined = ToolCalls()
     for call in calls:
         joined.add(call)
-    index = told.get("index", place)
+    index = choice.get("index", place)
     if not isinstance(index, int):
         raise TypeError(f"index of type {type(index).__name__}")
-    return Choice(index, text, told.get("finish_reason"), reasoning, joined.all(), logprobs)
+    return Choice(index, text, choice.get("finish_reason"), reasoning, joined.all(), logprobs)
 
 
 def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
@@ -332,25 +332,25 @@ def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
     vLLM 0.29 and later writes them. None if they are absent (speculation off, ``n`` above 1, or the flag not
     set) or have an unknown format: vLLM calls them experimental, and they do not affect the answer.
     """
-    told = speculation_in(document)
-    if told is None:
+    metrics = speculation_in(document)
+    if metrics is None:
         return None
     try:
-        return _acceptance(told)
+        return _acceptance(metrics)
     except (KeyError, OverflowError, TypeError, ValueError):
         return None
 
 
-def _acceptance(told: Mapping[str, Any]) -> Acceptance:
-    histogram = tuple(int(count) for count in told["acceptance_histogram"])
+def _acceptance(metrics: Mapping[str, Any]) -> Acceptance:
+    histogram = tuple(int(count) for count in metrics["acceptance_histogram"])
     steps = sum(histogram)
     return Acceptance(
-        acceptance_length=float(told["mean_acceptance_length"]),
+        acceptance_length=float(metrics["mean_acceptance_length"]),
         survival=tuple(sum(histogram[i:]) / steps if steps else 0.0 for i in range(1, len(histogram))),
-        target_steps=int(told["num_spec_steps"]),
-        draft_tokens=int(told["num_draft_tokens"]),
-        accepted_tokens=int(told["num_accepted_draft_tokens"]),
-        num_speculative_tokens=int(told["num_spec_tokens"]),
+        target_steps=int(metrics["num_spec_steps"]),
+        draft_tokens=int(metrics["num_draft_tokens"]),
+        accepted_tokens=int(metrics["num_accepted_draft_tokens"]),
+        num_speculative_tokens=int(metrics["num_spec_tokens"]),
         histogram=histogram,
     )
 
@@ -358,8 +358,8 @@ def _acceptance(told: Mapping[str, Any]) -> Acceptance:
 def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the metrics for `acceptance_of` from a response; None without any."""
     metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics")
-    told = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
-    return told if isinstance(told, Mapping) else None
+    speculation = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
+    return speculation if isinstance(speculation, Mapping) else None
 
 
 def error_in(document: Mapping[str, Any]) -> str | None:
@@ -368,11 +368,11 @@ def error_in(document: Mapping[str, Any]) -> str | None:
     vLLM writes ``{"error": {...}}``, older versions ``{"object": "error", "message": ...}``, and its FastAPI
     layer ``{"detail": ...}``.
     """
-    found = engine_error(document)
-    if found is None:
+    error = engine_error(document)
+    if error is None:
         return None
-    message = found.get("message")
-    return message if isinstance(message, str) and message else json.dumps(found, ensure_ascii=False)
+    message = error.get("message")
+    return message if isinstance(message, str) and message else json.dumps(error, ensure_ascii=False)
 
 
 def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -387,6 +387,46 @@ def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if isinstance(error, Mapping):
         return error
     return {"message": error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)}
+
+
+class FinishedAnswers:
+    """The answers of a stream that have begun, and those that have their finish_reason.
+
+    ``requested`` is the number of answers that the request asks for: its prompts times ``n``.
+    """
+
+    def __init__(self, requested: int = 1) -> None:
+        self.finished: set[int] = set()
+        self._requested = requested
+        self._begun: set[int] = set()
+
+    def take(self, document: Mapping[str, Any]) -> None:
+        """Add an event, in which each choice belongs to an answer."""
+        for choice in document["choices"] or ():
+            index = choice.get("index") or 0
+            self._begun.add(index)
+            if choice.get("finish_reason"):
+                self.finished.add(index)
+
+    @property
+    def unfinished(self) -> set[int]:
+        """Answers that have begun and have no finish_reason."""
+        return self._begun - self.finished
+
+    @property
+    def expected(self) -> int:
+        """Number of answers that the stream should have."""
+        return max(self._requested, len(self._begun))
+
+    @property
+    def missing(self) -> int:
+        """Number of expected answers that have no finish_reason."""
+        return self.expected - len(self.finished)
+
+    @property
+    def are_whole(self) -> bool:
+        """True if every expected answer has its finish_reason."""
+        return not self.missing
 
 
 def aborted_in(document: Mapping[str, Any]) -> str | None:

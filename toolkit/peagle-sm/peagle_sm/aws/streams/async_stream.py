@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +19,7 @@ from peagle_sm.aws.session.signing import (
     error_name,
     is_remote,
     json_object,
-    signed_stream_request,
+    signed_invocation,
 )
 from peagle_sm.aws.streams.answers import Chunk
 from peagle_sm.aws.streams.decoding import Assembler
@@ -78,15 +76,10 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         assembler: Assembler | None = None,
     ) -> None:
         """Take ``send``, which sends the request and returns its response, or raises."""
-        super().__init__(assembler or Assembler(framed=True), monotonic, monotonic())
+        super().__init__(assembler or Assembler(framed=True), patience, monotonic, monotonic())
         self._send = send
-        self._patience = patience or Patience()
         self._source: AsyncSource | None = None
-        self._ready: deque[Chunk] = deque()
-        self._total_ms = self._patience.total_s * 1000
         self._live = False  #: a response exists, and its answer is not complete
-        self._closed = False
-        self._error: PeagleError | None = None
 
     async def __aenter__(self) -> AsyncTokenStream:
         await self._open_source()
@@ -99,10 +92,10 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         ready = self._ready
         while not ready:
             try:
-                await self._take(self._source if self._live and self._source else await self._open_source())
+                await self._read(self._source if self._live and self._source else await self._open_source())
             except (StopAsyncIteration, PeagleError):
                 raise
-            except BaseException:  # mostly a cancellation: nobody reads on
+            except BaseException:  # mostly a cancellation
                 await self.aclose()
                 raise
         return ready.popleft()
@@ -145,9 +138,8 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         if source is not None:
             await source.close()
 
-    async def _take(self, source: AsyncSource) -> None:
+    async def _read(self, source: AsyncSource) -> None:
         """Process one part."""
-        assembler = self._assembler
         try:
             part = await source.part()
         except Exception as error:
@@ -155,31 +147,16 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
             if problem is None:
                 raise
             problem.__cause__ = error
-            assembler.fail(problem)
-            await self._settle()
-            return
-        at_ms = (self._monotonic() - self._started) * 1000
-        if self._tap is not None:
-            self._tap.add(part)
-        self._ready += assembler.feed(part, at_ms) if part else assembler.finish(at_ms)
-        if at_ms > self._total_ms:
-            assembler.fail(self._patience.too_long())
-        if assembler.over or not part:
-            await self._settle()
-
-    async def _settle(self) -> None:
-        """Finish after a whole answer or a problem."""
+            self._assembler.fail(problem)
+        else:
+            self._take(part or None)
+            if part and not self._assembler.over:
+                return
         self._live = False
-        self._end_tap()
-        problem = self._assembler.problem
-        if problem is not None:
-            self._error = self._with_context(problem)
-            await self._free()
-            return
-        self._conclude()
-        if not self._assembler.done:
-            self._closed = True
-            await self._free()
+        if self._is_whole() and self._assembler.done:
+            return  # the rest is drained
+        self._closed = True
+        await self._free()
 
     async def _drain(self) -> None:
         """Read the response's end for a short time, so that its connection can be reused."""
@@ -204,7 +181,6 @@ class AsyncCall:
     body: bytes
     patience: Patience
     http: aiohttp.ClientSession | None = None
-    utc: Callable[[], float] = time.time
 
     async def send(self, component: str | None) -> AiohttpSource:
         """Send it once and return its response after the headers arrive.
@@ -220,14 +196,8 @@ class AsyncCall:
         aiohttp = _aiohttp()
         # Creating a client and refreshing credentials may be slow, and both are blocking calls.
         endpoint_url, keys = await asyncio.to_thread(self._place)
-        url, headers = signed_stream_request(
-            endpoint_url=endpoint_url,
-            region=self.session.region,
-            keys=keys,
-            endpoint=self.endpoint,
-            component=component,
-            body=self.body,
-            utc=self.utc(),
+        url, headers = signed_invocation(
+            endpoint_url, self.session.region, keys, self.endpoint, component, self.body
         )
         own = None if self.http is not None else _own_session(aiohttp, endpoint_url)
         try:
@@ -289,22 +259,24 @@ class AsyncCall:
         from botocore.exceptions import ClientError
 
         async with response:
-            told = json_object(await response.read())
+            document = json_object(await response.read())
         answer = {
-            **told,
+            **document,
             "Error": {
-                "Code": error_name(response.headers, told) or str(response.status),
+                "Code": error_name(response.headers, document) or str(response.status),
                 # Throttling has `"message": null`; an error page of a proxy has no JSON.
-                "Message": told.get("Message") or told.get("message") or ("" if told else response.reason),
+                "Message": document.get("Message")
+                or document.get("message")
+                or ("" if document else response.reason),
             },
             "ResponseMetadata": {
                 "RequestId": response.headers.get("x-amzn-RequestId", ""),
                 "HTTPStatusCode": response.status,
             },
         }
-        asked = Invocation(self.session, _OPERATION, self.endpoint, component)
+        invocation = Invocation(self.session, _OPERATION, self.endpoint, component)
         # It may call AWS to find the cause.
-        return await asyncio.to_thread(refusal, ClientError(answer, _OPERATION), asked)  # type: ignore[arg-type]
+        return await asyncio.to_thread(refusal, ClientError(answer, _OPERATION), invocation)  # type: ignore[arg-type]
 
 
 #: A loop keeps only weak references to its tasks.

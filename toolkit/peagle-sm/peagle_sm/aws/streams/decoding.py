@@ -24,9 +24,9 @@ from peagle_sm.aws.streams.answers import (
     Usage,
     aborted_in,
     acceptance_of,
+    choice_content,
     engine_error,
     error_in,
-    said_in,
     summarise,
     usage_of,
 )
@@ -91,14 +91,14 @@ class EventReader:
         payloads, broken = self._frames.take(part)
         if len(payloads) == 1 and broken is None:
             return self._documents(payloads[0])
-        found: list[Document] = []
+        documents: list[Document] = []
         for payload in payloads:
-            found += self._documents(payload)
+            documents += self._documents(payload)
             if self.done or self.problem is not None:
-                return found
+                return documents
         if broken is not None:
             self.problem = _of_message(broken)
-        return found
+        return documents
 
     def finish(self, *, finished: bool) -> list[Document]:
         """Process the end of the bytes; ``finished``: a finish_reason has arrived."""
@@ -107,32 +107,32 @@ class EventReader:
         if self._frames is not None and not self._frames.is_whole:
             self.problem = StreamCut("The stream was cut in the middle of a message.")
             return []
-        found, problem = self._rest_at_end()
-        if problem is None and not (self.done or finished or any(map(_finishes, found))):
+        documents, problem = self._rest_at_end()
+        if problem is None and not (self.done or finished or any(map(_finishes, documents))):
             problem = StreamCut(
                 "The stream ended before the answer was complete: no finish_reason and no [DONE] arrived."
             )
         self.problem = problem
-        return found
+        return documents
 
     def _rest_at_end(self) -> tuple[list[Document], StreamError | None]:
         """Return the events at the end; a damaged event there counts as cut."""
         try:
-            found = self._parsed(self._sse.finish())
+            documents = self._parsed(self._sse.finish())
         except SseError as error:
             return [], self._not_a_stream(error) or StreamCut("The stream was cut in the middle of a line.")
         if isinstance(self.problem, StreamDamaged):
-            return found, StreamCut("The stream was cut in the middle of an event.")
-        return found, self.problem
+            return documents, StreamCut("The stream was cut in the middle of an event.")
+        return documents, self.problem
 
     def _documents(self, payload: bytes) -> list[Document]:
         try:
             events = self._sse.feed(payload)
         except SseError as error:
-            found = self._parsed(list(error.events))
+            documents = self._parsed(list(error.events))
             if not self.over:
                 self.problem = self._not_a_stream(error) or _of_line(error)
-            return found
+            return documents
         return self._parsed(events)
 
     def _not_a_stream(self, error: SseError) -> StreamError | None:
@@ -149,7 +149,7 @@ class EventReader:
         )
 
     def _parsed(self, events: list[bytes]) -> list[Document]:
-        found: list[Document] = []
+        documents: list[Document] = []
         self._begun = self._begun or bool(events)
         for event in events:
             if event == b"[DONE]":
@@ -167,12 +167,12 @@ class EventReader:
             self.problem = self._document_error(document, event)
             if self.problem is not None:
                 break
-            found.append(document)
+            documents.append(document)
             if b"abort" in event or b"error" in event:  # a fast test that is rarely true
                 self.problem = _aborted(document)
                 if self.problem is not None:
                     break
-        return found
+        return documents
 
     def _document_error(self, document: Any, event: bytes) -> StreamError | None:
         """Return the error of one document, if any."""
@@ -397,7 +397,7 @@ class Assembler:
         if not choices:
             return None
         choice = choices[0]
-        text, reasoning, calls, logprobs = said_in(choice)
+        text, reasoning, calls, logprobs = choice_content(choice)
         reason = choice.get("finish_reason")
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"finish_reason of type {type(reason).__name__}")

@@ -191,8 +191,8 @@ class FrameDecoder:
         payloads: list[Timed] = []
         take = self.take
         for part, at in parts:
-            found, error = take(part)
-            for payload in found:
+            decoded, error = take(part)
+            for payload in decoded:
                 payloads.append((payload, at))
             if error is not None:
                 return payloads, error
@@ -268,7 +268,7 @@ def parse_headers(data: bytes) -> dict[str, str]:
     Raises:
         FrameError: they are cut, or have an unknown type.
     """
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     place = 0
     try:
         while place < len(data):
@@ -282,11 +282,11 @@ def parse_headers(data: bytes) -> dict[str, str]:
             if place + length > len(data):
                 raise FrameError("a message's headers are cut")
             if kind == 7:
-                found[name] = data[place : place + length].decode()
+                headers[name] = data[place : place + length].decode()
             place += length
     except (IndexError, KeyError, UnicodeDecodeError) as error:
         raise FrameError(f"a message's headers cannot be read: {error!r}") from error
-    return found
+    return headers
 
 
 def _exception(headers: dict[str, str], payload: bytes) -> FrameException:
@@ -294,10 +294,10 @@ def _exception(headers: dict[str, str], payload: bytes) -> FrameException:
         return FrameException(headers.get(":error-code", "error"), headers.get(":error-message", ""))
     name = headers.get(":exception-type", "exception")
     try:
-        told = json.loads(payload)
+        document = json.loads(payload)
     except (ValueError, RecursionError):
         return FrameException(name, payload[:200].decode(errors="replace"))
-    if not isinstance(told, dict):
-        return FrameException(name, str(told)[:200])
-    message = str(told.get("Message") or told.get("message") or told)
-    return FrameException(name, message, str(told.get("ErrorCode") or ""))
+    if not isinstance(document, dict):
+        return FrameException(name, str(document)[:200])
+    message = str(document.get("Message") or document.get("message") or document)
+    return FrameException(name, message, str(document.get("ErrorCode") or ""))

@@ -136,8 +136,8 @@ def check_question(body: Any, prompt: Any, messages: Any) -> None:
             raise _wrong_type(f"messages[{place}]", message, "a mapping with role and content", form)
 
 
-def _wrong_type(name: str, found: Any, allowed: str, next_step: str) -> SpecError:
-    kind = type(found).__name__
+def _wrong_type(name: str, value: Any, allowed: str, next_step: str) -> SpecError:
+    kind = type(value).__name__
     return SpecError(
         f"{name}: found {kind}; allowed: {allowed}.",
         next_step=next_step,
@@ -169,16 +169,16 @@ class Invocation:
     component: str | None
 
 
-def refusal(error: Any, asked: Invocation) -> PeagleError:
-    """Map botocore's ClientError of an invocation."""
-    mapped = from_client_error(error, asked.operation)
+def refusal(error: Any, call: Invocation) -> PeagleError:
+    """Map botocore's ClientError of an call."""
+    mapped = from_client_error(error, call.operation)
     if error.response.get("Error", {}).get("Code") == "ModelError":
-        return _of_the_engine(error, mapped, asked)
-    about_components = _of_components(error, mapped, asked)
+        return _of_the_engine(error, mapped, call)
+    about_components = _of_components(error, mapped, call)
     if about_components is not None:
         return about_components
     if isinstance(mapped, NotFound):
-        return _not_serving(mapped, asked, request_id_of(error.response))
+        return _not_serving(mapped, call, request_id_of(error.response))
     return mapped
 
 
@@ -187,71 +187,70 @@ def request_id_of(answer: Mapping[str, Any]) -> str:
     return str(answer.get("ResponseMetadata", {}).get("RequestId", ""))
 
 
-def _of_the_engine(error: Any, mapped: PeagleError, asked: Invocation) -> PeagleError:
+def _of_the_engine(error: Any, mapped: PeagleError, call: Invocation) -> PeagleError:
     status = error.response.get("OriginalStatusCode")
-    said = _engine_words(error.response.get("OriginalMessage") or mapped.message)
-    details = {**mapped.details, "original_status_code": status, "original_message": said}
+    message = _engine_words(error.response.get("OriginalMessage") or mapped.message)
+    details = {**mapped.details, "original_status_code": status, "original_message": message}
     if isinstance(status, int) and 400 <= status < 500:
-        return refused_by_engine(status, said, mapped.details)
+        return refused_by_engine(status, message, mapped.details)
     return ServiceFault(
-        f"{asked.operation}: the engine failed ({status}): {said}",
-        operation=asked.operation,
+        f"{call.operation}: the engine failed ({status}): {message}",
+        operation=call.operation,
         code="ModelError",
         request_id=request_id_of(error.response),
-        next_step=f"Read the engine's log: `peagle-sm logs {asked.endpoint}{asked.session.command_flags()}`.",
+        next_step=f"Read the engine's log: `peagle-sm logs {call.endpoint}{call.session.command_flags()}`.",
         details=details,
     )
 
 
-def _of_components(error: Any, mapped: PeagleError, asked: Invocation) -> PeagleError | None:
-    said = str(error.response.get("Error", {}).get("Message", "")).lower()
-    if said.startswith(_NOT_ALLOWED):
+def _of_components(error: Any, mapped: PeagleError, call: Invocation) -> PeagleError | None:
+    message = str(error.response.get("Error", {}).get("Message", "")).lower()
+    if message.startswith(_NOT_ALLOWED):
         return SpecError(
-            f"endpoint {asked.endpoint!r} has no inference components: found component {asked.component!r}; "
+            f"endpoint {call.endpoint!r} has no inference components: found component {call.component!r}; "
             "allowed: none.",
             next_step="Leave --component out (in Python: component=…).",
             details=mapped.details,
         )
-    if said.startswith(_NO_COMPONENT) and isinstance(mapped, NotFound) and asked.component is not None:
+    if message.startswith(_NO_COMPONENT) and isinstance(mapped, NotFound) and call.component is not None:
         return NotFound(
-            f"endpoint {asked.endpoint!r} has no inference component {asked.component!r}; "
-            f"{_those_of(asked)}.",
+            f"endpoint {call.endpoint!r} has no inference component {call.component!r}; {_those_of(call)}.",
             next_step="Name one of its components with --component (in Python: component=…).",
             details=mapped.details,
         )
     facts: dict[str, Any] = {
-        "operation": asked.operation,
+        "operation": call.operation,
         "code": str(mapped.details.get("code", "")),
         "request_id": request_id_of(error.response),
         "details": mapped.details,
     }
-    if said.startswith(_REQUIRED):
+    if message.startswith(_REQUIRED):
         return ComponentRequired(
-            f"endpoint {asked.endpoint!r} runs inference components, and the request names none.",
+            f"endpoint {call.endpoint!r} runs inference components, and the request names none.",
             next_step="Name one with --component (in Python: component=…).",
             **facts,
         )
-    if said.startswith(_NO_CAPACITY):
+    if message.startswith(_NO_CAPACITY):
         return ServiceFault(
-            f"inference component {asked.component!r} of endpoint {asked.endpoint!r} has no copy that can "
+            f"inference component {call.component!r} of endpoint {call.endpoint!r} has no copy that can "
             "answer: it is being created, or it was scaled to zero.",
             next_step="With autoscaling, this request has started an instance: send it again in a few "
             "minutes. Otherwise check it with "
-            f"`peagle-sm status {asked.endpoint}{asked.session.command_flags()}`.",
+            f"`peagle-sm status {call.endpoint}{call.session.command_flags()}`.",
             **facts,
         )
     return None
 
 
-def _those_of(asked: Invocation) -> str:
-    found: tuple[str, ...] = ()
+def _those_of(call: Invocation) -> str:
+    names: tuple[str, ...] = ()
     with suppress(PeagleError):  # the error is useful without the list
-        found = component_names(asked.session, asked.endpoint)
-    return f"it has: {', '.join(found)}" if found else "its components could not be listed"
+        names = component_names(call.session, call.endpoint)
+    return f"it has: {', '.join(names)}" if names else "its components could not be listed"
 
 
-def _not_serving(absent: NotFound, asked: Invocation, request_id: str) -> PeagleError:
-    session, endpoint = asked.session, asked.endpoint
+def _not_serving(absent: NotFound, call: Invocation, request_id: str) -> PeagleError:
+    session, endpoint = call.session, call.endpoint
     # The data plane returns "not found" for an endpoint that is not InService: ask DescribeEndpoint.
     facts = None
     with suppress(PeagleError):
@@ -265,7 +264,7 @@ def _not_serving(absent: NotFound, asked: Invocation, request_id: str) -> Peagle
     return ServiceFault(
         f"endpoint {endpoint!r} exists and did not take the request: its status is {facts.status}."
         + reason_block(facts),
-        operation=asked.operation,
+        operation=call.operation,
         code=str(absent.details.get("code", "")),
         request_id=request_id,
         next_step=serving_step(session, endpoint, facts.status),
@@ -300,6 +299,6 @@ def _engine_words(message: str) -> str:
     except (ValueError, RecursionError):
         return message
     if isinstance(document, Mapping):
-        told = document.get("error", document)
-        return str(told.get("message", message)) if isinstance(told, Mapping) else str(told)
+        error = document.get("error", document)
+        return str(error.get("message", message)) if isinstance(error, Mapping) else str(error)
     return message

@@ -225,12 +225,18 @@ class Tap(Protocol):
 class StreamedAnswer:
     """Answer of a stream so far, and its figures after its end."""
 
-    def __init__(self, assembler: Assembler, monotonic: Callable[[], float], started: float) -> None:
+    def __init__(
+        self, assembler: Assembler, patience: Patience | None, monotonic: Callable[[], float], started: float
+    ) -> None:
         """Take the assembler; ``started`` is ``monotonic()`` at the sending."""
         self.request_id = ""
         self._assembler = assembler
+        self._patience = patience or Patience()
         self._monotonic = monotonic
         self._started = started
+        self._ready: deque[Chunk] = deque()
+        self._closed = False
+        self._error: PeagleError | None = None
         self._summary: StreamSummary | None = None
         self._tap: Tap | None = None
 
@@ -290,13 +296,28 @@ class StreamedAnswer:
     def _now_ms(self) -> float:
         return (self._monotonic() - self._started) * 1000
 
-    def _conclude(self) -> None:
-        """Compute the figures of a complete answer, once."""
+    def _take(self, part: bytes | None) -> None:
+        """Decode the next part, or the end (None)."""
+        at_ms = self._now_ms()
+        if part is None:
+            self._ready += self._assembler.finish(at_ms)
+            return
+        if self._tap is not None:
+            self._tap.add(part)
+        self._ready += self._assembler.feed(part, at_ms)
+        if at_ms > self._patience.total_s * 1000:
+            self._assembler.fail(self._patience.too_long())
+
+    def _is_whole(self) -> bool:
+        """Return whether the answer ended whole, with its figures; else set the error to raise."""
+        self._end_tap()
+        problem = self._assembler.problem
+        if problem is not None:
+            self._error = self._assembler.told(problem, self.request_id)
+            return False
         if self._summary is None:
             self._summary = self._assembler.summary(self.request_id, self._now_ms())
-
-    def _with_context(self, problem: StreamError) -> PeagleError:
-        return self._assembler.told(problem, self.request_id)
+        return True
 
 
 class TokenStream(StreamedAnswer, Iterator[Chunk]):
@@ -322,13 +343,9 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
     ) -> None:
         """Read ``source``; ``started`` is ``monotonic()`` at the sending."""
         chosen = source if isinstance(source, ByteSource) else ByteSource(iter(source))
-        super().__init__(assembler or Assembler(framed=chosen.framed), monotonic, started)
+        super().__init__(assembler or Assembler(framed=chosen.framed), patience, monotonic, started)
         self.request_id = request_id
         self._source = chosen
-        self._patience = patience or Patience()
-        self._ready: deque[Chunk] = deque()
-        self._closed = False
-        self._error: PeagleError | None = None
         self._deadline: Deadline | None = None
         if chosen.interrupt is not None:
             left = self._patience.total_s - (monotonic() - started)
@@ -382,41 +399,23 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
             self._stop_counting()
             raise StopIteration
         try:
-            part = next(self._source.parts)
-        except StopIteration:
-            self._ready += assembler.finish(self._now_ms())
-            self._settle(at_end=True)
-            return
+            part = next(self._source.parts, None)
         except Exception as error:
             problem = self._problem(error)
             if problem is None:
                 raise
             problem.__cause__ = error
             assembler.fail(problem)
-            self._settle()
-            return
-        at_ms = self._now_ms()
-        if self._tap is not None:
-            self._tap.add(part)
-        self._ready += assembler.feed(part, at_ms)
-        if at_ms > self._patience.total_s * 1000:
-            assembler.fail(self._patience.too_long())
-        if assembler.over:
-            self._settle()
-
-    def _settle(self, *, at_end: bool = False) -> None:
-        """Finish after a whole answer or a problem."""
-        problem = self._assembler.problem
-        self._end_tap()
-        if problem is None:
-            self._conclude()
-            if at_end:
-                self._closed = True
-                self._stop_counting()
-            return
-        self._error = self._with_context(problem)
-        self._stop_counting()
-        self._free()
+        else:
+            self._take(part)
+            if part is not None and not assembler.over:
+                return
+        if not self._is_whole():
+            self._stop_counting()
+            self._free()
+        elif not assembler.done:  # at the end of the bytes; after [DONE] the rest is drained
+            self._closed = True
+            self._stop_counting()
 
     def _stop_counting(self) -> None:
         if self._deadline is not None:
@@ -454,9 +453,9 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         if isinstance(error, ReadTimeoutError | BotocoreTimeout):
             return self._patience.silent()
         if isinstance(error, ClientError):  # an exception message that botocore decoded
-            told = error.response.get("Error", {})
-            name = str(told.get("Code") or "error")
-            return ModelStreamFailed(f"The stream broke: {name}: {told.get('Message') or error}", name=name)
+            answer = error.response.get("Error", {})
+            name = str(answer.get("Code") or "error")
+            return ModelStreamFailed(f"The stream broke: {name}: {answer.get('Message') or error}", name=name)
         if isinstance(error, BotoCoreError | HTTPError | OSError):
             return StreamCut(f"The connection broke in the middle of the stream: {error}")
         if type(error).__module__ == "botocore.eventstream":

@@ -54,6 +54,13 @@ def guard() -> None:
     """
 
 
+def _parameter(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        raise click.BadParameter(f"found {text!r}; allowed: NAME=VALUE, such as ReserveConcurrency=no")
+    return name, value
+
+
 @click.command(cls=Command)
 @click.option(
     "--email", metavar="ADDRESS", help="Address to notify before and after an endpoint is turned off."
@@ -66,23 +73,13 @@ def guard() -> None:
     help="Bucket of yours that the endpoints' containers may read models from. May be repeated.",
 )
 @click.option(
-    "--endpoint-key",
-    "endpoint_keys",
-    metavar="ARN",
+    "--parameter",
+    "parameters",
+    metavar="NAME=VALUE",
     multiple=True,
-    help="KMS key of your endpoints' volumes or model buckets. May be repeated.",
-)
-@click.option("--encryption-key", metavar="ARN", help="KMS key to encrypt the guard's own data with.")
-@click.option(
-    "--image-repository",
-    metavar="NAME",
-    help="ECR repository of yours that endpoints run images from; may end with *.",
-)
-@click.option(
-    "--reserve-concurrency/--no-reserve-concurrency",
-    default=None,
-    help="Reserve Lambda concurrency, so that two of the functions never run in parallel. Impossible if the "
-    "account's quota leaves none to reserve.",
+    callback=lambda ctx, param, texts: tuple(map(_parameter, texts)),
+    help="Another parameter of the guard's template, such as ImageRepository=team/* or EndpointKeyArns=ARN "
+    "(`peagle-sm help stacks-guard`). May be repeated.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
@@ -91,29 +88,23 @@ def install(
     state: State,
     email: str | None,
     model_buckets: tuple[str, ...],
-    endpoint_keys: tuple[str, ...],
-    encryption_key: str | None,
-    image_repository: str | None,
-    reserve_concurrency: bool | None,
+    parameters: tuple[tuple[str, str], ...],
     yes: bool,
 ) -> None:
     """Install the guard, or bring it up to date.
 
-    Options that you do not give keep the values of the last installation. Run the command again after each
-    upgrade of peagle-sm. It does not need Node or the CDK.
+    Options and parameters that you do not give keep the values of the last installation. Run the command
+    again after each upgrade of peagle-sm. It does not need Node or the CDK.
     """
     from peagle_sm.service.guard import installation as guard
 
     need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
     session = open_session(state)
-    settings = guard.GuardSettings(
-        email=email,
-        model_buckets=model_buckets or None,
-        endpoint_keys=endpoint_keys or None,
-        encryption_key=encryption_key,
-        image_repository=image_repository,
-        reserve_concurrency=reserve_concurrency,
-    )
+    wanted = dict(parameters or ())
+    if email:
+        wanted["NoticesEmail"] = email
+    if model_buckets:
+        wanted["ModelBucketArns"] = guard.bucket_arns(session.region, model_buckets)
     with follower(state) as follow:
         ask = asking(
             state,
@@ -124,7 +115,7 @@ def install(
             data=plan_data,
             before=follow.pause,
         )
-        report = guard.install(session, settings, confirm=ask, progress=follow)
+        report = guard.install(session, wanted, confirm=ask, progress=follow)
     if report is None:
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     emit(
@@ -146,12 +137,12 @@ def status(state: State) -> None:
     from peagle_sm.service.guard.status import guard_status
 
     session = open_session(state)
-    found = guard_status(session)
+    state_of_guard = guard_status(session)
     emit(
         state,
-        table=lambda: render_guard_status(found, session.now()),
-        data=found.to_dict,
-        names=[row.name for row in found.endpoints],
+        table=lambda: render_guard_status(state_of_guard, session.now()),
+        data=state_of_guard.to_dict,
+        names=[row.name for row in state_of_guard.endpoints],
     )
 
 
@@ -276,37 +267,37 @@ def render_uninstalled(report: UninstallReport) -> str:
     return "\n".join(lines)
 
 
-def render_guard_status(found: GuardStatus, now: datetime) -> str:
+def render_guard_status(status: GuardStatus, now: datetime) -> str:
     """Render one guard: its version, what it watches, alarms and warnings."""
-    version = found.version or "unknown"
-    if not found.current:
-        version += f"; this peagle-sm has {found.available}: run `{found.renewal}`"
-    notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in found.notices]
+    version = status.version or "unknown"
+    if not status.current:
+        version += f"; this peagle-sm has {status.available}: run `{status.renewal}`"
+    notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in status.notices]
     fields = [
-        ("guard", f"{found.region}, stack {found.stack_status}"),
+        ("guard", f"{status.region}, stack {status.stack_status}"),
         ("version", version),
-        ("package", found.package or "deployed by the CDK"),
-        ("watches", _watches(found)),
-        ("last sweep", when_to(found.last_sweep_at, now) if found.last_sweep_at else "none yet"),
-        ("alarms", "\n".join(f"{one.name}: {one.state}" for one in found.alarms) or "none"),
-        ("dead letters", str(found.dead_letters)),
+        ("package", status.package or "deployed by the CDK"),
+        ("watches", _watches(status)),
+        ("last sweep", when_to(status.last_sweep_at, now) if status.last_sweep_at else "none yet"),
+        ("alarms", "\n".join(f"{one.name}: {one.state}" for one in status.alarms) or "none"),
+        ("dead letters", str(status.dead_letters)),
         ("notifies", ", ".join(notices) or "nobody"),
-        ("warnings", "\n".join(found.warnings) or "none"),
+        ("warnings", "\n".join(status.warnings) or "none"),
     ]
     text = render_fields(fields)
-    if not found.endpoints:
+    if not status.endpoints:
         return f"{text}\n\nIt watches no endpoints."
-    rows = [_row(one, now) for one in found.endpoints]
+    rows = [_row(one, now) for one in status.endpoints]
     # Columns that have only dashes are left out, for example `kept until` without leases.
     shown = [at for at in range(len(_COLUMNS)) if any(row[at] != "-" for row in rows)]
     table = render_table([_COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
     return f"{text}\n\n{table}"
 
 
-def _watches(found: GuardStatus) -> str:
-    missing = [f"{kind} jobs" for kind in WATCHED_JOBS if kind not in found.jobs]
-    watched = ", ".join(["endpoints", *(f"{kind} jobs" for kind in found.jobs)])
-    return f"{watched}; not {', '.join(missing)}: run `{found.renewal}`" if missing else watched
+def _watches(status: GuardStatus) -> str:
+    missing = [f"{kind} jobs" for kind in WATCHED_JOBS if kind not in status.jobs]
+    watched = ", ".join(["endpoints", *(f"{kind} jobs" for kind in status.jobs)])
+    return f"{watched}; not {', '.join(missing)}: run `{status.renewal}`" if missing else watched
 
 
 def _row(one: Watched, now: datetime) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,23 +55,6 @@ def local() -> None:
     """
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def port_option(function: F) -> F:
-    """Add `--port`, which selects one of several local servers."""
-    return click.option(
-        "--port",
-        type=click.IntRange(1, 65535),
-        help="Port of the local server, if several run.",
-    )(function)
-
-
-def chosen_port(state: State, port: int | None) -> int | None:
-    """Return `--port`, else the global `--local-port` or its environment variable."""
-    return port if port is not None else state.local_port
-
-
 def render_local(status: LocalStatus) -> str:
     """Render one local server: its URL, the role and images for scripts, its engines."""
 
@@ -99,30 +82,23 @@ def _engine(engine: Mapping[str, Any]) -> str:
     return "\n".join([first, *(f"  {line}" for line in engine.get("overrides") or ())])
 
 
-_PYTHON = "PEAGLE_SM_ENGINE_PYTHON"
-
-
 @click.command(cls=Command)
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port on the loopback address.  [default: a free one]"
 )
 @click.option("--detach", "-d", is_flag=True, help="Run in the background; return when the server is ready.")
-@click.option(
-    "--engine-python",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help=f"Python of an existing engine environment.  [env: {_PYTHON}]",
-)
 @global_options
 @click.pass_obj
-def up(state: State, port: int | None, detach: bool, engine_python: Path | None) -> None:
+def up(state: State, port: int | None, detach: bool) -> None:
     """Start the local SageMaker.
 
     In the foreground, the server prints its log until Ctrl-C, which stops it and all its engines. With
     --detach, it runs in the background; `peagle-sm local down` stops it. If a server runs already, --detach
     prints its status; --port starts a second one. The first start builds the engine environment from the
-    shipped lock (about 2.5 GB, once).
+    shipped lock (about 2.5 GB, once). To use an existing one, set PEAGLE_SM_ENGINE_PYTHON to its Python.
     """
-    from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken, servers
+    from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken
+    from peagle_sm.aws.session.local_server import status as servers
     from peagle_sm.aws.session.local_server import up as start
 
     def say(line: str) -> None:
@@ -136,7 +112,7 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
         if not detach:
             say("Ctrl-C stops it and all its engines.")
 
-    named = engine_python or (Path(state.environ[_PYTHON]) if state.environ.get(_PYTHON) else None)
+    python = state.environ.get("PEAGLE_SM_ENGINE_PYTHON")
     at = port if port is not None else state.local_port
     if at is not None:
         refuse_taken(at)  # before the environment is built, which takes minutes
@@ -154,7 +130,7 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
         at,
         detach=detach,
         progress=say,
-        engine_python=named or ensure_engine(say),
+        engine_python=Path(python) if python else ensure_engine(say),
         on_ready=ready,
     )
 
@@ -203,26 +179,25 @@ def _show_log(state: State) -> None:
 
 
 @click.command(cls=Command)
-@port_option
 @global_options
 @click.pass_obj
-def status(state: State, port: int | None) -> None:
+def status(state: State) -> None:
     """Show the local server's URL, role, images, artifacts and engines.
 
     With --format json, prints one object, as `local up` does; a list of objects if several servers run and
-    no port is given. Exit code 4 if no server runs.
+    --local-port is not given. Exit code 4 if no server runs.
     """
-    from peagle_sm.aws.session.local_server import find_server, servers
+    from peagle_sm.aws.session.local_server import find_server
+    from peagle_sm.aws.session.local_server import status as servers
 
-    wanted = chosen_port(state, port)
-    found = servers(wanted)
-    if len(found) < 2:
-        found = [find_server(wanted)]  # raises NotFound if none runs
+    running = servers(state.local_port)
+    if len(running) < 2:
+        running = [find_server(state.local_port)]  # raises NotFound if none runs
     emit(
         state,
-        table=lambda: "\n\n".join(render_local(each) for each in found),
-        data=lambda: found[0].to_dict() if len(found) == 1 else [each.to_dict() for each in found],
-        names=[each.endpoint_url for each in found],
+        table=lambda: "\n\n".join(render_local(each) for each in running),
+        data=lambda: running[0].to_dict() if len(running) == 1 else [each.to_dict() for each in running],
+        names=[each.endpoint_url for each in running],
     )
 
 
@@ -233,10 +208,9 @@ POLL_S = 0.25
 @click.argument("name", required=False)
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C (server log only).")
 @click.option("--tail", type=click.IntRange(1, 100000), default=100, help="Start with the last N lines.")
-@port_option
 @global_options
 @click.pass_obj
-def logs(state: State, name: str | None, follow: bool, tail: int, port: int | None) -> None:
+def logs(state: State, name: str | None, follow: bool, tail: int) -> None:
     """Print the log of the local server, or of an engine.
 
     Without NAME, prints the server's log; with NAME, the last lines of that endpoint's engine. To follow an
@@ -244,7 +218,7 @@ def logs(state: State, name: str | None, follow: bool, tail: int, port: int | No
     """
     from peagle_sm.aws.session.local_server import endpoint_logs, find_server
 
-    server = find_server(chosen_port(state, port))
+    server = find_server(state.local_port)
     lines: Iterable[str]
     if name is not None:
         if follow:
@@ -281,18 +255,17 @@ def read_file(path: Path, tail: int, follow: bool, state: State) -> Iterator[str
 
 
 @click.command(cls=Command)
-@port_option
 @global_options
 @click.pass_obj
-def down(state: State, port: int | None) -> None:
+def down(state: State) -> None:
     """Stop the local server and every process that it started.
 
-    Without --port, stops all your local servers on this machine, with all their endpoints. The command checks
-    that each process has ended before it lists it.
+    Without --local-port, stops all your local servers on this machine, with all their endpoints. The command
+    checks that each process has ended before it lists it.
     """
     from peagle_sm.aws.session.local_server import down as stop
 
-    ended = stop(chosen_port(state, port))
+    ended = stop(state.local_port)
     rows = [(str(each.port), each.kind, each.name, str(each.pid), each.how) for each in ended]
     emit(
         state,

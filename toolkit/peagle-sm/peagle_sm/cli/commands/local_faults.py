@@ -7,13 +7,14 @@ schedules and ages metrics without waiting.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
 import click
 
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.commands.local import chosen_port, port_option, render_faults
+from peagle_sm.cli.commands.local import render_faults
 from peagle_sm.cli.console import emit, note
 from peagle_sm.cli.terminal import parse_duration
 from peagle_sm.core.errors import SpecError
@@ -46,39 +47,10 @@ def fault() -> None:
 
 @click.command(cls=Command)
 @click.argument("kind")
-@click.option("--endpoint", metavar="GLOB", help="Names of the endpoints to inject it into.  [default: *]")
-@click.option(
-    "--operation",
-    type=click.Choice(("stream", "invoke", "openai")),
-    help="Calls to inject it into.  [default: all that the kind supports]",
-)
-@click.option(
-    "--times", type=click.IntRange(min=1), help="Inject it this often, then remove it.  [default: no limit]"
-)
-@click.option(
-    "--probability", type=click.FloatRange(0, 1), help="Share of the calls to inject it into.  [default: 1]"
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), help="Seed of all random choices of this fault.  [default: 0]"
-)
-@click.option(
-    "--after-events",
-    type=click.IntRange(min=0),
-    help="Events of a stream to send before the fault.  [default: 1]",
-)
-@click.option("--where", help="cut: frame, part, event, start. corrupt: message, prelude, garbage.")
-@click.option("--clean", is_flag=True, default=None, help="cut: still end the HTTP response properly.")
-@click.option("--seconds", type=click.FloatRange(0, 3600), help="stall: duration.  [default: 30]")
-@click.option("--parts", help="split: random, bytes, one.  [default: random]")
-@click.option(
-    "--status", type=int, help="throttle: 400, 429. model-error: the container's status.  [default: 400; 500]"
-)
-@click.option("--code", help="service-error and stream-error: AWS's error code.")
-@click.option("--message", help="Text of the error.")
-@port_option
+@click.argument("options", metavar="[NAME=VALUE]...", nargs=-1)
 @global_options
 @click.pass_obj
-def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
+def add(state: State, kind: str, options: tuple[str, ...]) -> None:
     """Add a fault, which applies to the answers from now on.
 
     \b
@@ -97,56 +69,74 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
       draft-tokens             tokens of the stream that the model did not verify
       keeps-generating         the engine generates on after the client has left
       no-format                the engine does not get the demanded format
+
+    \b
+    Settings of every kind, with their defaults:
+      endpoint=*      names of the endpoints, as a glob
+      operation=      stream, invoke or openai; all that the kind supports
+      times=          remove the fault after this many injections; no limit
+      probability=1   share of the calls
+      seed=0          seed of all random choices
+
+    Some kinds have settings of their own, such as where, after_events, seconds, parts, status, code and
+    message: `peagle-sm help faults`.
     """
     from peagle_sm.aws.session.local_server import add_fault, fault_of, find_server
 
-    options = {name: value for name, value in given.items() if value is not None}
-    wanted = fault_of({"kind": kind, **options})
-    added = add_fault(find_server(chosen_port(state, port)).port, wanted)
+    fault = fault_of({"kind": kind, **dict(map(_setting, options))})
+    added = add_fault(find_server(state.local_port).port, fault)
     emit(state, table=lambda: render_faults([added]), data=lambda: added, names=[added["id"]])
 
 
+def _setting(text: str) -> tuple[str, Any]:
+    """Read a setting of a fault: times=1, probability=0.5, clean=true, or a text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"found {text!r}; allowed: NAME=VALUE, for example times=1")
+    for read in (int, float):
+        with suppress(ValueError):
+            return name, read(value)
+    return name, {"true": True, "false": False}.get(value, value)
+
+
 @click.command("list", cls=Command)
-@port_option
 @global_options
 @click.pass_obj
-def list_(state: State, port: int | None) -> None:
+def list_(state: State) -> None:
     """List the faults, and how often each was injected."""
     from peagle_sm.aws.session.local_server import faults, find_server
 
-    _show(state, faults(find_server(chosen_port(state, port)).port))
+    _show(state, faults(find_server(state.local_port).port))
 
 
 @click.command(cls=Command)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@port_option
 @global_options
 @click.pass_obj
-def clear(state: State, ids: tuple[str, ...], port: int | None) -> None:
+def clear(state: State, ids: tuple[str, ...]) -> None:
     """Remove the given faults, or all of them.
 
     Prints the removed faults, and how often each was injected. Exit code 4 if an ID does not exist.
     """
     from peagle_sm.aws.session.local_server import clear_faults, find_server
 
-    _show(state, clear_faults(find_server(chosen_port(state, port)).port, ids))
+    _show(state, clear_faults(find_server(state.local_port).port, ids))
 
 
-def _show(state: State, found: Sequence[dict[str, Any]]) -> None:
+def _show(state: State, faults: Sequence[dict[str, Any]]) -> None:
     emit(
         state,
-        table=lambda: render_faults(found),
-        data=lambda: list(found),
-        names=[each["id"] for each in found],
+        table=lambda: render_faults(faults),
+        data=lambda: list(faults),
+        names=[fault["id"] for fault in faults],
     )
 
 
 @click.command(cls=Command)
 @click.argument("job")
-@port_option
 @global_options
 @click.pass_obj
-def interrupt(state: State, job: str, port: int | None) -> None:
+def interrupt(state: State, job: str) -> None:
     """Take a training job's Spot instances away.
 
     AWS may do so at any time. The job gets SIGTERM and has 120 seconds of the local clock to save a
@@ -155,7 +145,7 @@ def interrupt(state: State, job: str, port: int | None) -> None:
     """
     from peagle_sm.aws.session.local_server import find_server, interrupt_training
 
-    interrupt_training(find_server(chosen_port(state, port)).port, job)
+    interrupt_training(find_server(state.local_port).port, job)
     emit(
         state,
         table=lambda: f"the Spot instances of {job} are being interrupted",
@@ -178,10 +168,9 @@ def clock() -> None:
 
 @click.command(cls=Command)
 @click.argument("duration")
-@port_option
 @global_options
 @click.pass_obj
-def advance(state: State, duration: str, port: int | None) -> None:
+def advance(state: State, duration: str) -> None:
     """Move the clock forward by a duration.
 
     DURATION is, for example, 90s, 45m, 2h or 1h30m. Schedules that become due are run: with a guard
@@ -197,7 +186,7 @@ def advance(state: State, duration: str, port: int | None) -> None:
         ) from error
     from peagle_sm.aws.session.local_server import advance_clock, find_server
 
-    server = find_server(chosen_port(state, port))
+    server = find_server(state.local_port)
     began = monotonic()
 
     def progress(advanced_s: float) -> None:

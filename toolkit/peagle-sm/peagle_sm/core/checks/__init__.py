@@ -14,11 +14,11 @@ from peagle_sm.core.checks import (
     placement,
     resources,
 )
-from peagle_sm.core.checks.base import SPEC, Check, Fix, check
+from peagle_sm.core.checks.base import SPEC, Check, check
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.words import Finding, worst_first
 
-__all__ = ["ALL_CHECKS", "SPEC_CHECKS", "Check", "Fix", "check", "run_checks"]
+__all__ = ["ALL_CHECKS", "SPEC_CHECKS", "Check", "check", "run_checks"]
 
 _MODULES = (
     model,
@@ -38,10 +38,10 @@ ALL_CHECKS = tuple(
 )
 """Every check, in the order of the modules and of the functions in them."""
 
-SPEC_CHECKS = tuple(one for one in ALL_CHECKS if one.reads == SPEC)
+SPEC_CHECKS = tuple(member for member in ALL_CHECKS if member.reads == SPEC)
 """Checks that a plan runs: they need only the spec and the catalogue."""
 
 
 def run_checks(draft: Draft) -> tuple[Finding, ...]:
     """Run all checks; errors come first, otherwise in the order of the checks."""
-    return tuple(worst_first(finding for one in SPEC_CHECKS for finding in one.findings(draft)))
+    return tuple(worst_first(finding for member in SPEC_CHECKS for finding in member.findings(draft)))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.checks.base import Findings, Fix, Guard, Identity, Rights, Role, Taken, check
+from peagle_sm.core.checks.base import Findings, Guard, Identity, Rights, Role, Taken, check
 from peagle_sm.core.guard import EXECUTION_ROLE_PREFIX, MODEL_PROVIDER, execution_role
 from peagle_sm.core.plan.payloads import model_body
 from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Draft
@@ -50,7 +50,6 @@ _SKEW_ERROR_S = 300.0
 _SIMULATE = "https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html"
 _ROLES = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html"
 _BROAD = ("AdministratorAccess", "PowerUserAccess", "AmazonSageMakerFullAccess", "IAMFullAccess")
-_INSTALL = Fix("install the guard, which creates both roles", command=("guard", "install"))
 
 
 @check(
@@ -191,7 +190,6 @@ def caller_rights(fact: Rights, _: Draft) -> Findings:
     source="SageMaker developer guide: execution roles (trust policy for sagemaker.amazonaws.com)",
     remedy="Let sagemaker.amazonaws.com assume it, or use the guard's role (`peagle-sm guard install`).",
     url=_ROLES,
-    fix=_INSTALL,
 )
 def role_trust(fact: Role, _: Draft) -> Findings:
     """An execution role that does not exist, or that SageMaker may not assume."""
@@ -202,8 +200,8 @@ def _trust(fact: Role, field: str, service: str) -> Findings:
     if not fact.exists:
         yield f"{field}: the role {fact.arn} does not exist"
     elif service not in fact.trusts:
-        found = ", ".join(fact.trusts) or "nobody"
-        yield f"{field}: {service} may not assume {fact.arn}; it trusts {found}"
+        trusted = ", ".join(fact.trusts) or "nobody"
+        yield f"{field}: {service} may not assume {fact.arn}; it trusts {trusted}"
 
 
 @check(
@@ -214,7 +212,6 @@ def _trust(fact: Role, field: str, service: str) -> Findings:
     remedy="Allow the role these actions, or use the guard's role: "
     "`peagle-sm guard install --model-bucket <bucket>`.",
     url="https://github.com/aws/deep-learning-containers/issues/759",
-    fix=_INSTALL,
 )
 def role_rights(fact: Rights, _: Draft) -> Findings:
     """Denied actions that the execution role needs for image, weights, keys, logs."""
@@ -244,7 +241,6 @@ def role_too_broad(fact: Role, _: Draft) -> Findings:
     source="EventBridge Scheduler: execution role (trust policy for scheduler.amazonaws.com)",
     remedy="Let scheduler.amazonaws.com assume it, or use the guard's role.",
     url="https://docs.aws.amazon.com/scheduler/latest/UserGuide/setting-up.html",
-    fix=_INSTALL,
 )
 def scheduler_role_trust(fact: Role, _: Draft) -> Findings:
     """A scheduler role that does not exist, or that the scheduler may not assume."""
@@ -258,7 +254,6 @@ def scheduler_role_trust(fact: Role, _: Draft) -> Findings:
     source="EventBridge Scheduler: universal targets call with the schedule's role",
     remedy="Allow the role sagemaker:DeleteEndpoint on this endpoint.",
     url="https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-targets-universal.html",
-    fix=_INSTALL,
 )
 def scheduler_role_rights(fact: Rights, _: Draft) -> Findings:
     """A scheduler role that may not delete the endpoint."""
@@ -272,13 +267,12 @@ def scheduler_role_rights(fact: Rights, _: Draft) -> Findings:
     source="this project: `peagle-sm help explanation/guard`",
     remedy="Run `peagle-sm guard install`; it costs cents a month, and shows the price first.",
     needs_spec=False,
-    fix=Fix("install the guard", command=("guard", "install")),
 )
 def guard_installed(fact: Guard, _: Draft | None) -> Findings:
     """No guard in the region, or one whose stack does not work."""
     if not fact.works:
-        found = "is not installed" if fact.status is None else f"does not work: its stack is {fact.status}"
-        yield f"the guard {found}"
+        state = "is not installed" if fact.status is None else f"does not work: its stack is {fact.status}"
+        yield f"the guard {state}"
 
 
 @check(
@@ -289,7 +283,6 @@ def guard_installed(fact: Guard, _: Draft | None) -> Findings:
     remedy="Run `peagle-sm guard install` again.",
     severity="warning",
     needs_spec=False,
-    fix=Fix("update the guard", command=("guard", "install")),
 )
 def guard_current(fact: Guard, _: Draft | None) -> Findings:
     """A guard installed by a different version of peagle-sm."""

@@ -19,23 +19,6 @@ from peagle_sm.core.words import Finding, Severity
 SPEC = "spec"
 """Reader name of a check that needs only the spec."""
 
-Edits = Mapping[str, Any]
-"""New values of spec fields, by dotted name."""
-
-
-@dataclass(frozen=True)
-class Fix:
-    """Fix for `doctor --fix`: ``edits`` of the spec, or a ``command``.
-
-    ``edits`` are pure and may be empty. ``command`` is a command of this program without its name, such as
-    ("guard", "install"); it has its own confirmation prompt.
-    """
-
-    what: str
-    edits: Callable[[Draft], Edits] | None = None
-    command: tuple[str, ...] = ()
-
-
 Findings = Iterator[str | Finding]
 """What a check yields: a message, which takes the check's severity and remedy, or a whole finding."""
 
@@ -58,11 +41,10 @@ class Check:
     url: str = ""
     reads: str = SPEC
     needs_spec: bool = True
-    fix: Fix | None = None
 
     def findings(self, *given: Any) -> list[Finding]:
         """Return what ``look`` finds, each with this check's id, source and url, and a next step."""
-        found = (Finding(self.severity, one) if isinstance(one, str) else one for one in self.look(*given))
+        raw = (Finding(self.severity, item) if isinstance(item, str) else item for item in self.look(*given))
         return [
             replace(
                 finding,
@@ -71,7 +53,7 @@ class Check:
                 source=self.source,
                 url=self.url,
             )
-            for finding in found
+            for finding in raw
         ]
 
 
@@ -85,7 +67,6 @@ def check(
     url: str = "",
     reads: str = SPEC,
     needs_spec: bool = True,
-    fix: Fix | None = None,
 ) -> Callable[[Callable[..., Findings]], Check]:
     """Make a check from a function, whose docstring is the ``what``.
 
@@ -95,7 +76,7 @@ def check(
 
     def wrap(look: Callable[..., Findings]) -> Check:
         what = (look.__doc__ or "").strip()
-        return Check(check_id, what, why, source, remedy, look, severity, url, reads, needs_spec, fix)
+        return Check(check_id, what, why, source, remedy, look, severity, url, reads, needs_spec)
 
     return wrap
 
@@ -251,14 +232,6 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Price:
-    """Instance type in AWS's price list; ``why`` it has no hosting price in USD, empty if it has."""
-
-    instance_type: str
-    why: str = ""
-
-
-@dataclass(frozen=True)
 class Network:
     """Existing parts of the VPC by id; subnets with zone and free addresses."""
 
@@ -268,23 +241,13 @@ class Network:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine: versions, missing parts, free bytes, state of the engine.
+    """This machine; ``engine`` is "ready", "not built" or "incomplete"."""
 
-    ``engine`` is "ready", "not built" or "incomplete"; ``missing_members`` are request members that the
-    installed botocore lacks.
-    """
-
-    python: tuple[int, int, int]
-    boto3: str
-    missing_members: tuple[str, ...] = ()
     missing_packages: tuple[str, ...] = ()
     disk_free_bytes: int = 0
     disk_path: str = ""
     memory_free_bytes: int | None = None
     engine: str = "ready"
-    node: str | None = None
-    cdk: str | None = None
-    cdk_library: bool = True
     platform: str = "linux"
 
 
@@ -305,7 +268,7 @@ class Unknown:
 class Result:
     """One line of a preflight's output; a check that found several things has several.
 
-    ``permission`` is the missing one of an unknown check, ``fix`` what `doctor --fix` would do.
+    ``permission`` is the missing one of an unknown check.
     """
 
     check: str
@@ -317,7 +280,6 @@ class Result:
     source: str = ""
     url: str = ""
     permission: str | None = None
-    fix: str | None = None
     expires: str | None = None
 
 
@@ -335,8 +297,8 @@ def judge(
         draft: the resolved spec; None without one.
         skip: ids to report as skipped, with what they check.
     """
-    found = [result for check in checks for result in _results(check, facts, draft, skip)]
-    return tuple(sorted(found, key=lambda result: STATUSES.index(result.status)))
+    results = [result for check in checks for result in _results(check, facts, draft, skip)]
+    return tuple(sorted(results, key=lambda result: STATUSES.index(result.status)))
 
 
 def _results(
@@ -364,16 +326,7 @@ def _results(
                 status,
                 finding.message,
                 next_step=finding.next_step,
-                fix=_fix(check, draft) if status != "ok" else None,
                 expires=finding.expires,
             )
         if not findings:
             yield result("ok", "")
-
-
-def _fix(check: Check, draft: Draft | None) -> str | None:
-    if check.fix is None:
-        return None
-    if check.fix.edits is not None and (draft is None or not check.fix.edits(draft)):
-        return None
-    return check.fix.what

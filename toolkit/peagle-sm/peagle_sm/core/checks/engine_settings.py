@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from peagle_sm.core.checks.base import Findings, Fix, GenerationDefaults, check
+from peagle_sm.core.checks.base import Findings, GenerationDefaults, check
 from peagle_sm.core.engines import (
     RUNNER_VARIABLE,
     Bounds,
@@ -68,7 +68,7 @@ def argument_versions(draft: Draft) -> Findings:
     """Settings and arguments that the image's vLLM does not have."""
     if draft.image is None or draft.image.version is None:
         return
-    version, found, engines = draft.image.version, draft.image.version_text, draft.catalog.engines
+    version, version_text, engines = draft.image.version, draft.image.version_text, draft.catalog.engines
     needed: list[tuple[str, Range]] = []
     for field, name, value in _settings(draft):
         if value is not None:
@@ -81,7 +81,7 @@ def argument_versions(draft: Draft) -> Findings:
             needed.append((field, span))
     for what, span in needed:
         if not span.covers(version):
-            yield f"{what} needs {span.text}; the image has {found}"
+            yield f"{what} needs {span.text}; the image has {version_text}"
 
 
 def _own_name(name: str) -> bool:
@@ -232,7 +232,6 @@ def _unknown_variables(draft: Draft) -> Iterator[Finding]:
     source="vLLM issue 45695; vLLM 0.32.0: v1/spec_decode/dynamic/utils.py, config/vllm.py",
     remedy=f"Correct the table, or remove {_TABLE}.",
     url="https://github.com/vllm-project/vllm/issues/45695",
-    fix=Fix("remove the table", edits=lambda _: {_TABLE: None}),
 )
 def k_table(draft: Draft) -> Findings:
     """A table of K that the engine would lower, drop or break on, or that was never run on its version."""
@@ -354,7 +353,6 @@ def tensor_parallel_heads(draft: Draft) -> Findings:
     source="vLLM 0.32.0: config/speculative.py; v1/spec_decode/llm_base_proposer.py",
     remedy="Remove speculation.draft_tensor_parallel_size: left out, it is the target's.",
     url=_CONFIG,
-    fix=Fix("remove draft_tensor_parallel_size", edits=lambda _: {_DRAFT_SIZE: None}),
 )
 def draft_tensor_parallel(draft: Draft) -> Findings:
     """A tensor parallel size of the draft head that is neither 1 nor the target's."""
@@ -486,7 +484,6 @@ _SLICES = "metrics.slices"
     "the other nothing is counted, and no message says so.",
     source="this project: container/peagle_gate/slice_counts.py",
     remedy=f"Correct the setting, or remove {_SLICES}.",
-    fix=Fix("count no slices", edits=lambda _: {_SLICES: []}),
 )
 def slice_counts(draft: Draft) -> Findings:
     """Slices to count where there is no gate, no speculation, or no report of it in the answers."""

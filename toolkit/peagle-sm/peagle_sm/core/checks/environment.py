@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Findings, Fix, check
+from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments, load_forbidden, version_of
 from peagle_sm.core.plan.environment import (
     COMPILATION_CONFIG,
@@ -236,9 +236,9 @@ def environment_booleans(draft: Draft) -> Findings:
 )
 def hub_model_id(draft: Draft) -> Findings:
     """A hub's model id in the environment."""
-    found = draft.spec.serving.env.get("HF_MODEL_ID")
-    if found is not None and not found.startswith(MODEL_MOUNT):
-        yield f"serving.env.HF_MODEL_ID: found {found!r}, which is ignored: model_uri is served"
+    model_id = draft.spec.serving.env.get("HF_MODEL_ID")
+    if model_id is not None and not model_id.startswith(MODEL_MOUNT):
+        yield f"serving.env.HF_MODEL_ID: found {model_id!r}, which is ignored: model_uri is served"
 
 
 @check(
@@ -247,7 +247,6 @@ def hub_model_id(draft: Draft) -> Findings:
     source="vllm-project/vllm pull request 43010",
     remedy=f"Remove {RUNNER_VARIABLE}, or set it to 0.",
     url="https://github.com/vllm-project/vllm/pull/43010",
-    fix=Fix(f"set {RUNNER_VARIABLE} to 0", edits=lambda _: {f"serving.env.{RUNNER_VARIABLE}": "0"}),
 )
 def v2_model_runner(draft: Draft) -> Findings:
     """The V2 model runner, which has no parallel drafting and does not run on a CPU."""
@@ -269,7 +268,7 @@ def v2_model_runner(draft: Draft) -> Findings:
         yield Finding(
             "error",
             f"image: vLLM {entry.version} has only the V2 model runner, which has no parallel drafting",
-            "Use an image with an older vLLM (`peagle-sm engines` lists them), or mode eagle3.",
+            "Use an image with an older vLLM (`peagle-sm help engines` lists them), or mode eagle3.",
         )
     elif value == "1" and entry.p_eagle_on_v2 != "parallel":
         yield f"serving.env.{RUNNER_VARIABLE}: found {value!r} with mode p-eagle; allowed: 0"
@@ -288,22 +287,6 @@ def metrics_off(draft: Draft) -> Findings:
     value = draft.spec.serving.env.get("SM_VLLM_DISABLE_LOG_STATS")
     if draft.speculating and value is not None and value.lower() != "false":
         yield "serving.env.SM_VLLM_DISABLE_LOG_STATS: the acceptance metrics are off"
-
-
-@check(
-    "component-environment",
-    why="CreateInferenceComponent refuses more entries if the component has its own container.",
-    source="SageMaker API: InferenceComponentContainerSpecification.Environment (16 entries)",
-    remedy="Nothing to do: the plan's component uses a model, which may have 100 entries.",
-    severity="info",
-    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
-    "API_InferenceComponentContainerSpecification.html",
-)
-def component_environment(draft: Draft) -> Findings:
-    """More variables than an inference component with its own container allows."""
-    count = len(environment(draft))
-    if draft.scales_to_zero and count > _COMPONENT_ENTRIES:
-        yield f"{count} variables; a component with its own container allows {_COMPONENT_ENTRIES}"
 
 
 @check(
@@ -388,21 +371,3 @@ def api_key(draft: Draft) -> Findings:
     for name in ("SM_VLLM_API_KEY", "VLLM_API_KEY"):
         if draft.spec.serving.env.get(name):
             yield f"serving.env.{name}: has no effect on SageMaker, and others can read it"
-
-
-@check(
-    "volume-key",
-    why="AWS's key then encrypts the volume with weights and logs, and you cannot revoke that key.",
-    source="SageMaker API: CreateEndpointConfig.KmsKeyId",
-    remedy="Set security.kms_key_id if your rules require your own key.",
-    severity="info",
-    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
-)
-def volume_key(draft: Draft) -> Findings:
-    """No KMS key for a volume that supports one."""
-    if draft.spec.security.kms_key_id is not None or draft.context.local:
-        return
-    for name in draft.instance_types:
-        entry = draft.instance(name)
-        if entry is not None and not entry.local_storage:
-            yield f"security.kms_key_id is not set; the volume of {name} supports one"

@@ -9,11 +9,10 @@ import datetime as dt
 import re
 from functools import cache
 
-from peagle_sm.core.checks.base import Edits, Findings, Fix, check
+from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.engines import PackagedData, Version, read_data, version_of
 from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
-    REQUEST_METRICS,
     environment,
     extra_variables,
     speculative_config,
@@ -43,8 +42,8 @@ def image_version(draft: Draft) -> Findings:
 @check(
     "engine-known",
     why="Model runner, flags and faults differ between versions; those of an unknown one are assumed.",
-    source="vLLM's source, read by scripts/engine-matrix; `peagle-sm engines` lists the versions",
-    remedy="Use a version that `peagle-sm engines` lists, or check the canary's acceptance after the deploy.",
+    source="vLLM's source, read by scripts/engine-matrix; `peagle-sm help engines` lists the versions",
+    remedy="Use a version of `peagle-sm help engines`, or check the canary's acceptance after the deploy.",
     severity="warning",
     url="https://github.com/vllm-project/vllm/releases",
 )
@@ -65,7 +64,7 @@ def engine_known(draft: Draft) -> Findings:
 @check(
     "flag-versions",
     why="An engine refuses to start with a flag that it does not support.",
-    source="vLLM's source by version: `peagle-sm engines`, data/engines.yaml",
+    source="vLLM's source by version: `peagle-sm help engines`, data/engines.yaml",
     remedy="Use another image, or remove the setting.",
     url="https://github.com/vllm-project/vllm/releases",
 )
@@ -74,40 +73,21 @@ def flag_versions(draft: Draft) -> Findings:
     if draft.image is None or draft.image.version is None:
         return
     engines, first = draft.catalog.engines, draft.catalog.images.tags[0].first
-    found, version = draft.image.version_text, draft.image.version
+    version_text, version = draft.image.version_text, draft.image.version
     extra = {variable for variable, _ in extra_variables(draft.spec.serving.extra_args).values()}
     for name in environment(draft):
         if name.startswith("SM_VLLM_") and version < version_of(first):
             needed = f"vLLM {first} or newer (first AWS image with SM_VLLM_*)"
-            yield f"{name} needs {needed}; the image has {found}"
+            yield f"{name} needs {needed}; the image has {version_text}"
         elif (
             name not in extra
             and engines.known(name)
             and not (support := engines.support(name)).covers(version)
         ):
-            yield f"{name} needs {support.text}; the image has {found}"
+            yield f"{name} needs {support.text}; the image has {version_text}"
     config, parallel = speculative_config(draft), engines.parallel_drafting
     if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
-        yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}"
-
-
-@check(
-    "request-metrics",
-    why="The engine refuses to start with this flag when speculation is off.",
-    source="vLLM 0.29.0: --per-request-spec-decode-metrics",
-    remedy=f"Remove {REQUEST_METRICS} from serving.env.",
-    url="https://github.com/vllm-project/vllm/releases",
-)
-def request_metrics(draft: Draft) -> Findings:
-    """Per-request draft metrics without speculation."""
-    if not draft.speculating and REQUEST_METRICS in draft.spec.serving.env:
-        yield f"serving.env.{REQUEST_METRICS}: found with mode none; allowed only with speculation on"
-
-
-def _verbatim(draft: Draft) -> Edits:
-    """Turn the supervisor off, so that the command line stays unchanged."""
-    off = environment(draft).get(AUTO_RECOVERY) == "false"
-    return {} if off else {f"serving.env.{AUTO_RECOVERY}": "false"}
+        yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {version_text}"
 
 
 @check(
@@ -116,7 +96,6 @@ def _verbatim(draft: Draft) -> Edits:
     source="model-hosting-container-standards <= 0.1.15 (vLLM images 0.20.2 to 0.23.0, server v2.0)",
     remedy="Use image 0.24.0 or newer, or keep PROCESS_AUTO_RECOVERY=false.",
     url="https://github.com/aws/model-hosting-container-standards",
-    fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
 def json_quotes(draft: Draft) -> Findings:
     """An image that strips the quotes of JSON values."""
@@ -139,7 +118,6 @@ def json_quotes(draft: Draft) -> Findings:
     remedy="Write the value without % and ' ;', or set serving.env.PROCESS_AUTO_RECOVERY: 'false'.",
     severity="warning",
     url="https://github.com/aws/model-hosting-container-standards",
-    fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
 def supervisor_characters(draft: Draft) -> Findings:
     """Values that the supervisor of newer images breaks."""
@@ -307,8 +285,8 @@ _CPU_FAMILIES = ("c", "m", "r", "t")
 
 def registry_of(uri: str) -> tuple[str, str, str] | None:
     """Return account, region and rest of an ECR image URI; None if not ECR."""
-    found = _ECR.fullmatch(uri)
-    return (found[1], found[2], found[3]) if found else None
+    match = _ECR.fullmatch(uri)
+    return (match[1], match[2], match[3]) if match else None
 
 
 @check(

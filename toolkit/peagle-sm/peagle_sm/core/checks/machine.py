@@ -1,46 +1,15 @@
-"""Checks of this machine: Python, boto3, and needs of --local and the stacks."""
+"""Checks of this machine: the needs of --local."""
 
 from __future__ import annotations
 
 from peagle_sm.core.checks.base import Findings, Machine, check
 from peagle_sm.core.plan.memory import HOST_OVERHEAD_GB
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.words import Finding, clone_command, install_command
+from peagle_sm.core.words import Finding, clone_command
 
-_LOWEST_PYTHON = (3, 11)
-_LOWEST_NODE = 22
 _GB = 10**9
 ENGINE_DISK_GB = 3.0
 """The engine's environment needs 2.5 GB (docs/explanation/engine.md), and more during the build."""
-
-
-@check(
-    "python-version",
-    reads="machine",
-    why="This program uses features that older Pythons lack.",
-    source="this project: pyproject.toml, requires-python",
-    remedy="Use Python 3.11 or newer.",
-    needs_spec=False,
-)
-def python_version(fact: Machine, _: Draft | None) -> Findings:
-    """A Python that is too old."""
-    if fact.python[:2] < _LOWEST_PYTHON:
-        yield f"this Python is {'.'.join(map(str, fact.python))}; needed: 3.11 or newer"
-
-
-@check(
-    "boto3-members",
-    reads="machine",
-    why="An older botocore refuses or drops request fields that it does not support.",
-    source="botocore's service model of SageMaker: the members that the plans of this project use",
-    remedy="pip install --upgrade 'boto3>=1.44'",
-    url="https://github.com/boto/botocore",
-    needs_spec=False,
-)
-def boto3_members(fact: Machine, _: Draft | None) -> Findings:
-    """A boto3 that lacks request fields of the plans."""
-    if fact.missing_members:
-        yield f"boto3 {fact.boto3} lacks {', '.join(fact.missing_members)}"
 
 
 @check(
@@ -123,26 +92,3 @@ def platform(fact: Machine, _: Draft | None) -> Findings:
     """An operating system without a local engine."""
     if not fact.platform.startswith("linux"):
         yield f"this is {fact.platform}; the local engine needs Linux"
-
-
-@check(
-    "cdk",
-    reads="machine",
-    why="A stack (alarms, a dashboard) is deployed by `cdk deploy`, which needs both.",
-    source="AWS CDK: prerequisites; Node.js 20 is at its end of life since 2026-04-30",
-    remedy=f"Install Node.js and run `npm ci`; {install_command('cdk')}. `deploy` works without them.",
-    severity="info",
-    url="https://docs.aws.amazon.com/cdk/v2/guide/prerequisites.html",
-    needs_spec=False,
-)
-def cdk(fact: Machine, _: Draft | None) -> Findings:
-    """Missing Node, cdk command or CDK library, which only stacks need."""
-    lacking = []
-    if fact.node is None:
-        lacking.append("node")
-    elif int(fact.node.lstrip("v").partition(".")[0]) < _LOWEST_NODE:
-        lacking.append(f"node {_LOWEST_NODE} or newer (found {fact.node})")
-    lacking += [] if fact.cdk else ["the cdk command"]
-    lacking += [] if fact.cdk_library else ["aws-cdk-lib"]
-    if lacking:
-        yield f"stacks (and only stacks) need these missing parts: {', '.join(lacking)}"

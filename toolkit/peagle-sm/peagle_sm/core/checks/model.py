@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peagle_sm.core.checks.base import Artifacts, Edits, Findings, Fix, check
+from peagle_sm.core.checks.base import Artifacts, Findings, check
 from peagle_sm.core.engines import version_of
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
@@ -37,7 +37,6 @@ def missing_fact(draft: Draft) -> Findings:
     source="SageMaker API: ModelAccessConfig; JumpStartConfig.accept_eula defaults to False",
     remedy="Read the model's licence and set accept_eula: true.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ModelAccessConfig.html",
-    fix=Fix("accept the model's licence (read it first)", edits=lambda _: {"accept_eula": True}),
 )
 def licence(draft: Draft) -> Findings:
     """A JumpStart model whose licence must be accepted, but is not."""
@@ -116,23 +115,18 @@ def memory(draft: Draft) -> Findings:
             yield message
 
 
-def _own_context(draft: Draft) -> Edits:
-    return {"serving.max_model_len": draft.model.max_context} if draft.model.max_context else {}
-
-
 @check(
     "context-length",
     why="vLLM refuses to start with a max_model_len above the model's maximum.",
     source="vLLM: max_model_len against max_position_embeddings",
     remedy="Lower serving.max_model_len.",
     url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
-    fix=Fix("lower max_model_len to the model's maximum", edits=_own_context),
 )
 def context_length(draft: Draft) -> Findings:
     """A max_model_len above the model's context length."""
-    longest, asked = draft.model.max_context, draft.max_model_len
-    if longest is not None and asked is not None and asked > longest:
-        yield f"serving.max_model_len: found {asked}; allowed: at most {longest}"
+    longest, given = draft.model.max_context, draft.max_model_len
+    if longest is not None and given is not None and given > longest:
+        yield f"serving.max_model_len: found {given}; allowed: at most {longest}"
 
 
 _METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
@@ -171,18 +165,12 @@ def head_fits(draft: Draft) -> Findings:
         )
 
 
-def _trained(draft: Draft) -> Edits:
-    depth = draft.head.trained_depth if draft.head else None
-    return {"speculation.num_speculative_tokens": depth} if depth and draft.mode == "p-eagle" else {}
-
-
 @check(
     "trained-depth",
     why="Tokens beyond the trained depth are rarely accepted, but cost verification.",
     source="model cards of the heads: number of parallel tokens trained",
     remedy="Lower speculation.num_speculative_tokens.",
     url="https://huggingface.co/amazon",
-    fix=Fix("lower num_speculative_tokens to the trained depth", edits=_trained),
 )
 def trained_depth(draft: Draft) -> Findings:
     """More speculative tokens than the head was trained for."""

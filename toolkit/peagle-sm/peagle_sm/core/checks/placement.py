@@ -6,49 +6,13 @@ They also report what the local SageMaker uses instead of the spec's region and 
 from __future__ import annotations
 
 import difflib
-from dataclasses import replace
 
 from peagle_sm.core.catalog import known_instance_types, known_regions
-from peagle_sm.core.checks.base import Edits, Findings, Fix, check
-from peagle_sm.core.plan.environment import environment
+from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.plan.payloads import host_ami
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
-
-
-@check(
-    "local-roles",
-    why="The spec's roles exist only in an AWS account; the local server would refuse them.",
-    source="this project: `peagle-sm help explanation/local`; the roles in `peagle-sm local status`",
-    remedy="Nothing to do: on AWS the roles of the spec are used.",
-    severity="info",
-)
-def local_roles(draft: Draft) -> Findings:
-    """Roles in the spec that the local server replaces with its own."""
-    if not draft.context.local:
-        return
-    roles = {
-        "execution_role_arn": (draft.spec.execution_role_arn, draft.role_arn),
-        "scheduler_role_arn": (draft.spec.scheduler_role_arn, draft.scheduler_role_arn),
-    }
-    for field, (given, used) in roles.items():
-        if given is not None and given != used:
-            yield f"{field}: {given} is replaced by the local server's {used}"
-
-
-@check(
-    "local-region",
-    why="Names and addresses in the local plan differ from those of the same spec on AWS.",
-    source="this project: `peagle-sm help explanation/local`; the local server has one region",
-    remedy="Nothing to do: on AWS the region of the spec is used.",
-    severity="info",
-)
-def local_region(draft: Draft) -> Findings:
-    """A region in the spec that the local server replaces with its own."""
-    given = draft.spec.placement.region
-    if draft.context.local and given is not None and given != draft.region:
-        yield f"placement.region: {given} is replaced by the local server's {draft.region}"
 
 
 @check(
@@ -153,19 +117,12 @@ def instance_families(draft: Draft) -> Findings:
         yield "placement.instance_types: JumpStart has different images for these families"
 
 
-def _fitting_ami(draft: Draft) -> Edits:
-    placement = draft.spec.placement.model_copy(update={"inference_ami_version": None})
-    fitting = host_ami(replace(draft, spec=draft.spec.model_copy(update={"placement": placement})))
-    return {"placement.inference_ami_version": fitting} if fitting else {}
-
-
 @check(
     "host-ami",
     why="With a mismatch the engine crashes without a log line, or the endpoint stays in Creating, billed.",
     source="SageMaker API: InferenceAmiVersion; drivers 535, 550 (CUDA 12.4), 580 (CUDA 13.0)",
     remedy="Leave placement.inference_ami_version out: the right one is chosen automatically.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
-    fix=Fix("set the host AMI that fits image and GPU", edits=_fitting_ami),
 )
 def host_ami_driver(draft: Draft) -> Findings:
     """A host AMI whose driver is too old for the image's CUDA or for the GPU."""
@@ -286,12 +243,6 @@ def host_ami_unknown(draft: Draft) -> Findings:
         yield f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen"
 
 
-def _every_gpu(draft: Draft) -> Edits:
-    entry, size = draft.instance(draft.instance_types[0]), draft.gpus_per_replica
-    replicas = entry.gpu_count // size if entry and entry.gpu_count % size == 0 else 0
-    return {"serving.data_parallel_size": replicas} if replicas > 1 else {}
-
-
 @check(
     "gpus",
     why="All GPUs of an instance are billed; the engine does not start if it needs more.",
@@ -299,7 +250,6 @@ def _every_gpu(draft: Draft) -> Edits:
     remedy="Raise serving.data_parallel_size (more replicas) or serving.tensor_parallel_size (more GPUs for "
     "each replica) so that all GPUs are used, or use a smaller instance.",
     url="https://aws.amazon.com/ec2/instance-types/",
-    fix=Fix("run a replica on every GPU", edits=_every_gpu),
 )
 def gpus(draft: Draft) -> Findings:
     """Unused GPUs, or more GPUs requested than the instance has."""
@@ -322,28 +272,6 @@ def gpus(draft: Draft) -> Findings:
             yield Finding(
                 "warning", f"{idle} of the {entry.gpu_count} GPUs of {name} would be billed and unused"
             )
-
-
-def _same_degree(draft: Draft) -> Edits:
-    return {"serving.env.TENSOR_PARALLEL_DEGREE": str(draft.spec.serving.tensor_parallel_size)}
-
-
-@check(
-    "tensor-parallel-degree",
-    why="Two variables for one setting: the LMI image reads one, the vLLM image the other.",
-    source="JumpStart spec of gpt-oss-20b: TENSOR_PARALLEL_DEGREE=8 beside SM_VLLM_TENSOR_PARALLEL_SIZE=1",
-    remedy="Nothing breaks: the vLLM image reads only SM_VLLM_TENSOR_PARALLEL_SIZE. To remove this message, "
-    "set serving.env.TENSOR_PARALLEL_DEGREE to the same value.",
-    severity="warning",
-    url="https://github.com/aws/sagemaker-python-sdk",
-    fix=Fix("set TENSOR_PARALLEL_DEGREE to the same value", edits=_same_degree),
-)
-def tensor_parallel_degree(draft: Draft) -> Findings:
-    """TENSOR_PARALLEL_DEGREE that contradicts the tensor parallel size."""
-    degree = environment(draft).get("TENSOR_PARALLEL_DEGREE")
-    size = str(draft.spec.serving.tensor_parallel_size)
-    if degree is not None and degree != size:
-        yield f"JumpStart sets TENSOR_PARALLEL_DEGREE={degree} and SM_VLLM_TENSOR_PARALLEL_SIZE={size}"
 
 
 @check(
@@ -389,7 +317,6 @@ def kms_local_storage(draft: Draft) -> Findings:
     remedy="Set security.network_isolation: true; SageMaker still downloads the weights.",
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
-    fix=Fix("turn network isolation on", edits=lambda _: {"security.network_isolation": True}),
 )
 def network_isolation(draft: Draft) -> Findings:
     """Network isolation turned off."""

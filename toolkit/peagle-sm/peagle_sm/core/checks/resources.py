@@ -15,7 +15,6 @@ from peagle_sm.core.checks.base import (
     KeyRights,
     Network,
     Prefix,
-    Price,
     Quotas,
     Reservation,
     check,
@@ -203,8 +202,8 @@ def artifacts_files(fact: Artifacts, draft: Draft) -> Findings:
             if key.endswith(_CODE) and not (beside and field == "model_uri" and key.startswith(f"{beside}/"))
         ]
         if code:
-            told = ", ".join(code[:3]) + (" …" if len(code) > 3 else "")
-            yield Finding("warning", f"{field}: {prefix.uri} has files that can run code: {told}")
+            names_text = ", ".join(code[:3]) + (" …" if len(code) > 3 else "")
+            yield Finding("warning", f"{field}: {prefix.uri} has files that can run code: {names_text}")
 
 
 @check(
@@ -253,8 +252,8 @@ def artifacts_requirements(fact: Artifacts, draft: Draft) -> Findings:
     reads="key_rights",
     why="If the role cannot decrypt the weights, the endpoint fails minutes after its start.",
     source="Amazon S3: SSE-KMS; a download needs kms:Decrypt on the object's key",
-    remedy="Run `peagle-sm guard install --endpoint-key <ARN>`, or allow the role kms:Decrypt on the key. "
-    "The key's own policy may allow it, too; this check does not read it.",
+    remedy="Run `peagle-sm guard install --parameter EndpointKeyArns=<ARN>`, or allow the role kms:Decrypt "
+    "on the key. The key's own policy may allow it, too; this check does not read it.",
     severity="warning",
     url="https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html",
 )
@@ -299,19 +298,3 @@ def vpc(fact: Network, draft: Draft) -> Findings:
     for name, (zone, free) in fact.subnets.items():
         if free < _FREE_ADDRESSES:
             yield f"security.vpc: subnet {name} in {zone} has {free} free addresses"
-
-
-@check(
-    "price-listed",
-    reads="prices",
-    why="Without AWS's own figure the plan's price may be wrong. The type may be available all the same.",
-    source="AWS Price List API: AmazonSageMaker, component Hosting",
-    remedy="Check AWS's SageMaker pricing page, and write its price into lifecycle.usd_per_hour.",
-    severity="warning",
-    url="https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/price-changes.html",
-)
-def price_listed(fact: tuple[Price, ...], draft: Draft) -> Findings:
-    """A type without a hosting price in AWS's list."""
-    for price in fact:
-        if price.why:
-            yield f"{price.why}; counted: {draft.price(price.instance_type) or 'no price'}"

@@ -78,7 +78,7 @@ def target_faults(layout: Layout, target: TargetFacts) -> Iterator[Finding]:
         )
     yield from short_context(layout.context, target.context, "the target has")
     outside = [
-        each for each in layout.aux_layer_ids if target.layers is not None and not _within(each, target)
+        layer for layer in layout.aux_layer_ids if target.layers is not None and not _within(layer, target)
     ]
     if outside:
         yield error_finding(
@@ -154,7 +154,7 @@ def inspect_head(
         target=target_name or (layout.verifier if layout else None),
         target_known=target is not None,
         files=folder.records(),
-        parameters=sum(each.count for each in contents.tensors.values() if each.dtype in FLOATS),
+        parameters=sum(tensor.count for tensor in contents.tensors.values() if tensor.dtype in FLOATS),
         dtype=_dtype(contents),
         faults=tuple(worst_first(faults)),
     )
@@ -173,7 +173,7 @@ def inspect_files(folder: Folder) -> HeadReport:
         licence=contents.licence,
         revision=folder.revision,
         files=folder.records(),
-        parameters=sum(each.count for each in contents.tensors.values()),
+        parameters=sum(tensor.count for tensor in contents.tensors.values()),
         dtype=_dtype(contents),
         faults=tuple(worst_first(contents.faults)),
     )
@@ -208,5 +208,5 @@ def _with_layout(report: HeadReport, layout: Layout, parallel: bool) -> HeadRepo
 
 
 def _dtype(contents: Contents) -> str | None:
-    found = sorted({each.dtype for each in contents.tensors.values() if each.dtype in FLOATS})
-    return ", ".join(found) or None
+    dtypes = sorted({tensor.dtype for tensor in contents.tensors.values() if tensor.dtype in FLOATS})
+    return ", ".join(dtypes) or None

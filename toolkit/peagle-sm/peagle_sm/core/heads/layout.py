@@ -115,9 +115,9 @@ def refused(place: str, faults: Sequence[Finding], *, shown: bool = False) -> He
     errors = [fault for fault in faults if fault.severity == "error"]
     steps = dict.fromkeys(fault.next_step for fault in errors if fault.next_step)
     codes = ", ".join(dict.fromkeys(fault.check for fault in errors))
-    told = f" {codes}" if shown else "".join(f"\n{fault.check}: {fault.message}" for fault in errors)
+    listed = f" {codes}" if shown else "".join(f"\n{fault.check}: {fault.message}" for fault in errors)
     return HeadRefused(
-        f"the draft head at {place} must not be deployed:{told}",
+        f"the draft head at {place} must not be deployed:{listed}",
         next_step=next(iter(steps), "Use another head, or export it again."),
         details={"findings": [fault_data(fault) for fault in faults]},
     )
@@ -262,12 +262,12 @@ def _layout(config: Config, layer: Config, family: Literal["llama", "qwen3"], ar
 
 
 def _aux_states(layer: Config, eagle: Config, ids: tuple[Any, ...], family: str) -> int:
-    told = _int(layer.get("num_aux_hidden_states"))
+    declared = _int(layer.get("num_aux_hidden_states"))
     if family == "qwen3":
-        return _int(layer.get("num_aux_layers")) or told or len(ids) or DEFAULT_AUX_STATES
+        return _int(layer.get("num_aux_layers")) or declared or len(ids) or DEFAULT_AUX_STATES
     # the Llama head of vLLM counts those of eagle_config alone, and takes three otherwise
     nested = eagle.get("eagle_aux_hidden_state_layer_ids")
-    return told or (len(nested) if isinstance(nested, list) and nested else DEFAULT_AUX_STATES)
+    return declared or (len(nested) if isinstance(nested, list) and nested else DEFAULT_AUX_STATES)
 
 
 def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | None, str, list[Finding]]:
@@ -463,20 +463,21 @@ def drafting_faults(layout: Layout, *, parallel: bool, has_mask: bool) -> Iterat
     yield from _attention(layout)
 
 
-def depth_faults(asked: int | None, trained: int | None, *, parallel: bool) -> Iterator[Finding]:
+def depth_faults(requested: int | None, trained: int | None, *, parallel: bool) -> Iterator[Finding]:
     """Yield a fault if more tokens are requested than trained."""
-    if asked is None or trained is None or asked <= trained:
+    if requested is None or trained is None or requested <= trained:
         return
     if parallel:
         yield error_finding(
             "trained-k",
-            f"num_speculative_tokens: found {asked}; allowed: 1 to {trained}, its trained depth",
+            f"num_speculative_tokens: found {requested}; allowed: 1 to {trained}, its trained depth",
             f"Set speculation.num_speculative_tokens to {trained} or less.",
         )
     else:
         yield Finding(
             "info",
-            f"it was trained with depth {trained}; found {asked}, which may not be faster: peagle-sm tune",
+            f"it was trained with depth {trained}; found {requested}, which may not be faster: "
+            "peagle-sm tune",
             check="trained-k",
         )
 
@@ -506,9 +507,9 @@ def _mask_token(layout: Layout) -> Iterator[Finding]:
         yield error_finding("mask-token", f"config.json has no mask token ({', '.join(MASK_KEYS)})")
         return
     if len({repr(value) for value in layout.mask_tokens.values()}) > 1:
-        told = ", ".join(f"{key} {value!r}" for key, value in layout.mask_tokens.items())
+        tokens = ", ".join(f"{key} {value!r}" for key, value in layout.mask_tokens.items())
         yield error_finding(
-            "mask-token", f"config.json has several mask tokens: {told}; vLLM's versions use different ones"
+            "mask-token", f"config.json has several mask tokens: {tokens}; vLLM's versions use different ones"
         )
     token = layout.mask_token
     if type(token) is not int or not 0 <= token < layout.vocab:

@@ -118,9 +118,9 @@ def index_faults(index: Any, tensors: Mapping[str, str], sizes: Mapping[str, int
 def licence_of(sizes: Mapping[str, int], card: str | None) -> str | None:
     """Return the licence in the model card, else the licence file's name, else None."""
     if card and card.startswith("---"):
-        found = _LICENCE_LINE.search(card.split("\n---", 1)[0])
-        if found:
-            return found[1].lower()
+        match = _LICENCE_LINE.search(card.split("\n---", 1)[0])
+        if match:
+            return match[1].lower()
     return next((name for name in sorted(sizes) if _LICENCE_FILE.fullmatch(name)), None)
 
 
@@ -234,18 +234,18 @@ def _card(folder: Folder) -> str | None:
 
 
 def _tensors(folder: Folder, faults: list[Finding]) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name in shards(folder.sizes):
         try:
             header = read_header(folder, name)
         except HeaderFault as error:
             faults.append(error_finding("header", str(error), "Download the file again."))
             continue
-        for twice in sorted(found.keys() & header.keys()):
-            message = f"{twice} is in {found[twice].file} and in {name}"
+        for twice in sorted(tensors.keys() & header.keys()):
+            message = f"{twice} is in {tensors[twice].file} and in {name}"
             faults.append(error_finding("index", message))
-        found |= header
-    return found
+        tensors |= header
+    return tensors
 
 
 def read_header(folder: Folder, name: str) -> dict[str, Tensor]:
@@ -271,11 +271,11 @@ def _is_map(tensor: Tensor | None) -> bool:
 
 
 def _values(folder: Folder, tensor: Tensor) -> Sequence[int]:
-    found = array(_ARRAYS[tensor.dtype])
-    found.frombytes(folder.read(tensor.file, tensor.start, tensor.end - tensor.start))
+    values = array(_ARRAYS[tensor.dtype])
+    values.frombytes(folder.read(tensor.file, tensor.start, tensor.end - tensor.start))
     if sys.byteorder == "big":
-        found.byteswap()
-    return found
+        values.byteswap()
+    return values
 
 
 MANIFEST = "manifest.json"
@@ -356,8 +356,8 @@ def manifest_faults(
         if file.name not in sizes:
             yield error_finding("files", f"{file.name} of the manifest does not exist", _AGAIN)
         elif sizes[file.name] != file.size:
-            found = sizes[file.name]
-            message = f"{file.name} has {found} bytes; the manifest has {file.size}"
+            size = sizes[file.name]
+            message = f"{file.name} has {size} bytes; the manifest has {file.size}"
             yield error_finding("files", message, _AGAIN)
     if manifest.model is not None and manifest.model != model:
         yield error_finding(

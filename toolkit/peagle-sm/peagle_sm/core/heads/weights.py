@@ -84,12 +84,14 @@ def parse_header(text: bytes, size: int, name: str) -> dict[str, Tensor]:
     """
     entries = _json_object(text, name)
     begin = LENGTH_BYTES + len(text)
-    found = {key: _tensor(key, entry, name, begin) for key, entry in entries.items() if key != "__metadata__"}
+    tensors = {
+        key: _tensor(key, entry, name, begin) for key, entry in entries.items() if key != "__metadata__"
+    }
     about = entries.get("__metadata__", {})
     if not isinstance(about, dict) or not all(isinstance(each, str) for each in about.values()):
         raise HeaderFault(f"{name}: __metadata__ is not a mapping of text to text")
-    _covers(found, begin, size, name)
-    return found
+    _covers(tensors, begin, size, name)
+    return tensors
 
 
 def _json_object(text: bytes, name: str) -> dict[str, Any]:
@@ -97,12 +99,12 @@ def _json_object(text: bytes, name: str) -> dict[str, Any]:
         raise HeaderFault(f"{name} has no safetensors header: it does not start with a brace")
 
     def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for key, value in pairs:
-            if key in made:
+            if key in entries:
                 raise HeaderFault(f"{name}: {key!r} occurs twice in the header")
-            made[key] = value
-        return made
+            entries[key] = value
+        return entries
 
     try:
         document = json.loads(text.decode("utf-8"), object_pairs_hook=once)
@@ -139,9 +141,9 @@ def _whole_numbers(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(each) is int and 0 <= each < 2**63 for each in value)
 
 
-def _covers(found: Mapping[str, Tensor], begin: int, size: int, name: str) -> None:
+def _covers(tensors: Mapping[str, Tensor], begin: int, size: int, name: str) -> None:
     reached, last = begin, "the header"
-    for key, tensor in sorted(found.items(), key=lambda item: (item[1].start, item[1].end)):
+    for key, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end)):
         if tensor.start < reached:
             raise HeaderFault(f"{name}: {key} overlaps {last}")
         if tensor.start > reached:
@@ -169,48 +171,48 @@ def expected_tensors(layout: Layout, *, parallel: bool) -> dict[str, Shape]:
 
     The embedding and the output matrix are included only if the target's cannot replace them.
     """
-    made: dict[str, Shape] = {"norm.weight": (layout.hidden,)}
+    shapes: dict[str, Shape] = {"norm.weight": (layout.hidden,)}
     if layout.uses_aux:
-        made["fc.weight"] = (layout.hidden, layout.fc_input)
+        shapes["fc.weight"] = (layout.hidden, layout.fc_input)
         if layout.norm_before_fc:
-            made["input_norm.weight"] = (layout.fc_input,)
+            shapes["input_norm.weight"] = (layout.fc_input,)
         if layout.fc_norm:
-            made |= {f"fc_norm.{n}.weight": (layout.target_hidden,) for n in range(layout.aux_states)}
+            shapes |= {f"fc_norm.{n}.weight": (layout.target_hidden,) for n in range(layout.aux_states)}
     for index in range(layout.layers):
-        made |= _layer(layout, index)
+        shapes |= _layer(layout, index)
     if layout.draft_vocab != layout.vocab:
-        made[TO_TARGET] = (layout.draft_vocab,)
+        shapes[TO_TARGET] = (layout.draft_vocab,)
     if layout.draft_vocab != layout.vocab or layout.hidden != layout.target_hidden:
-        made[OUTPUT] = (layout.draft_vocab, layout.hidden)
+        shapes[OUTPUT] = (layout.draft_vocab, layout.hidden)
     if layout.hidden != layout.target_hidden:
-        made[EMBEDDING] = (layout.vocab, layout.hidden)
+        shapes[EMBEDDING] = (layout.vocab, layout.hidden)
     if parallel:
-        made[MASK] = (1, 1, layout.fc_input)
-    return made
+        shapes[MASK] = (1, 1, layout.fc_input)
+    return shapes
 
 
 def optional_tensors(layout: Layout) -> dict[str, Shape]:
     """Return optional tensors: own embedding and output matrix, and ``t2d``."""
-    made: dict[str, Shape] = {
+    shapes: dict[str, Shape] = {
         EMBEDDING: (layout.vocab, layout.hidden),
         OUTPUT: (layout.draft_vocab, layout.hidden),
         MASK: (1, 1, layout.fc_input),
     }
     if layout.draft_vocab != layout.vocab:
-        made[TO_DRAFT] = (layout.vocab,)
-    return made
+        shapes[TO_DRAFT] = (layout.vocab,)
+    return shapes
 
 
 def weight_faults(layout: Layout, tensors: Mapping[str, Tensor], *, parallel: bool) -> list[Finding]:
     """Return tensors that are missing, unexpected, or of a wrong shape or dtype."""
-    found, twice = _under_one_name(tensors)
+    by_name, twice = _under_one_name(tensors)
     faults = [error_finding("weights-unexpected", f"{name} exists under two names") for name in twice]
     expected = expected_tensors(layout, parallel=parallel)
     known = {**optional_tensors(layout), **expected}
-    faults += [error_finding("weights-missing", f"{n} is missing") for n in expected if n not in found]
-    for name, tensor in found.items():
+    faults += [error_finding("weights-missing", f"{n} is missing") for n in expected if n not in by_name]
+    for name, tensor in by_name.items():
         faults += _one(name, tensor, known, layout)
-    return [*faults, *_unlike(layout, found)]
+    return [*faults, *_unlike(layout, by_name)]
 
 
 def _layer(layout: Layout, index: int) -> dict[str, Shape]:
@@ -218,7 +220,7 @@ def _layer(layout: Layout, index: int) -> dict[str, Shape]:
     taken = 2 * hidden if index == 0 else hidden
     queries, keys = layout.heads * layout.head_dim, layout.kv_heads * layout.head_dim
     name = f"layers.{index}."
-    made: dict[str, Shape] = {
+    shapes: dict[str, Shape] = {
         f"{name}self_attn.q_proj.weight": (queries, taken),
         f"{name}self_attn.k_proj.weight": (keys, taken),
         f"{name}self_attn.v_proj.weight": (keys, taken),
@@ -230,29 +232,29 @@ def _layer(layout: Layout, index: int) -> dict[str, Shape]:
         f"{name}post_attention_layernorm.weight": (hidden,),
     }
     if index == 0:
-        made[f"{name}hidden_norm.weight"] = (hidden,)
+        shapes[f"{name}hidden_norm.weight"] = (hidden,)
     if layout.family == "qwen3":
-        made |= {f"{name}self_attn.{n}_norm.weight": (layout.head_dim,) for n in "qk"}
+        shapes |= {f"{name}self_attn.{n}_norm.weight": (layout.head_dim,) for n in "qk"}
     if layout.qkv_bias:
         sizes = {"q": queries, "k": keys, "v": keys}
-        made |= {f"{name}self_attn.{n}_proj.bias": (size,) for n, size in sizes.items()}
+        shapes |= {f"{name}self_attn.{n}_proj.bias": (size,) for n, size in sizes.items()}
     if layout.o_bias:
-        made[f"{name}self_attn.o_proj.bias"] = (hidden,)
+        shapes[f"{name}self_attn.o_proj.bias"] = (hidden,)
     if layout.mlp_bias:
-        made |= {f"{name}mlp.{n}_proj.bias": (inner,) for n in ("gate", "up")}
-        made[f"{name}mlp.down_proj.bias"] = (hidden,)
-    return made
+        shapes |= {f"{name}mlp.{n}_proj.bias": (inner,) for n in ("gate", "up")}
+        shapes[f"{name}mlp.down_proj.bias"] = (hidden,)
+    return shapes
 
 
 def _under_one_name(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    found: dict[str, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     twice = []
     for name, tensor in tensors.items():
         plain = name.replace("midlayer.", "layers.0.", 1)
-        if plain in found:
+        if plain in by_name:
             twice.append(plain)
-        found[plain] = tensor
-    return found, twice
+        by_name[plain] = tensor
+    return by_name, twice
 
 
 def _one(name: str, tensor: Tensor, known: Mapping[str, Shape], layout: Layout) -> Iterator[Finding]:
@@ -291,11 +293,11 @@ def _why(name: str) -> str:
     return ""
 
 
-def _unlike(layout: Layout, found: Mapping[str, Tensor]) -> Iterator[Finding]:
+def _unlike(layout: Layout, tensors: Mapping[str, Tensor]) -> Iterator[Finding]:
     if layout.quantized:
-        for name, tensor in found.items():
+        for name, tensor in tensors.items():
             scales = (f"{name}_scale", f"{name}_scale_inv")
-            if tensor.dtype in _NEEDS_SCALE and name.endswith(".weight") and not found.keys() & set(scales):
+            if tensor.dtype in _NEEDS_SCALE and name.endswith(".weight") and not tensors.keys() & set(scales):
                 yield error_finding(
                     "dtype",
                     f"{name}: found dtype {tensor.dtype} without {scales[0]}: its values mean nothing",
@@ -307,14 +309,14 @@ def _unlike(layout: Layout, found: Mapping[str, Tensor]) -> Iterator[Finding]:
         )
         return
     names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-    dtypes = sorted({each.dtype for each in found.values() if each.dtype in FLOATS})
+    dtypes = sorted({each.dtype for each in tensors.values() if each.dtype in FLOATS})
     if len(dtypes) > 1:
         yield Finding("warning", f"its weights have several dtypes: {', '.join(dtypes)}", check="dtype")
     elif dtypes and layout.dtype in names and names[layout.dtype] != dtypes[0]:
         yield Finding(
             "warning", f"config.json has {layout.dtype}, but its weights are {dtypes[0]}", check="dtype"
         )
-    if layout.tied and EMBEDDING in found and OUTPUT not in found:
+    if layout.tied and EMBEDDING in tensors and OUTPUT not in tensors:
         yield error_finding(
             "tied-embeddings",
             "tie_word_embeddings is true, but vLLM does not tie a head's embeddings: it would draft with the "

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
-from peagle_sm.core.spec.lock import model_name
 from peagle_sm.core.spec.validation import explain, show, suggest
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
@@ -64,13 +63,13 @@ def check_record(model: type[AnyRecord], data: Any, origin: str) -> AnyRecord:
         # strict as JSON is: a list stands for a tuple, and a text never for a number
         return model.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        told: SpecError = explain(error, origin=origin, model=model)
-        raise CatalogueDamaged(told.message, next_step=_STEP, details=told.details) from error
+        problem: SpecError = explain(error, origin=origin, model=model)
+        raise CatalogueDamaged(problem.message, next_step=_STEP, details=problem.details) from error
 
 
-def damaged(origin: str, found: Any, allowed: str) -> CatalogueDamaged:
+def damaged(origin: str, value: Any, allowed: str) -> CatalogueDamaged:
     """Return the error for a wrong value."""
-    return CatalogueDamaged(f"{origin}: found {show(found)}; allowed: {allowed}", next_step=_STEP)
+    return CatalogueDamaged(f"{origin}: found {show(value)}; allowed: {allowed}", next_step=_STEP)
 
 
 MANIFEST_KEY = "models_manifest.json"
@@ -83,7 +82,6 @@ class Row(Record):
     version: str = Field(min_length=1)
     min_version: str
     spec_key: str = Field(min_length=1)
-    search_keywords: tuple[str, ...] | None = None
 
 
 def parse_manifest(content: bytes, origin: str = MANIFEST_KEY) -> tuple[Row, ...]:
@@ -127,25 +125,6 @@ def row_of(rows: Sequence[Row], model_id: str, version: str | None = None) -> Ro
             next_step="Run `peagle-sm lock --upgrade SPEC` to use the newest; it shows the changes.",
         )
     return chosen[-1]
-
-
-def candidates(rows: Sequence[Row], hub_id: str, limit: int = 12) -> tuple[Row, ...]:
-    """Return the newest rows of models that may match a repository, best first.
-
-    The manifest has no URLs, so the caller must read the specs of these models. The best match shares the
-    most words with the repository's name; models that share none are left out.
-    """
-    wanted = _words(model_name(hub_id).rpartition("/")[2])
-    newest = {
-        row.model_id: row for row in sorted(rows, key=lambda row: order_of(row.version))
-    }  # the last one of an id wins
-    scored = [(len(wanted & _words(row.model_id)), row) for row in newest.values()]
-    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: (-pair[0], pair[1].model_id))
-    return tuple(row for _, row in best[:limit])
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 # What a config may not change (JumpStartConfigComponent.OVERRIDING_DENY_LIST of the SDK).
@@ -274,7 +253,6 @@ class Model(Record):
     version: str = Field(min_length=1)
     min_sdk_version: str | None = None
     url: str | None = None
-    huggingface_id: str | None = None
     license: str | None = None
     gated_bucket: bool = False
     deprecated: bool = False
@@ -373,15 +351,15 @@ def _ranking(data: Mapping[str, Any], names: tuple[str, ...], origin: str) -> tu
 
 
 def _mapping(data: Mapping[str, Any], field: str, origin: str) -> dict[str, Any]:
-    found = data.get(field)
-    if found is None:
+    value = data.get(field)
+    if value is None:
         return {}
-    if not isinstance(found, dict):
-        raise damaged(f"{origin}: {field}", found, "a mapping of names to fields")
-    return found
+    if not isinstance(value, dict):
+        raise damaged(f"{origin}: {field}", value, "a mapping of names to fields")
+    return value
 
 
-def _names(found: Any, origin: str) -> list[str]:
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise damaged(origin, found, "a list of names")
-    return found
+def _names(value: Any, origin: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise damaged(origin, value, "a list of names")
+    return value

@@ -106,15 +106,15 @@ class Resolved:
     supported_instance_types: tuple[str, ...]
 
 
-def choose_config(document: Document, asked: str | None = None) -> str:
+def choose_config(document: Document, requested: str | None = None) -> str:
     """Return the requested config, else the first with a head, else the first.
 
     Raises:
         NotFound: no config has the requested name.
     """
-    if asked is not None:
-        document.config(asked)
-        return asked
+    if requested is not None:
+        document.config(requested)
+        return requested
     with_head = [name for name in document.ranking if document.configs[name].heads]
     return (with_head or list(document.ranking))[0]
 
@@ -148,7 +148,9 @@ def resolve_config(
             )
             for name in wanted
         },
-        environment={one.name: _text(one.default) for one in config.inference_environment_variables},
+        environment={
+            variable.name: _text(variable.default) for variable in config.inference_environment_variables
+        },
         heads=heads,
         # JumpStartModelSpecs.is_gated_model: a gated bucket or a licence to accept
         gated=document.model.gated_bucket or any(keys) or any(head.gated for head in heads),
@@ -163,8 +165,8 @@ def resolve_config(
 
 def family_of(instance_type: str) -> str:
     """Return "g5" for "ml.g5.12xlarge"; empty if the name has no family."""
-    found = re.match(r"^ml[._]([a-z\d\-]+)\.?\w*$", instance_type)
-    return found[1] if found else ""
+    match = re.match(r"^ml[._]([a-z\d\-]+)\.?\w*$", instance_type)
+    return match[1] if match else ""
 
 
 def _pair(variants: Variants | None, instance_type: str) -> tuple[Variant, ...]:
@@ -174,7 +176,7 @@ def _pair(variants: Variants | None, instance_type: str) -> tuple[Variant, ...]:
 
 
 def _own(variants: Variants | None, instance_type: str) -> tuple[Properties, ...]:
-    return tuple(one.properties for one in _pair(variants, instance_type) if one.properties)
+    return tuple(variant.properties for variant in _pair(variants, instance_type) if variant.properties)
 
 
 def _image(config: Config, instance_type: str, region: str, document: Document) -> str:
@@ -207,9 +209,14 @@ def _image(config: Config, instance_type: str, region: str, document: Document) 
 def _target_key(config: Config, instance_type: str, where: str) -> str:
     """Return the key of the target's files: prepacked, unless a script is added."""
     own = _own(config.hosting_instance_type_variants, instance_type)
-    prepacked = next((one.prepacked_artifact_key for one in own if one.prepacked_artifact_key), None)
+    prepacked = next(
+        (properties.prepacked_artifact_key for properties in own if properties.prepacked_artifact_key), None
+    )
     prepacked = prepacked or config.hosting_prepacked_artifact_key
-    plain = next((one.artifact_key for one in own if one.artifact_key), None) or config.hosting_artifact_key
+    plain = (
+        next((properties.artifact_key for properties in own if properties.artifact_key), None)
+        or config.hosting_artifact_key
+    )
     if config.hosting_prepacked_artifact_key is None and config.hosting_use_script_uri:
         key = plain
     else:
@@ -247,6 +254,8 @@ def _text(value: str | int | float | bool) -> str:
 def _texts(properties: Sequence[Properties]) -> dict[str, str]:
     """Merge the environment of an instance type over that of its family."""
     merged: dict[str, str] = {}
-    for one in reversed(properties):
-        merged |= {name: _text(value) for name, value in (one.environment_variables or {}).items()}
+    for variant_properties in reversed(properties):
+        merged |= {
+            name: _text(value) for name, value in (variant_properties.environment_variables or {}).items()
+        }
     return merged

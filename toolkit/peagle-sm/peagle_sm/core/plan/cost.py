@@ -124,12 +124,12 @@ class Fleet:
 
 def fleet_for(demand: Demand, serving: Serving) -> Fleet | None:
     """Size the fleet for ``demand`` with its headroom; None if throughput is 0."""
-    asked = demand.otps if demand.otps is not None else demand.requests_per_s
-    each = serving.otps if demand.otps is not None else serving.requests_per_s
-    if asked is None or each <= 0:
+    demanded = demand.otps if demand.otps is not None else demand.requests_per_s
+    per_copy = serving.otps if demand.otps is not None else serving.requests_per_s
+    if demanded is None or per_copy <= 0:
         return None
     # The division's own rounding must not buy another instance.
-    copies = max(1, math.ceil(asked / (each * (1 - demand.headroom)) - 1e-9))
+    copies = max(1, math.ceil(demanded / (per_copy * (1 - demand.headroom)) - 1e-9))
     instances = math.ceil(copies / serving.copies_per_instance)
     price = serving.usd_per_instance_hour
     return Fleet(
@@ -137,7 +137,7 @@ def fleet_for(demand: Demand, serving: Serving) -> Fleet | None:
         instances=instances,
         gpus=None if serving.gpus is None else copies * serving.gpus,
         usd_per_hour=None if price is None else round(instances * price, 4),
-        use=asked / (copies * each),
+        use=demanded / (copies * per_copy),
     )
 
 

@@ -30,17 +30,10 @@ class SpeculativeConfig(BaseModel):
     num_speculative_tokens: int = Field(gt=0, description="Tokens proposed per step.")
     parallel_drafting: bool = Field(default=False, description="Propose all tokens in one pass (P-EAGLE).")
     draft_tensor_parallel_size: int | None = Field(default=None, ge=1, description="1 or the target's.")
-    max_model_len: int | None = Field(default=None, ge=1, description="Longest context of the draft.")
-    quantization: str | None = Field(default=None, description="Quantisation of the draft.")
-    revision: str | None = Field(default=None, description="Revision of a draft on the hub.")
     draft_sample_method: str | None = Field(default=None, description="Sampling method of draft tokens.")
-    rejection_sample_method: str | None = Field(
-        default=None, description="Sampling method after a rejection."
-    )
     num_speculative_tokens_per_batch_size: KTable | None = Field(
         default=None, description="Rows [first batch size, last batch size, tokens]."
     )
-    disable_padded_drafter_batch: bool | None = Field(default=None, description="Turn batch padding off.")
 
     def to_json(self) -> str:
         """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG, without vLLM's defaults."""

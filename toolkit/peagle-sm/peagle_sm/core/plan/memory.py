@@ -68,9 +68,9 @@ def unknown_facts(draft: Draft) -> tuple[str, ...]:
 
 def _gpu_share(draft: Draft) -> float:
     serving = draft.spec.serving
-    asked = serving.env.get(_SHARE_VARIABLE, serving.extra_args.get("gpu_memory_utilization", GPU_SHARE))
+    given = serving.env.get(_SHARE_VARIABLE, serving.extra_args.get("gpu_memory_utilization", GPU_SHARE))
     try:
-        share = float(str(asked))
+        share = float(str(given))
     except ValueError:
         return GPU_SHARE
     return share if 0 < share <= 1 else GPU_SHARE

@@ -11,21 +11,18 @@ from typing import Any
 from peagle_sm.core.catalog import (
     GPU_OVERHEAD_GB,
     GPU_SHARE,
-    NOT_ASKED,
     SPECULATIVE_CONFIG,
     Catalog,
     HeadEntry,
     ImageFacts,
     InstanceEntry,
     JumpStartEntry,
-    ListedPrice,
     ModelEntry,
-    PriceEntry,
     Vocabulary,
-    choose_price,
     kv_cache_gb,
 )
 from peagle_sm.core.own_models import catalog_for
+from peagle_sm.core.prices import NOT_ASKED, ListedPrice, PriceEntry, choose_price
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
 from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest
@@ -185,7 +182,8 @@ class Draft:
     def price(self, name: str) -> PriceEntry | None:
         """Return the hosting price of one instance that counts; None if none is known."""
         spec_price = self.spec.lifecycle.usd_per_hour
-        return choose_price(name, self.region, self.catalog, self.listed_price(name), spec_price)
+        table = self.catalog.price(name, self.region)
+        return choose_price(name, self.region, table, self.listed_price(name), spec_price)
 
     @property
     def pipeline_stages(self) -> int:
@@ -263,20 +261,13 @@ class _Resolver:
                 "Download its config.json and model.safetensors.index.json into a folder beside the spec, "
                 "and give the folder as model.config.",
             )
-        elif model.parameters_b is None:
-            self._miss(
-                "model.parameters_b",
-                f"model.parameters_b: found nothing; {model.config_place} has an architecture whose "
-                "parameters are not counted here, and no index of the weights",
-                "Set model.parameters_b to the billions of parameters on the model's card; or give a folder "
-                "that has model.safetensors.index.json as model.config.",
-            )
         else:
             self._miss(
                 "model.weights_gb",
-                f"model.weights_gb: found nothing; {model.config_place} has a quantization whose sizes are "
-                "not known here",
-                "Set model.weights_gb to the size of its *.safetensors in GB (10^9 bytes).",
+                f"model.weights_gb: found nothing, and neither weights nor their index are beside "
+                f"{model.config_place}",
+                "Set model.weights_gb to the size of the *.safetensors in GB (10^9 bytes); or put "
+                "model.safetensors.index.json beside config.json.",
             )
 
     def _usable_lock(self) -> Lock | None:
@@ -284,7 +275,7 @@ class _Resolver:
         lock = self.spec.lock(place)
         if lock is None:
             return None
-        said = mismatches(
+        reasons = mismatches(
             lock,
             model=self.spec.model_name,
             instance_types=tuple(self.spec.placement.instance_types),
@@ -292,12 +283,12 @@ class _Resolver:
             place=place,
         )
         if self.model.own and lock.jumpstart.model_id != self.model.jumpstart_model_id:
-            said.append(
+            reasons.append(
                 f"it is of JumpStart's {lock.jumpstart.model_id}, but the spec has model.jumpstart: "
                 f"{self.model.jumpstart_model_id}"
             )
-        if said:
-            self._miss("lock", f"the lock next to the spec does not match: {'; '.join(said)}", _LOCK)
+        if reasons:
+            self._miss("lock", f"the lock next to the spec does not match: {'; '.join(reasons)}", _LOCK)
         return lock
 
     def _jumpstart(self) -> JumpStartEntry | None:
@@ -551,15 +542,15 @@ def _prefix(uri: str) -> str:
 def _jumpstarts_tokens(entry: JumpStartEntry | None) -> int | None:
     """Return the number of draft tokens in JumpStart's settings, if any."""
     try:
-        found = json.loads(entry.speculative_config).get("num_speculative_tokens") if entry else None
+        tokens = json.loads(entry.speculative_config).get("num_speculative_tokens") if entry else None
     except (ValueError, AttributeError):  # none, or not what vLLM would take; a check says so
         return None
-    return found if isinstance(found, int) and found > 0 else None
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
 
 
 def _max_model_len(entry: JumpStartEntry | None, model: ModelEntry) -> int | None:
-    found = entry.environment.get("SM_VLLM_MAX_MODEL_LEN", "") if entry else ""
-    return int(found) if found.isdigit() else model.default_max_model_len
+    text = entry.environment.get("SM_VLLM_MAX_MODEL_LEN", "") if entry else ""
+    return int(text) if text.isdigit() else model.default_max_model_len
 
 
 def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
@@ -629,7 +620,7 @@ def _entry_of(lock: Lock) -> JumpStartEntry:
         date=lock.written_at[:10],
         gated=lock.licence.gated,
         image=first.image,
-        family_images={name: one.image for name, one in lock.instances.items()},
+        family_images={name: instance.image for name, instance in lock.instances.items()},
         target_key="",
         draft_key="",
         target_uri=first.target_uri,
@@ -642,7 +633,7 @@ def _entry_of(lock: Lock) -> JumpStartEntry:
         startup_timeout_s=lock.startup_timeout_s or _LONGEST_WAIT_S,
         environment=environment,
         speculative_config=speculative,
-        instance_environment={name: dict(one.environment) for name, one in lock.instances.items()},
+        instance_environment={name: dict(instance.environment) for name, instance in lock.instances.items()},
         locked=True,
         deprecated=lock.jumpstart.deprecated,
         vulnerabilities=lock.jumpstart.vulnerabilities

@@ -41,10 +41,10 @@ def _write(text: str, path: Sequence[str], value: Any, origin: str) -> str:
     wanted = _with(yaml.safe_load(text), path, value)
     try:
         written = _edit(text, path, value)
-        found = yaml.safe_load(written)
+        content = yaml.safe_load(written)
     except (yaml.YAMLError, IndexError):
-        written, found = text, None
-    if found != wanted:
+        written, content = text, None
+    if content != wanted:
         dotted = ".".join(path)
         raise SpecError(
             f"{origin}: no place found for {dotted} in its text",
@@ -74,10 +74,10 @@ def _edit(text: str, path: Sequence[str], value: Any) -> str:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     rest = list(path)
     while isinstance(node, yaml.MappingNode):
-        found = next((each for name, each in node.value if name.value == rest[0]), None)
-        if found is None:
+        child = next((child_node for name, child_node in node.value if name.value == rest[0]), None)
+        if child is None:
             return _insert(lines, node, rest, value)
-        node, rest = found, rest[1:]
+        node, rest = child, rest[1:]
         if not rest:
             break
     for key in reversed(rest):  # a field without a value, such as `serving:`
@@ -103,9 +103,9 @@ def _insert(lines: list[str], node: yaml.MappingNode, path: Sequence[str], value
         new = f"{inside}{comma}{path[0]}: {_flow(value)}{tail}"
         return "\n".join([*lines[: end.line], new, *lines[end.line + 1 :]])
     first, row = node.value[0][0].start_mark.column, _last_row(node)
-    made = [f"{' ' * (first + 2 * depth)}{key}:" for depth, key in enumerate(path)]
-    made[-1] += f" {_flow(value)}"
-    return "\n".join([*lines[: row + 1], *made, *lines[row + 1 :]])
+    new_lines = [f"{' ' * (first + 2 * depth)}{key}:" for depth, key in enumerate(path)]
+    new_lines[-1] += f" {_flow(value)}"
+    return "\n".join([*lines[: row + 1], *new_lines, *lines[row + 1 :]])
 
 
 def _last_row(node: yaml.Node) -> int:

@@ -321,12 +321,6 @@ class EndpointSpec(SpecPart):
     model: ModelField = Field(
         description="Catalogue id of the target model, or a mapping for any other: {name: …, config: …}."
     )
-    catalog: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Your own catalogue: a YAML file (relative to the spec) with models and heads, in the "
-        "form of the packaged models.yaml and heads.yaml.",
-    )
     source: Source | None = Field(
         default=None, description="jumpstart or container; left out, the catalogue's first for the model."
     )
@@ -365,7 +359,7 @@ class EndpointSpec(SpecPart):
         default=3600, ge=60, le=3600, description="Seconds to wait for the container's first healthy /ping."
     )
 
-    # Not a field: what was read for `model` and `catalog`; None before.
+    # Not a field: what was read for `model`; None before.
     _own: OwnFacts | None = PrivateAttr(default=None)
     # Not a field: the locks that `peagle-sm lock` wrote next to the spec's file.
     _locks: Mapping[Place, Lock] = PrivateAttr(default_factory=dict)
@@ -390,11 +384,11 @@ class EndpointSpec(SpecPart):
 
     @property
     def own_facts(self) -> OwnFacts | None:
-        """What was read for the spec's own model and catalogue file; None before."""
+        """What was read for the spec's own model; None before."""
         return self._own
 
     def with_own_facts(self, facts: OwnFacts) -> EndpointSpec:
-        """Return this spec with what was read for its own model and catalogue file."""
+        """Return this spec with what was read for its own model."""
         copy = self.model_copy()
         copy._own = facts
         return copy

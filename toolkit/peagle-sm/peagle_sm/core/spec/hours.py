@@ -72,7 +72,7 @@ class Hours:
     def __str__(self) -> str:
         """Return the canonical text, which `parse_hours` parses to the same timetable."""
         parts: list[str] = []
-        for spans in dict.fromkeys(one for one in self.days if one):
+        for spans in dict.fromkeys(day_spans for day_spans in self.days if day_spans):
             parts += _day_words([day for day, those in enumerate(self.days) if those == spans])
             parts += [str(span) for span in spans]
         return " ".join([*parts, self.zone])
@@ -106,9 +106,9 @@ def _groups(words: list[str]) -> Iterator[tuple[list[int], tuple[Span, ...]]]:
     days: list[int] = []
     spans: list[Span] = []
     for word in words:
-        found = _RANGE.fullmatch(word)
-        if found is not None:
-            spans.append(_span(word, *(int(part) for part in found.groups())))
+        match = _RANGE.fullmatch(word)
+        if match is not None:
+            spans.append(_span(word, *(int(part) for part in match.groups())))
             continue
         if spans:
             yield _group(days, spans)
@@ -121,9 +121,9 @@ def _groups(words: list[str]) -> Iterator[tuple[list[int], tuple[Span, ...]]]:
 
 def _group(days: list[int], spans: list[Span]) -> tuple[list[int], tuple[Span, ...]]:
     spans.sort()
-    for one, other in pairwise(spans):
-        if other.start < one.end:
-            raise HoursError(f"times that do not overlap (found {one} and {other})")
+    for span, next_span in pairwise(spans):
+        if next_span.start < span.end:
+            raise HoursError(f"times that do not overlap (found {span} and {next_span})")
     return days or list(range(len(DAYS))), tuple(spans)
 
 
@@ -139,18 +139,18 @@ def _span(word: str, hour: int, minute: int, end_hour: int, end_minute: int) -> 
 
 
 def _days(word: str) -> list[int]:
-    found = _DAY.fullmatch(word)
-    if found is None:
+    match = _DAY.fullmatch(word)
+    if match is None:
         raise HoursError(f"days such as Mon-Fri, times such as 08:00-19:00, and a time zone (found {word!r})")
-    first, last = _day(found[1]), _day(found[2] or found[1])
+    first, last = _day(match[1]), _day(match[2] or match[1])
     return [day % len(DAYS) for day in range(first, last + 1 if last >= first else last + 1 + len(DAYS))]
 
 
 def _day(word: str) -> int:
-    found = _day_of(word)
-    if found is None:
+    day = _day_of(word)
+    if day is None:
         raise HoursError(f"days {', '.join(DAYS)} (found {word!r})")
-    return found
+    return day
 
 
 def _day_of(word: str) -> int | None:
@@ -175,9 +175,9 @@ def _clock(minutes: int) -> str:
 
 def _zone(word: str) -> str:
     known = {name.lower(): name for name in time_zones()}
-    found = known.get(word.lower())
-    if found is not None:
-        return found
+    zone = known.get(word.lower())
+    if zone is not None:
+        return zone
     if _RANGE.fullmatch(word) or _day_of(word.partition("-")[0]) is not None:
         raise HoursError(f"a time zone such as Europe/Berlin or UTC at the end, as in {EXAMPLE!r}")
     near = get_close_matches(word.lower(), known, n=1)

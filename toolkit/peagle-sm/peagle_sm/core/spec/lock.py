@@ -5,7 +5,6 @@ With a lock, deploy and synth need no look-up in JumpStart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,25 +24,6 @@ _HEAD = """\
 # `peagle-sm lock --upgrade` moves it to JumpStart's newest version and shows what changes.
 """
 UNREADABLE_STEP = "Write it again with `peagle-sm lock SPEC`; it has no content of your own."
-
-_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
-# The endings by which a repository on the hub names the number format of the same model.
-_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
-
-
-def hub_name(url: str) -> str:
-    """Return the repository of a Hugging Face URL or id, in lower case: "openai/gpt-oss-20b"."""
-    return _HUB.sub("", url.strip()).strip("/").lower()
-
-
-def model_name(url: str) -> str:
-    """Return the repository's name without a suffix for the number format, such as -FP8."""
-    return _FORMATS.sub("", hub_name(url))
-
-
-def is_same_model(url: str, hub_id: str) -> bool:
-    """Say whether a URL is that of a repository, or of the same model in another number format."""
-    return model_name(url) == model_name(hub_id)
 
 
 class _Part(BaseModel):
@@ -66,8 +46,6 @@ class LockedSource(_Part):
     bucket: str
     spec_key: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    etag: str | None = None
-    found_by: Literal["id", "url"]
 
 
 class LockedModel(_Part):
@@ -130,10 +108,8 @@ class Lock(_Part):
     instances: Mapping[str, LockedInstance] = Field(min_length=1)
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields for a comparison: without writer, time and S3 ETag."""
-        return self.model_dump(
-            mode="json", exclude={"written_by": True, "written_at": True, "source": {"etag"}}
-        )
+        """Return the fields for a comparison: without writer and time."""
+        return self.model_dump(mode="json", exclude={"written_by": True, "written_at": True})
 
 
 def dump_lock(lock: Lock) -> str:
@@ -165,8 +141,8 @@ def parse_lock(text: str, origin: str = "peagle.lock") -> Lock:
     try:
         return Lock.model_validate(data)
     except ValidationError as error:
-        told = explain(error, origin=origin, model=Lock)
-        raise SpecError(told.message, next_step=UNREADABLE_STEP, details=told.details) from error
+        problem = explain(error, origin=origin, model=Lock)
+        raise SpecError(problem.message, next_step=UNREADABLE_STEP, details=problem.details) from error
 
 
 def lock_path(spec_path: Path, place: Place) -> Path:
@@ -178,21 +154,21 @@ def mismatches(
     lock: Lock, *, model: str, instance_types: tuple[str, ...], region: str, place: Place
 ) -> list[str]:
     """Return the mismatches between a lock and a plan's input."""
-    said = []
+    reasons = []
     if lock.asked.model != model:
-        said.append(f"it is for model {lock.asked.model}, but the spec has {model}")
+        reasons.append(f"it is for model {lock.asked.model}, but the spec has {model}")
     if lock.source.place != place:
-        said.append(
+        reasons.append(
             "it was read from the local server, but this plan is for AWS"
             if place == "aws"
             else "it was read from AWS, but this plan is for the local server"
         )
     if lock.source.region != region:
-        said.append(f"it is for region {lock.source.region}, but the plan is for {region}")
+        reasons.append(f"it is for region {lock.source.region}, but the plan is for {region}")
     missing = [name for name in instance_types if name not in lock.instances]
     if missing:
-        said.append(f"it has {', '.join(lock.instances)}, but the spec needs {', '.join(missing)}")
-    return said
+        reasons.append(f"it has {', '.join(lock.instances)}, but the spec needs {', '.join(missing)}")
+    return reasons
 
 
 Kind = Literal["added", "removed", "changed"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
@@ -32,14 +32,11 @@ class OwnModel(SpecPart):
     jumpstart: str | None = Field(
         default=None, min_length=1, description="JumpStart's id of the model, for source: jumpstart."
     )
-    parameters_b: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Billions of parameters; left out, counted."
-    )
     weights_gb: float | None = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="GB (10^9 bytes) of the weights in GPU memory; left out, from the index or the config.",
+        description="GB (10^9 bytes) of the weights in GPU memory; left out, from the files or their index.",
     )
     license: str | None = Field(default=None, min_length=1, description="Licence, as its card names it.")
 
@@ -57,12 +54,11 @@ ModelField = Annotated[
 
 @dataclass(frozen=True)
 class OwnFacts:
-    """What was read for a spec: the config.json of its own model, its catalogue file, its head's size.
+    """What was read for a spec: the config.json of its own model, and its head's size.
 
     ``weights_bytes`` is the size of the weights' files, or the index's figure; None without either.
-    ``parameters`` is the index's figure, if it has one. ``place`` names the source. ``models`` and ``heads``
-    are entries of the catalogue file, not validated yet. ``head_bytes`` is the size of the weights at
-    `head_uri`; None if it was not read.
+    ``parameters`` is the index's figure, if it has one. ``place`` names the source. ``head_bytes`` is the
+    size of the weights at `head_uri`; None if it was not read.
     """
 
     config: Any = None
@@ -70,6 +66,4 @@ class OwnFacts:
     weights_bytes: int | None = None
     parameters: int | None = None
     licence: str | None = None
-    models: Mapping[str, Any] = field(default_factory=dict)
-    heads: Mapping[str, Any] = field(default_factory=dict)
     head_bytes: int | None = None

@@ -205,10 +205,10 @@ def line_of(text: str, field: str) -> int | None:
     """
     node, rest, line = yaml.compose(text, Loader=yaml.SafeLoader), field, None
     while rest and node is not None:
-        found = max(_steps(node, rest), key=lambda step: len(step[0]), default=None)
-        if found is None:
+        step = max(_steps(node, rest), key=lambda step: len(step[0]), default=None)
+        if step is None:
             break
-        name, mark, node = found
+        name, mark, node = step
         line, rest = mark.line + 1, rest[len(name) + 1 :]
     return line
 
@@ -276,7 +276,7 @@ def _submodel(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, types.UnionType):
-        return next((found for arg in get_args(annotation) if (found := _submodel(arg))), None)
+        return next((model for arg in get_args(annotation) if (model := _submodel(arg))), None)
     return None
 
 
@@ -388,8 +388,11 @@ def _message(origin: str, problems: Sequence[str]) -> str:
 
 def with_lines(error: SpecError, text: str, origin: str) -> SpecError:
     """Add the YAML line of each invalid field to an error of `explain`."""
-    problems = [{**one, "line": line_of(text, one["field"])} for one in error.details["problems"]]
-    placed = [f"line {one['line']}: {one['message']}" if one["line"] else one["message"] for one in problems]
+    problems = [{**problem, "line": line_of(text, problem["field"])} for problem in error.details["problems"]]
+    placed = [
+        f"line {problem['line']}: {problem['message']}" if problem["line"] else problem["message"]
+        for problem in problems
+    ]
     return SpecError(
         _message(origin, placed),
         next_step=error.next_step,

@@ -17,9 +17,10 @@ from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core import guard
-from peagle_sm.core.errors import NotFound, PlanRefused, ServiceFault
+from peagle_sm.core.errors import NotFound, PlanRefused, ServiceFault, SpecError
 from peagle_sm.core.guard import GuardPrice, guard_price
 from peagle_sm.core.plan.tags_and_schedules import partition
+from peagle_sm.core.spec.validation import suggest
 from peagle_sm.service.guard.status import GuardFiles, shipped
 from peagle_sm.service.inventory.resources import is_ours
 from peagle_sm.service.progress import Pacing, Progress, Reporter
@@ -110,17 +111,17 @@ class StackWork:
                 self._failed.append(event)
             if event.status.endswith("_IN_PROGRESS") and event.logical_id != self._name:
                 continue  # half of all events; each is followed by its result
-            said = f"{event.logical_id} {event.status}"
+            message = f"{event.logical_id} {event.status}"
             if event.reason and "FAILED" in event.status:
-                said += f": {event.reason}"
-            self._report("stack", said, status=event.status, resource=event.logical_id)
+                message += f": {event.reason}"
+            self._report("stack", message, status=event.status, resource=event.logical_id)
 
 
 def first_cause(failed: Iterable[StackEvent]) -> StackEvent | None:
     """Return the first failure that is not the consequence of another failure."""
     for event in failed:
-        said = (event.reason or "").lower()
-        if said and not any(words in said for words in _CONSEQUENCES):
+        reason = (event.reason or "").lower()
+        if reason and not any(words in reason for words in _CONSEQUENCES):
             return event
     return None
 
@@ -129,7 +130,7 @@ def _next_step(reason: str, flags: str) -> str:
     if "UnreservedConcurrentExecution" in reason:
         return (
             "The account's quota of concurrent Lambda executions leaves nothing to reserve. Run "
-            f"`peagle-sm guard install --no-reserve-concurrency{flags}`, or raise the quota "
+            f"`peagle-sm guard install --parameter ReserveConcurrency=no{flags}`, or raise the quota "
             "(Service Quotas, Lambda)."
         )
     if "not authorized" in reason.lower() or "AccessDenied" in reason:
@@ -152,37 +153,20 @@ _NEVER_STOOD = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED
 """A stack with one of these statuses can only be deleted; the guard's stack holds no data to lose."""
 
 
-@dataclass(frozen=True)
-class GuardSettings:
-    """Options of an installation; None keeps the installed value, or the default.
+def bucket_arns(region: str, buckets: Iterable[str]) -> str:
+    """Return the value of ModelBucketArns for the names of buckets."""
+    return ",".join(f"arn:{partition(region)}:s3:::{name}" for name in buckets)
 
-    ``email`` gets a notice before and after an endpoint is turned off. The containers may read
-    ``model_buckets`` (names) and use ``endpoint_keys`` (ARNs). ``image_repository`` is the name of your own
-    ECR repository; it may end with a *. ``encryption_key`` (ARN) encrypts the guard's own data.
-    """
 
-    email: str | None = None
-    model_buckets: tuple[str, ...] | None = None
-    endpoint_keys: tuple[str, ...] | None = None
-    encryption_key: str | None = None
-    image_repository: str | None = None
-    reserve_concurrency: bool | None = None
-
-    def parameters(self, region: str) -> dict[str, str]:
-        """Return the template parameters of the options that are set."""
-        bucket_arns = None
-        if self.model_buckets is not None:
-            bucket_arns = ",".join(f"arn:{partition(region)}:s3:::{name}" for name in self.model_buckets)
-        reserve = {None: None, True: "yes", False: "no"}[self.reserve_concurrency]
-        told = {
-            "NoticesEmail": self.email,
-            "ModelBucketArns": bucket_arns,
-            "EndpointKeyArns": None if self.endpoint_keys is None else ",".join(self.endpoint_keys),
-            "EncryptionKeyArn": self.encryption_key,
-            "ImageRepository": self.image_repository,
-            "ReserveConcurrency": reserve,
-        }
-        return {name: value for name, value in told.items() if value is not None}
+def _check_parameters(given: Mapping[str, str], sent: GuardFiles) -> None:
+    allowed = sorted(sent.parameter_names - {"AssetBucket", "AssetKey"})
+    for name in given:
+        if name not in allowed:
+            raise SpecError(
+                f"unknown parameter of the guard's template {name!r}; allowed: {', '.join(allowed)}."
+                f"{suggest(name, allowed)}",
+                next_step="Correct --parameter; `peagle-sm help stacks-guard` describes each.",
+            )
 
 
 @dataclass(frozen=True)
@@ -240,7 +224,7 @@ class UninstallReport:
 
 def install(
     session: Session,
-    settings: GuardSettings | None = None,
+    parameters: Mapping[str, str] | None = None,
     *,
     confirm: Callable[[InstallPlan], bool] = lambda plan: True,
     progress: Progress | None = None,
@@ -249,12 +233,16 @@ def install(
 ) -> InstallReport | None:
     """Install the guard or update it to this version; None when ``confirm`` declines.
 
+    ``parameters`` of the template that are not given keep the installed value, or the default.
+
     Raises:
+        SpecError: the template has no such parameter.
         PlanRefused: the CDK created the stack, so the CDK must update it.
         ServiceFault: AWS refused, or the stack failed; almost nothing that is left is billed.
         CredentialsError: a permission is missing.
     """
-    wanted, sent = settings or GuardSettings(), guard_files or shipped()
+    wanted, sent = parameters or {}, guard_files or shipped()
+    _check_parameters(wanted, sent)
     pace = pacing or Pacing.for_session(session)
     report = Reporter(progress, pace)
     work = StackWork(session, guard.GUARD_STACK, pace, report)
@@ -267,38 +255,40 @@ def install(
         version=sent.version,
         update=existing is not None,
         price=guard_price(),
-        email=wanted.email or (existing.parameters.get("NoticesEmail") if existing else None) or None,
+        email=wanted.get("NoticesEmail")
+        or (existing.parameters.get("NoticesEmail") if existing else None)
+        or None,
         local=session.is_local,
     )
     if not confirm(plan):
         return None
     _upload(session, plan.bucket, sent, report)
-    action = _apply(session, work, existing, _request(session, plan, sent, wanted, existing))
-    made = stacks.describe(session, guard.GUARD_STACK)
+    action = _apply(session, work, existing, _request(plan, sent, wanted, existing))
+    stack = stacks.describe(session, guard.GUARD_STACK)
     report("done", f"the guard in {session.region} is {action}", resource=guard.GUARD_STACK)
-    return InstallReport(action, plan, sent.digest, made.outputs if made else {})
+    return InstallReport(action, plan, sent.digest, stack.outputs if stack else {})
 
 
 def _existing_stack(session: Session, work: StackWork) -> StackFacts | None:
     """Return the existing stack; first delete one whose creation failed."""
-    found = stacks.describe(session, guard.GUARD_STACK)
-    if found is not None and found.moving:
-        work.remember(found.stack_id)
-        found = work.settle(found.stack_id)
-    if found is None or found.status == stacks.GONE:
+    stack = stacks.describe(session, guard.GUARD_STACK)
+    if stack is not None and stack.moving:
+        work.remember(stack.stack_id)
+        stack = work.settle(stack.stack_id)
+    if stack is None or stack.status == stacks.GONE:
         return None
-    if found.status == "REVIEW_IN_PROGRESS" or found.status in _NEVER_STOOD:
-        work.remember(found.stack_id)
+    if stack.status == "REVIEW_IN_PROGRESS" or stack.status in _NEVER_STOOD:
+        work.remember(stack.stack_id)
         stacks.delete(session, guard.GUARD_STACK)
-        work.reach(found.stack_id, "DELETE_COMPLETE")
+        work.reach(stack.stack_id, "DELETE_COMPLETE")
         return None
-    if "AssetKey" not in found.parameters:
+    if "AssetKey" not in stack.parameters:
         raise PlanRefused(
             f"The stack {guard.GUARD_STACK} in {session.region} was deployed by the CDK.",
             next_step=f"Update it with the CDK: `cdk deploy {guard.GUARD_STACK}`.",
-            details={"findings": [], "stack": guard.GUARD_STACK, "found": found.status},
+            details={"findings": [], "stack": guard.GUARD_STACK, "found": stack.status},
         )
-    return found
+    return stack
 
 
 def _upload(session: Session, bucket: str, sent: GuardFiles, report: Reporter) -> None:
@@ -311,14 +301,14 @@ def _upload(session: Session, bucket: str, sent: GuardFiles, report: Reporter) -
 
 
 def _request(
-    session: Session, plan: InstallPlan, sent: GuardFiles, wanted: GuardSettings, existing: StackFacts | None
+    plan: InstallPlan, sent: GuardFiles, wanted: Mapping[str, str], existing: StackFacts | None
 ) -> dict[str, Any]:
-    told = {**wanted.parameters(session.region), "AssetBucket": plan.bucket, "AssetKey": sent.key}
+    given = {**wanted, "AssetBucket": plan.bucket, "AssetKey": sent.key}
     parameters: list[dict[str, Any]] = [
-        {"ParameterKey": name, "ParameterValue": value} for name, value in sorted(told.items())
+        {"ParameterKey": name, "ParameterValue": value} for name, value in sorted(given.items())
     ]
     # An omitted parameter would fall back to its default, so the installed values are kept explicitly.
-    kept = set(existing.parameters if existing else ()) & sent.parameter_names - set(told)
+    kept = set(existing.parameters if existing else ()) & sent.parameter_names - set(given)
     parameters += [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept)]
     return {
         "StackName": guard.GUARD_STACK,
@@ -357,8 +347,8 @@ def uninstall(
     """
     pace = pacing or Pacing.for_session(session)
     report = Reporter(progress, pace)
-    found = stacks.describe(session, guard.GUARD_STACK)
-    if found is None or found.status == stacks.GONE:
+    stack = stacks.describe(session, guard.GUARD_STACK)
+    if stack is None or stack.status == stacks.GONE:
         raise NotFound(
             f"No guard is installed in {session.region}.",
             next_step=f"Check the region ({session.region}) and the account ({session.account()}).",
@@ -376,9 +366,9 @@ def uninstall(
     if not confirm(running):
         return None
     work = StackWork(session, guard.GUARD_STACK, pace, report)
-    work.remember(found.stack_id)
+    work.remember(stack.stack_id)
     stacks.delete(session, guard.GUARD_STACK)
-    work.reach(found.stack_id, "DELETE_COMPLETE")
+    work.reach(stack.stack_id, "DELETE_COMPLETE")
     removed = _remove_bucket(session, report)
     report("done", f"the guard in {session.region} is removed", resource=guard.GUARD_STACK)
     return UninstallReport(session.region, removed, tuple(running))

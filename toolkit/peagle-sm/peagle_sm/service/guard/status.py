@@ -120,8 +120,8 @@ class GuardStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
-        found: dict[str, Any] = plain(asdict(self))
-        return found
+        document: dict[str, Any] = plain(asdict(self))
+        return document
 
 
 def guard_status(session: Session, guard_files: GuardFiles | None = None) -> GuardStatus:
@@ -176,32 +176,32 @@ def _warnings(
     notices: tuple[Subscription, ...],
     endpoints: Sequence[Watched],
 ) -> list[str]:
-    said: list[str] = []
+    warnings: list[str] = []
     if not status.endswith("_COMPLETE") or status == "ROLLBACK_COMPLETE":
-        said.append(f"its stack is {status}")
+        warnings.append(f"its stack is {status}")
     if last is None:
-        said.append("no sweep has ended yet")
+        warnings.append("no sweep has ended yet")
     elif (late := (session.now() - last).total_seconds()) > _LATE_S:
-        said.append(f"the last sweep ended {late / 60:.0f} minutes ago; it should run every 5")
+        warnings.append(f"the last sweep ended {late / 60:.0f} minutes ago; it should run every 5")
     missing = set(guard.ALARMS) - {alarm.name for alarm in alarms}
-    said += [f"the alarm {name} is missing" for name in sorted(missing)]
-    said += [
+    warnings += [f"the alarm {name} is missing" for name in sorted(missing)]
+    warnings += [
         f"alarm {alarm.name}: {alarm.reason or 'no reason given'}"
         for alarm in alarms
         if alarm.state == "ALARM"
     ]
     if letters:
-        said.append(f"about {letters} undelivered events are in the queue {guard.DEAD_LETTERS}")
+        warnings.append(f"about {letters} undelivered events are in the queue {guard.DEAD_LETTERS}")
     if not any(one.confirmed for one in notices):
-        said.append("no confirmed subscriber: no notice goes out before an endpoint is turned off")
-    said += [
+        warnings.append("no confirmed subscriber: no notice goes out before an endpoint is turned off")
+    warnings += [
         f"endpoint {one.name}: CloudWatch has no metric of its requests in flight. The guard detects a "
         "stream longer than the grace period only by GPU use: set lifecycle.grace_minutes above your "
         "longest stream"
         for one in endpoints
         if one.streams_hidden and one.gone_at is None
     ]
-    return [*said, *_idleness_warnings(session, endpoints)]
+    return [*warnings, *_idleness_warnings(session, endpoints)]
 
 
 def _idleness_warnings(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:

@@ -77,8 +77,10 @@ class Sources:
             self._hub = self._make_hub()
         return self._hub
 
-    def head(self, what: str, revision: str | None = None, mode: str | None = None) -> Place:
+    def head(self, what: str, mode: str | None = None) -> Place:
         """Open a head: a folder, s3://…, a hub id, or a catalogue's head or model.
+
+        A hub id may end in @ and a commit, branch or tag.
 
         Raises:
             SpecError: it is none of these.
@@ -86,15 +88,16 @@ class Sources:
         """
         models = self.catalog.models
         if what in models and not Path(what).is_dir():
-            return self._catalogued_head(self._default_head(what, mode), revision)
+            return self._catalogued_head(self._default_head(what, mode))
         if what in self.catalog.heads and not Path(what).is_dir():
-            return self._catalogued_head(what, revision)
-        place = self._by_address(what, revision, [*models, *self.catalog.heads])
-        known = next((n for n, h in self.catalog.heads.items() if h.hub_id and h.hub_id == what), None)
-        if known is None:
+            return self._catalogued_head(what)
+        place = self._by_address(what, None, [*models, *self.catalog.heads])
+        if place.snapshot is None:
             return place
-        entry = self.catalog.heads[known]
-        return Place(place.name, place.folder, None, place.snapshot, entry, known, entry.target)
+        for head_id, entry in self.catalog.heads.items():
+            if entry.hub_id == place.name:
+                return replace(place, head=entry, head_id=head_id, model=entry.target)
+        return place
 
     def target(self, what: str, revision: str | None = None) -> Place:
         """Open a target: a folder, s3://…, a hub id, or a catalogue's model."""
@@ -108,7 +111,7 @@ class Sources:
                     f"no address is known for the weights of {what}", next_step="Give a folder or a hub id."
                 )
             place = self._on_hub(entry.hub_id, revision)
-        return Place(place.name, place.folder, place.directory, place.snapshot, model=what)
+        return replace(place, model=what)
 
     def vocabulary(self, target: Place) -> Place | None:
         """Return the tokenizer file that a target lacks for chat, if any."""
@@ -127,22 +130,22 @@ class Sources:
         heads = self.catalog.heads_for(model)
         wanted = mode or "p-eagle"
         named = entry.default_heads.get(wanted)  # type: ignore[call-overload]
-        found = named or next((name for name, head in heads.items() if head.method == wanted), None)
-        if found is None:
+        head_id = named or next((name for name, head in heads.items() if head.method == wanted), None)
+        if head_id is None:
             raise SpecError(
                 f"no {wanted} head of {model} is in the catalogue"
                 + (f"; it has: {', '.join(heads)}" if heads else ""),
                 next_step="Give the head itself: a folder, s3://…, or OWNER/NAME on the hub.",
             )
-        return str(found)
+        return str(head_id)
 
-    def _catalogued_head(self, head_id: str, revision: str | None) -> Place:
+    def _catalogued_head(self, head_id: str) -> Place:
         entry = self.catalog.heads[head_id]
         if entry.hub_id is not None:
-            place = self._on_hub(entry.hub_id, revision or entry.revision)
+            place = self._on_hub(entry.hub_id, entry.revision)
         else:
             place = self._artifact(str(entry.artifact), f"the shipped head {head_id}")
-        return Place(place.name, place.folder, place.directory, place.snapshot, entry, head_id, entry.target)
+        return replace(place, head=entry, head_id=head_id, model=entry.target)
 
     def _artifact(self, artifact: str, what: str) -> Place:
         directory = (self._shipped or stand_in_weights()) / artifact
@@ -158,12 +161,12 @@ class Sources:
         directory = Path(what)
         if directory.is_dir():
             return Place(directory.resolve().name, local_folder(directory), directory)
-        if REPOSITORY.fullmatch(what) and not what.startswith((".", "/")):
-            return self._on_hub(what, revision)
+        repository, _, commit = what.partition("@")
+        if REPOSITORY.fullmatch(repository) and not what.startswith((".", "/")):
+            return self._on_hub(repository, commit or revision)
         raise SpecError(
             f"{what!r} is not a folder, s3://BUCKET/PREFIX, OWNER/NAME on the hub, or an entry of the "
-            "catalogue: "
-            f"{', '.join(sorted(known))}.{suggest(what, known)}",
+            f"catalogue: {', '.join(sorted(known))}.{suggest(what, known)}",
             next_step="Give one of these; `peagle-sm heads list` shows the catalogue's heads.",
         )
 
@@ -206,7 +209,6 @@ def check_head(
     target: str | Path | Mapping[str, Any] | None = None,
     mode: str | None = None,
     num_speculative_tokens: int | None = None,
-    revision: str | None = None,
     session: Session | None = None,
     sources: Sources | None = None,
 ) -> HeadReport:
@@ -216,12 +218,12 @@ def check_head(
     machine, also its weights.
 
     Args:
-        head: a folder, ``s3://bucket/prefix/``, a hub id, or a head or model of the catalogue.
+        head: a folder, ``s3://bucket/prefix/``, a hub id (also ``owner/name@commit``), or a head or model of
+            the catalogue.
         target: the target's folder, prefix, hub id, catalogue model, or config; None takes the
             catalogue's target for a catalogued head, and skips the target checks for others.
         mode: "eagle3" or "p-eagle"; None takes the head's own mode.
         num_speculative_tokens: number of draft tokens per step; None skips that check.
-        revision: a commit, branch or tag on the hub.
         session: for ``s3://``; None creates one from the environment.
         sources: replaces the default access to the hub, S3 and the catalogue.
 
@@ -232,7 +234,7 @@ def check_head(
     if mode not in (None, *MODES):
         raise SpecError(f"mode: found {mode!r}; allowed: {', '.join(MODES)}", next_step="Give one of these.")
     opened = sources or Sources(lambda: session or _default_session())
-    place = opened.head(str(head), revision, mode)
+    place = opened.head(str(head), mode)
     return inspect_place(opened, place, target, mode=mode, num_speculative_tokens=num_speculative_tokens)
 
 
@@ -275,17 +277,17 @@ def _target_config(
 
 
 def _unknown_facts(report: HeadReport, draft_tokens: int | None, near: bool) -> list[Finding]:
-    found = []
+    findings = []
     if report.format is not None and not near:
         message = "its weights were not read: NaN and zeros are found only in a folder on this machine"
-        found.append(Finding("info", message, "Download it and check the folder.", check="values"))
+        findings.append(Finding("info", message, "Download it and check the folder.", check="values"))
     if report.format is not None and not report.target_known:
         message = "not compared with a target's config: the target is unknown"
-        found.append(Finding("info", message, "Name the target: --target.", check="target-unknown"))
+        findings.append(Finding("info", message, "Name the target: --target.", check="target-unknown"))
     if draft_tokens is not None and report.trained_k is None:
         message = f"unknown how many draft tokens it was trained for; {draft_tokens} are requested"
-        found.append(Finding("info", message, "Look at its model card.", check="trained-k"))
-    return found
+        findings.append(Finding("info", message, "Look at its model card.", check="trained-k"))
+    return findings
 
 
 def _with_sums(report: HeadReport, directory: Path) -> Any:
@@ -306,7 +308,7 @@ def local_folder(directory: Path) -> Folder:
     Raises:
         OSError: it cannot be read.
     """
-    found = {
+    sizes = {
         path.relative_to(directory).as_posix(): path.stat().st_size
         for path in sorted(directory.rglob("*"))
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
@@ -317,7 +319,7 @@ def local_folder(directory: Path) -> Folder:
             file.seek(start)
             return file.read(length)
 
-    return Folder(str(directory), found, read, near=True)
+    return Folder(str(directory), sizes, read, near=True)
 
 
 _SHOWN = 5

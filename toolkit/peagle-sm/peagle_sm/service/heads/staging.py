@@ -101,16 +101,13 @@ def plan_staging(
     uri: str,
     *,
     sources: Sources,
-    target: str | None = None,
     head: str | None = None,
-    revision: str | None = None,
-    target_revision: str | None = None,
     mode: str | None = None,
 ) -> StagingPlan:
     """Check the head and the prefix, and plan the staging.
 
-    For a model of the catalogue, its head is staged below it (``head`` names another head). Any other head
-    is staged alone, unless ``target`` is given.
+    With ``head``, ``what`` is a model, and the head is staged below it. Without, ``what`` is a model of the
+    catalogue, which is staged with its head, or a head alone.
 
     Raises:
         HeadRefused: the head must not be deployed.
@@ -119,12 +116,11 @@ def plan_staging(
         NotFound, CredentialsError, ServiceFault: something does not exist, or cannot be reached.
     """
     bucket, prefix = _prefix(uri)
-    if what in sources.catalog.models and not Path(what).is_dir():
-        target = target or what
-    opened = sources.head(head or what, revision, mode)
-    whole = None if target is None else sources.target(target, target_revision)
+    has_target = head is not None or (what in sources.catalog.models and not Path(what).is_dir())
+    opened = sources.head(head or what, mode)
+    whole = sources.target(what) if has_target else None
     config = None if whole is None else config_of(whole)
-    report = inspect_place(sources, opened, config or target, mode=mode)
+    report = inspect_place(sources, opened, config, mode=mode)
     report.raise_for_faults()
     parts = [] if whole is None else [_target_part(whole)]
     vocabulary = None if whole is None else sources.vocabulary(whole)
@@ -133,9 +129,9 @@ def plan_staging(
     names = tuple(sorted(opened.folder.sizes))
     folder = HEAD_FOLDER if parts else ""
     parts.append(StagedPart("head", opened, folder, names, (), report.licence))
-    there = list_sizes(sources.session, bucket, prefix)
+    existing = list_sizes(sources.session, bucket, prefix)
     begun = tuple(incomplete_uploads(sources.session, bucket, prefix))
-    plan = StagingPlan(f"s3://{bucket}/{prefix}", tuple(parts), report, there, begun)
+    plan = StagingPlan(f"s3://{bucket}/{prefix}", tuple(parts), report, existing, begun)
     _refuse_other_files(plan)
     return plan
 
@@ -224,7 +220,7 @@ def stage(
     sources: Sources,
     cache: Path,
     version: str,
-    told: Step = lambda step, name, done, size: None,
+    progress: Step = lambda step, name, done, size: None,
     part_bytes: int = PART_BYTES,
 ) -> Staged:
     """Carry out a plan; a repeated run uploads only what is missing.
@@ -245,13 +241,13 @@ def stage(
             next run continues with them.
     """
     try:
-        return _stage(plan, sources, cache, version, told, part_bytes)
+        return _stage(plan, sources, cache, version, progress, part_bytes)
     except KeyboardInterrupt:
         raise _interrupted(plan, sources.session) from None
     except PeagleError as error:
         if _incomplete(plan, sources.session):
             command = f"peagle-sm heads stage --to {plan.uri} --abort{sources.session.command_flags()}"
-            left = f"The next run uses the uploaded parts. They are billed; `{command}` deletes them."
+            left = f"Incomplete uploads are left and billed; `{command}` deletes them."
             error.next_step = f"{error.next_step} {left}" if error.next_step else left
         raise
 
@@ -264,25 +260,25 @@ def abort_staging(uri: str, session: Session) -> list[Incomplete]:
         NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     bucket, prefix = split_uri(uri if uri.endswith("/") else uri + "/")
-    found = incomplete_uploads(session, bucket, prefix)
-    for upload in found:
+    uploads = incomplete_uploads(session, bucket, prefix)
+    for upload in uploads:
         abort(session, bucket, upload)
-    return found
+    return uploads
 
 
 def _stage(
-    plan: StagingPlan, sources: Sources, cache: Path, version: str, told: Step, part_bytes: int
+    plan: StagingPlan, sources: Sources, cache: Path, version: str, progress: Step, part_bytes: int
 ) -> Staged:
     session = sources.session
     bucket, prefix = split_uri(plan.uri)
-    items = [item for part in plan.parts for item in _items(part, sources, cache, told, part_bytes)]
+    items = [item for part in plan.parts for item in _items(part, sources, cache, progress, part_bytes)]
     missing = _missing(session, bucket, prefix, plan, items)
     manifest = _manifest(plan, items, version)
     _no_other_manifest(session, bucket, prefix, plan, manifest)
     for item in missing:
-        sent = _Counter(item, told)
+        sent = _Counter(item, progress)
         put_file(session, bucket, prefix + item.name, item.path, item.found, sent)
-    _verify(session, bucket, prefix, missing, told)
+    _verify(session, bucket, prefix, missing, progress)
     text = manifest.to_json().encode()
     if (
         not missing
@@ -297,24 +293,24 @@ def _stage(
 class _Counter:
     """Counter of one file's uploaded bytes."""
 
-    def __init__(self, item: _Item, told: Step) -> None:
-        self._item, self._told, self._done = item, told, 0
+    def __init__(self, item: _Item, progress: Step) -> None:
+        self._item, self._told, self._done = item, progress, 0
 
     def __call__(self, count: int) -> None:
         self._done += count
         self._told("send", self._item.name, self._done, self._item.found.size)
 
 
-def _items(part: StagedPart, sources: Sources, cache: Path, told: Step, part_bytes: int) -> list[_Item]:
-    directory = _directory(part, sources, cache, told)
+def _items(part: StagedPart, sources: Sources, cache: Path, progress: Step, part_bytes: int) -> list[_Item]:
+    directory = _directory(part, sources, cache, progress)
     items = []
     for name in part.names:
-        told("hash", part.folder + name, 0, part.place.folder.sizes[name])
+        progress("hash", part.folder + name, 0, part.place.folder.sizes[name])
         items.append(_Item(part.folder + name, directory / name, digests(directory / name, part_bytes)))
     return items
 
 
-def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> Path:
+def _directory(part: StagedPart, sources: Sources, cache: Path, progress: Step) -> Path:
     place = part.place
     if place.directory is not None:
         return place.directory
@@ -328,7 +324,7 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
     def got(count: int) -> None:
         nonlocal done
         done += count
-        told("fetch", place.name, done, part.size)
+        progress("fetch", place.name, done, part.size)
 
     if place.snapshot is not None:
         directory = cache / "hub" / place.snapshot.repository.replace("/", "--") / place.snapshot.commit
@@ -346,10 +342,10 @@ def _missing(
     """Return the missing items; refuse if other content has their names."""
     missing, strangers = [], []
     for item in items:
-        there = checksum_of(session, bucket, prefix + item.name) if item.name in plan.there else None
-        if there is None:
+        stored = checksum_of(session, bucket, prefix + item.name) if item.name in plan.there else None
+        if stored is None:
             missing.append(item)
-        elif there != (item.found.size, item.found.s3):
+        elif stored != (item.found.size, item.found.s3):
             strangers.append(item.name)
     if strangers:
         raise strange(plan.uri, strangers)
@@ -362,11 +358,11 @@ def _no_other_manifest(
     if MANIFEST not in plan.there:
         return
     try:
-        found = parse_manifest(_read_manifest(session, bucket, prefix, plan.there[MANIFEST]))
+        stored = parse_manifest(_read_manifest(session, bucket, prefix, plan.there[MANIFEST]))
     except ValueError:
         raise strange(plan.uri, [MANIFEST]) from None
     # Another version of this program may have staged the same files, or fewer; all were compared above.
-    if not set(found.files) <= set(manifest.files):
+    if not set(stored.files) <= set(manifest.files):
         raise strange(plan.uri, [MANIFEST])
 
 
@@ -374,16 +370,16 @@ def _read_manifest(session: Session, bucket: str, prefix: str, size: int) -> byt
     return read_range(session, bucket, prefix + MANIFEST, 0, size)
 
 
-def _verify(session: Session, bucket: str, prefix: str, items: list[_Item], told: Step) -> None:
+def _verify(session: Session, bucket: str, prefix: str, items: list[_Item], progress: Step) -> None:
     for item in items:
-        there = checksum_of(session, bucket, prefix + item.name)
-        if there != (item.found.size, item.found.s3):
+        stored = checksum_of(session, bucket, prefix + item.name)
+        if stored != (item.found.size, item.found.s3):
             raise ServiceFault(
                 f"s3://{bucket}/{prefix}{item.name} is not the file that was uploaded: found size and "
-                f"checksum {there}, expected {(item.found.size, item.found.s3)}",
+                f"checksum {stored}, expected {(item.found.size, item.found.s3)}",
                 next_step="Another program may write to this prefix. Give another --to, and run it again.",
             )
-        told("verify", item.name, item.found.size, item.found.size)
+        progress("verify", item.name, item.found.size, item.found.size)
 
 
 def _manifest(plan: StagingPlan, items: list[_Item], version: str) -> Manifest:
@@ -428,7 +424,7 @@ def _interrupted(plan: StagingPlan, session: Session) -> PeagleError:
     try:
         abort_staging(plan.uri, session)
         left = incomplete_uploads(session, bucket, prefix)
-        there = {n: size for n, size in list_sizes(session, bucket, prefix).items() if n in plan.sizes}
+        whole_files = {n: size for n, size in list_sizes(session, bucket, prefix).items() if n in plan.sizes}
     except (PeagleError, KeyboardInterrupt) as error:
         return BillableLeft(
             f"Interrupted: incomplete uploads below {plan.uri} may be left and billed ({error}).",
@@ -441,15 +437,15 @@ def _interrupted(plan: StagingPlan, session: Session) -> PeagleError:
             next_step=command,
             details={"resources": [f"{each.key} ({each.upload_id})" for each in left]},
         )
-    if not there:
+    if not whole_files:
         return Interrupted("Interrupted: nothing is left in S3; the cache keeps the downloaded files.")
-    size = sum(there.values())
+    size = sum(whole_files.values())
     return Interrupted(
-        f"Interrupted: no incomplete upload is left. {len(there)} whole files ({size / 1e9:.2f} GB, "
+        f"Interrupted: no incomplete upload is left. {len(whole_files)} whole files ({size / 1e9:.2f} GB, "
         f"{usd_per_month(size):.2f} USD a month) are kept below {plan.uri}; the next run uploads the "
         "others.",
         next_step=f"Run it again, or delete them: aws s3 rm --recursive {plan.uri}",
-        details={"resources": [plan.uri + name for name in sorted(there)]},
+        details={"resources": [plan.uri + name for name in sorted(whole_files)]},
     )
 
 

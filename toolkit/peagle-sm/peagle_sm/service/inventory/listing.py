@@ -19,10 +19,11 @@ from peagle_sm.aws.control.guard_resources import RegisterEntry
 from peagle_sm.aws.control.lifetime import Lifetime, ScheduleRow
 from peagle_sm.aws.control.sagemaker import ConfigFacts, Listed, ModelFacts
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import SPECULATIVE_CONFIG, choose_price, load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
+from peagle_sm.core.prices import choose_price
 from peagle_sm.service.inventory.guard_state import guards_own, guards_role_acts, known_entries, rest_of
 from peagle_sm.service.inventory.resources import (
     Belongings,
@@ -333,7 +334,8 @@ def _usd_per_hour(
     planned = amount(tags, keys.USD_PER_HOUR)
     per_instance = None if planned is None else planned / (whole_number(tags, keys.INSTANCE_COUNT) or 1)
     listed = find_listed(session, instance_type, session.region, ask=ask)
-    price = choose_price(instance_type, session.region, load_catalog(), listed, per_instance)
+    table = load_catalog().price(instance_type, session.region)
+    price = choose_price(instance_type, session.region, table, listed, per_instance)
     if price is None:
         return None, False
     at_most = price.at_most or (price.kind == "spec" and keys.PRICE_BOUND in tags)

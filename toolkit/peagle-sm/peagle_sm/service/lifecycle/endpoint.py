@@ -376,7 +376,7 @@ class Endpoint:
 
         ``target`` is a file or ``s3://bucket/prefix``; the result's ``plan`` says what is stored, and a
         notebook shows it. ``sample`` is the share of the requests. ``keep_days`` None keeps the records.
-        ``kms_key_id`` is the KMS key that encrypts the records; without it a file is not encrypted.
+        ``kms_key_id`` is the KMS key that encrypts the records in S3.
         ``labels`` become slices. A record can be lost, an answer cannot. Clients of `openai` are not
         recorded: use `peagle-sm serve --record`. Needs the extra ``record``.
 

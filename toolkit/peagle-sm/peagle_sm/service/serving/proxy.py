@@ -182,14 +182,14 @@ class Proxy:
         if request.path not in CALLS or request.method != "POST":
             return self._fail(served, _not_served(request))
         try:
-            asked = self._parse_request(await request.read(), request.path, served)
+            proxied = self._parse_request(await request.read(), request.path, served)
         except web.HTTPRequestEntityTooLarge:
             return self._fail(served, _TOO_LARGE)
         except SpecError as error:
             return self._fail(served, invalid(error.message))
         except RecursionError:  # from parsing the JSON, or from writing it
             return self._fail(served, invalid("the JSON of the request body is nested too deeply"))
-        return await self._invoke(request, asked, served)
+        return await self._invoke(request, proxied, served)
 
     def _looked_up(self, request: web.Request, served: Served) -> web.Response:
         model = {"id": self.model, "object": "model", "created": 0, "owned_by": "sagemaker"}
@@ -199,11 +199,11 @@ class Proxy:
             "/health": {"status": "ok", "endpoint": self._upstream.endpoint},
             "/ping": {"status": "ok", "endpoint": self._upstream.endpoint},
         }
-        found = known.get(request.path)
-        if found is None:
+        document = known.get(request.path)
+        if document is None:
             return self._fail(served, _not_served(request))
         served.status = 200
-        return web.json_response(found)
+        return web.json_response(document)
 
     def _parse_request(self, raw: bytes, path: str, served: Served) -> ProxiedRequest:
         """Parse a request.
@@ -244,37 +244,37 @@ class Proxy:
         return encoded_utf8(json.dumps(document, ensure_ascii=False), "the request body")
 
     async def _invoke(
-        self, request: web.Request, asked: ProxiedRequest, served: Served
+        self, request: web.Request, proxied: ProxiedRequest, served: Served
     ) -> web.StreamResponse:
         assert self._http is not None, "the application has not been started"
-        if len(asked.body) > BODY_LIMIT_BYTES:
+        if len(proxied.body) > BODY_LIMIT_BYTES:
             return self._fail(served, _TOO_LARGE)
-        recording = self._recording(request, asked, served)
+        recording = self._recording(request, proxied, served)
         try:
-            return await self._send(request, asked, served, recording)
+            return await self._send(request, proxied, served, recording)
         finally:
             if recording is not None:
                 left = not served.whole and (served.failed is None or served.left)
                 status = served.status if served.status >= 400 else None
                 recording.end(left=left, problem=None if left else served.failed, status=status)
 
-    def _recording(self, request: web.Request, asked: ProxiedRequest, served: Served) -> Recording | None:
+    def _recording(self, request: web.Request, proxied: ProxiedRequest, served: Served) -> Recording | None:
         if self._recorder is None:
             return None
         labels = self._recorder.labels_of(request.headers.get(LABELS_NAME))
         return self._recorder.begin(
-            asked.body, streamed=served.streamed, framed=served.streamed, labels=labels
+            proxied.body, streamed=served.streamed, framed=served.streamed, labels=labels
         )
 
     async def _send(
-        self, request: web.Request, asked: ProxiedRequest, served: Served, recording: Recording | None
+        self, request: web.Request, proxied: ProxiedRequest, served: Served, recording: Recording | None
     ) -> web.StreamResponse:
         assert self._http is not None, "the application has not been started"
         response: web.StreamResponse | None = None
         labels = request.headers.get(LABELS_NAME)
         try:
             async with self._upstream.send(
-                self._http, asked.body, streamed=served.streamed, labels=labels
+                self._http, proxied.body, streamed=served.streamed, labels=labels
             ) as answer:
                 if answer.status >= 400:
                     content = await answer.read()
@@ -283,9 +283,9 @@ class Proxy:
                     content = await answer.read()
                     if recording is not None:
                         recording.add(content)
-                    return self._whole_answer(answer, content, asked, served)
+                    return self._whole_answer(answer, content, proxied, served)
                 response = await _start_response(request, answer, served)
-                await _relay(asked.relay, answer, response, served, recording)
+                await _relay(proxied.relay, answer, response, served, recording)
                 return response
         except PeagleError as error:
             return self._fail(served, of_error(error))
@@ -296,7 +296,7 @@ class Proxy:
             return self._fail(served, unavailable(f"no answer from SageMaker: {error}"))
 
     def _whole_answer(
-        self, answer: aiohttp.ClientResponse, content: bytes, asked: ProxiedRequest, served: Served
+        self, answer: aiohttp.ClientResponse, content: bytes, proxied: ProxiedRequest, served: Served
     ) -> web.Response:
         document = json_object(content)
         failed = engine_error(document)
@@ -305,9 +305,9 @@ class Proxy:
         reason = aborted_in(document)
         if reason is not None:
             return self._fail(served, gave_up(reason))
-        if asked.translate is not None:
+        if proxied.translate is not None:
             try:
-                content = json.dumps(asked.translate(document), ensure_ascii=False).encode()
+                content = json.dumps(proxied.translate(document), ensure_ascii=False).encode()
             except (AttributeError, LookupError, TypeError, ValueError):
                 return self._fail(served, unavailable("the engine's answer is not a chat completion"))
         served.status, served.whole = 200, True
@@ -461,18 +461,18 @@ async def _until_signal(
     ready: Callable[[Running], None],
     draining: Callable[[int], None],
 ) -> None:
-    asked, again = asyncio.Event(), asyncio.Event()
+    stop, stop_now = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(
-            number, lambda: (again if asked.is_set() else asked).set()
+            number, lambda: (stop_now if stop.is_set() else stop).set()
         )
     running = await start(proxy, host, port)
     try:
         ready(running)
-        await asked.wait()
+        await stop.wait()
         if proxy.busy:
             draining(proxy.busy)
-            waits = [asyncio.create_task(running.drain()), asyncio.create_task(again.wait())]
+            waits = [asyncio.create_task(running.drain()), asyncio.create_task(stop_now.wait())]
             _, left = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for task in left:
                 task.cancel()

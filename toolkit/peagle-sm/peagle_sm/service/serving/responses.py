@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from peagle_sm.aws.streams.answers import Usage, said_in, usage_of
+from peagle_sm.aws.streams.answers import Usage, choice_content, usage_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service.serving.upstream import Problem, Relay
 
@@ -52,33 +52,33 @@ _TEXTS = ("input_text", "output_text", "text")
 _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def chat_of(asked: Mapping[str, Any]) -> dict[str, Any]:
+def chat_of(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the chat completion request; unknown fields are passed to the engine.
 
     Raises:
         SpecError: chat completions cannot express the request.
     """
     for name, allowed in _REFUSED.items():
-        if asked.get(name) is not None and asked[name] not in allowed:
-            raise _refused(name, asked[name], " or ".join(map(json.dumps, allowed)) or "nothing")
+        if request.get(name) is not None and request[name] not in allowed:
+            raise _refused(name, request[name], " or ".join(map(json.dumps, allowed)) or "nothing")
     for name in _OF_CHATS:
-        if name in asked:
-            raise _refused(name, asked[name], "nothing; it is not a parameter of /v1/responses")
+        if name in request:
+            raise _refused(name, request[name], "nothing; it is not a parameter of /v1/responses")
     untouched = {
         name: value
-        for name, value in asked.items()
+        for name, value in request.items()
         if name not in (*_REFUSED, *_IGNORED, *_TRANSLATED) and value is not None
     }
-    chat = {**untouched, "messages": _messages(asked.get("input"), asked.get("instructions"))}
-    if asked.get("max_output_tokens") is not None:
-        chat["max_tokens"] = asked["max_output_tokens"]
-    reasoning = _fields(asked.get("reasoning"), "reasoning", ("effort",))
+    chat = {**untouched, "messages": _messages(request.get("input"), request.get("instructions"))}
+    if request.get("max_output_tokens") is not None:
+        chat["max_tokens"] = request["max_output_tokens"]
+    reasoning = _fields(request.get("reasoning"), "reasoning", ("effort",))
     if reasoning.get("effort") is not None:
         chat["reasoning_effort"] = reasoning["effort"]
-    form = _fields(asked.get("text"), "text", ("format",)).get("format")
+    form = _fields(request.get("text"), "text", ("format",)).get("format")
     if form is not None and form != {"type": "text"}:
         chat["response_format"] = _response_format(form)
-    if asked.get("stream"):
+    if request.get("stream"):
         chat["stream_options"] = {"include_usage": True}
     return chat
 
@@ -106,8 +106,7 @@ def _messages(given: Any, instructions: Any) -> list[dict[str, str]]:
 
 def _message(item: Any, where: str) -> dict[str, str]:
     if not isinstance(item, Mapping) or item.get("type", "message") != "message":
-        found = item.get("type") if isinstance(item, Mapping) else item
-        raise _refused(f"{where}.type", found, '"message"')
+        raise _refused(f"{where}.type", item.get("type") if isinstance(item, Mapping) else item, '"message"')
     role = _ROLES.get(str(item.get("role")))
     if role is None:
         raise _refused(f"{where}.role", item.get("role"), ", ".join(_ROLES))
@@ -146,15 +145,15 @@ def _response_format(form: Any) -> dict[str, Any]:
     raise _refused("text.format.type", kind, "text, json_object, json_schema")
 
 
-def _refused(name: str, found: object, allowed: str) -> SpecError:
-    return SpecError(f"{name}: found {json.dumps(found)[:100]}; allowed here: {allowed}")
+def _refused(name: str, value: object, allowed: str) -> SpecError:
+    return SpecError(f"{name}: found {json.dumps(value)[:100]}; allowed here: {allowed}")
 
 
 @dataclass
 class ChatResponse:
-    """One chat answer as a response; ``asked`` is the request."""
+    """One chat answer as a response; ``request`` is the one that it answers."""
 
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     id: str = ""
     created: float = 0
     model: str = ""
@@ -168,13 +167,13 @@ class ChatResponse:
         if not self.id:
             self.id = str(document.get("id") or "0").removeprefix("chatcmpl-")
             self.created = document.get("created") or 0
-            self.model = str(document.get("model") or self.asked.get("model") or "")
+            self.model = str(document.get("model") or self.request.get("model") or "")
         if document.get("usage"):
             self.usage = usage_of(document["usage"])
         choices = document["choices"]
         if not choices:
             return "", ""
-        text, reasoning, _, _ = said_in(choices[0])
+        text, reasoning, _, _ = choice_content(choices[0])
         self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
         self.text.append(text)
         self.reasoning.append(reasoning)
@@ -182,7 +181,7 @@ class ChatResponse:
 
     def document(self, *, ended: bool = True) -> dict[str, Any]:
         """Return the response so far."""
-        asked = self.asked
+        request = self.request
         reason = _CUT_SHORT.get(self.finish_reason or "") if ended else None
         return {
             "id": f"resp_{self.id}",
@@ -192,23 +191,23 @@ class ChatResponse:
             "background": False,
             "error": None,
             "incomplete_details": {"reason": reason} if reason else None,
-            "instructions": asked.get("instructions"),
-            "max_output_tokens": asked.get("max_output_tokens"),
-            "metadata": asked.get("metadata") or {},
+            "instructions": request.get("instructions"),
+            "max_output_tokens": request.get("max_output_tokens"),
+            "metadata": request.get("metadata") or {},
             "model": self.model,
             "output": self._output() if ended else [],
             "parallel_tool_calls": True,
             "previous_response_id": None,
-            "reasoning": {"effort": None, **(asked.get("reasoning") or {}), "summary": None},
+            "reasoning": {"effort": None, **(request.get("reasoning") or {}), "summary": None},
             "store": False,
-            "temperature": asked.get("temperature"),
-            "text": asked.get("text") or {"format": {"type": "text"}},
-            "tool_choice": asked.get("tool_choice") or "auto",
+            "temperature": request.get("temperature"),
+            "text": request.get("text") or {"format": {"type": "text"}},
+            "tool_choice": request.get("tool_choice") or "auto",
             "tools": [],
-            "top_p": asked.get("top_p"),
+            "top_p": request.get("top_p"),
             "truncation": "disabled",
             "usage": self._usage() if ended else None,
-            "user": asked.get("user"),
+            "user": request.get("user"),
         }
 
     def item(self, kind: str, status: str, text: str | None) -> dict[str, Any]:
@@ -238,13 +237,13 @@ class ChatResponse:
         used = self.usage
         if used is None:
             return None
-        sent, made = used.prompt_tokens or 0, used.completion_tokens or 0
+        sent, received = used.prompt_tokens or 0, used.completion_tokens or 0
         return {
             "input_tokens": sent,
             "input_tokens_details": {"cached_tokens": used.cached_tokens or 0, "cache_write_tokens": 0},
-            "output_tokens": made,
+            "output_tokens": received,
             "output_tokens_details": {"reasoning_tokens": used.reasoning_tokens or 0},
-            "total_tokens": sent + made,
+            "total_tokens": sent + received,
         }
 
 
@@ -255,9 +254,9 @@ def part_of(kind: str, text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def response_of(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def response_of(request: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a whole chat completion to a response."""
-    answer = ChatResponse(asked)
+    answer = ChatResponse(request)
     answer.take(document)
     return answer.document()
 
@@ -265,10 +264,10 @@ def response_of(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[s
 class ResponseRelay(Relay):
     """Relay that converts the engine's events to the events of a response."""
 
-    def __init__(self, asked: Mapping[str, Any]) -> None:
-        """Take the request, ``asked``."""
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        """Take the request."""
         super().__init__()
-        self._answer = ChatResponse(asked)
+        self._answer = ChatResponse(request)
         self._number = 0
         self._out: list[bytes] = []
         self._items: list[str] = []  #: kinds of the items that have begun
@@ -294,8 +293,8 @@ class ResponseRelay(Relay):
 
     def failure(self, problem: Problem) -> bytes:
         """Return the event that ends a broken stream; OpenAI clients raise an error."""
-        told = json.loads(problem.body())["error"]
-        self._write_event("error", **told | {"type": "error"}, error=told)
+        fields = json.loads(problem.body())["error"]
+        self._write_event("error", **fields | {"type": "error"}, error=fields)
         return self._written()
 
     def _take(self, document: dict[str, Any]) -> None:

@@ -8,22 +8,27 @@ so that a cut event never looks like the end of an answer; `Endpoint.stream` use
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 import aiohttp
+from yarl import URL
 
-from peagle_sm.aws.session.session import CONNECT_TIMEOUT_S, RUNTIME_READ_TIMEOUT_S, USER_AGENT, Session
-from peagle_sm.aws.session.signing import end_with_its_connection, frozen, json_object, sign
-from peagle_sm.aws.streams.answers import acceptance_of, engine_error
+from peagle_sm.aws.session.session import CONNECT_TIMEOUT_S, RUNTIME_READ_TIMEOUT_S, Session
+from peagle_sm.aws.session.signing import (
+    certificates,
+    current_keys,
+    end_with_its_connection,
+    error_name,
+    is_remote,
+    json_object,
+    signed_invocation,
+)
+from peagle_sm.aws.streams.answers import FinishedAnswers, acceptance_of, engine_error
 from peagle_sm.aws.streams.decoding import Document, EventReader
 from peagle_sm.aws.streams.framing import MAX_EVENT_BYTES, FrameDecoder
 from peagle_sm.core.errors import (
@@ -67,8 +72,8 @@ class Problem:
 
     def body(self) -> bytes:
         """Return the JSON of the answer."""
-        told = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        return json.dumps({"error": told}, ensure_ascii=False).encode()
+        fields = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return json.dumps({"error": fields}, ensure_ascii=False).encode()
 
     def event(self) -> bytes:
         """Return the event that ends a stream; OpenAI clients raise it as an error."""
@@ -76,10 +81,10 @@ class Problem:
 
     def all_headers(self) -> dict[str, str]:
         """Return the headers of the answer, with Retry-After if a retry may help."""
-        told = dict(self.headers)
+        headers = dict(self.headers)
         if self.retry_after_s is not None:
-            told["Retry-After"] = str(self.retry_after_s)
-        return told
+            headers["Retry-After"] = str(self.retry_after_s)
+        return headers
 
 
 def invalid(message: str, status: int = 400, code: str | None = None) -> Problem:
@@ -141,34 +146,35 @@ def of_aws(status: int, headers: Mapping[str, str], content: bytes) -> Problem:
     An engine's error keeps the engine's status and message. Throttling is 429, a missing endpoint is 404, a
     component without a copy is 503; 429 and 503 have Retry-After.
     """
-    told = json_object(content)
-    name = headers.get("x-amzn-ErrorType", "") or str(told.get("__type") or told.get("code") or "")
-    name = name.split(":")[0].rpartition("#")[2]
-    said = str(told.get("Message") or told.get("message") or "") or f"SageMaker answers {status} {name}"
+    document = json_object(content)
+    name = error_name(headers, document)
+    message = (
+        str(document.get("Message") or document.get("message") or "") or f"SageMaker answers {status} {name}"
+    )
     passed = {"x-amzn-RequestId": headers["x-amzn-RequestId"]} if "x-amzn-RequestId" in headers else {}
-    if name == "ModelError" or "OriginalStatusCode" in told:
-        return _of_engine(told, said, passed)
-    lowered = said.lower()
+    if name == "ModelError" or "OriginalStatusCode" in document:
+        return _of_engine(document, message, passed)
+    lowered = message.lower()
     if any(word in name.lower() for word in _THROTTLED) or status == 429:
-        return Problem(429, said, "rate_limit_error", name, None, THROTTLED_S, passed)
+        return Problem(429, message, "rate_limit_error", name, None, THROTTLED_S, passed)
     if name.startswith(_CREDENTIALS):
-        return Problem(403, said, "permission_error", name, None, None, passed)
+        return Problem(403, message, "permission_error", name, None, None, passed)
     if "has no capacity" in lowered:
-        return Problem(503, said, "server_error", "no_capacity", None, STARTING_S, passed)
+        return Problem(503, message, "server_error", "no_capacity", None, STARTING_S, passed)
     if "not found" in lowered or "could not find" in lowered:
-        return Problem(404, said, "invalid_request_error", "endpoint_not_found", None, None, passed)
+        return Problem(404, message, "invalid_request_error", "endpoint_not_found", None, None, passed)
     if status >= 500:
-        return Problem(status if status < 512 else 502, said, "server_error", name, None, None, passed)
-    return Problem(status, said, "invalid_request_error", name or None, None, None, passed)
+        return Problem(status if status < 512 else 502, message, "server_error", name, None, None, passed)
+    return Problem(status, message, "invalid_request_error", name or None, None, None, passed)
 
 
-def _of_engine(told: Mapping[str, Any], said: str, passed: Mapping[str, str]) -> Problem:
-    status = told.get("OriginalStatusCode")
-    original = str(told.get("OriginalMessage") or "")
+def _of_engine(answer: Mapping[str, Any], message: str, passed: Mapping[str, str]) -> Problem:
+    status = answer.get("OriginalStatusCode")
+    original = str(answer.get("OriginalMessage") or "")
     if not isinstance(status, int) or not 400 <= status <= 599:  # 0: the container did not answer in time
-        return Problem(504, original or said, "server_error", "engine_timeout", headers=passed)
+        return Problem(504, original or message, "server_error", "engine_timeout", headers=passed)
     document = json_object(original.encode())
-    fields = engine_error(document) or document or {"message": original or said}
+    fields = engine_error(document) or document or {"message": original or message}
     return replace(of_document(fields, status), headers=passed)
 
 
@@ -224,9 +230,7 @@ class Relay:
         self._reader = EventReader(framed=False, max_event_bytes=max_event_bytes)
         self._rest = b""
         self._max = max_event_bytes
-        self._answers = answers
-        self._seen: set[int] = set()
-        self._finished: set[int] = set()
+        self._answers = FinishedAnswers(answers)
         self.problem: StreamError | None = None
         self.tokens: int | None = None
         self.acceptance_length: float | None = None
@@ -237,8 +241,8 @@ class Relay:
             return b""
         if self._frames is None:
             return self._events(part)
-        payloads, broken = self._frames.feed([(part, 0.0)])
-        passed = b"".join(self._events(payload) for payload, _ in payloads)
+        payloads, broken = self._frames.take(part)
+        passed = b"".join(map(self._events, payloads))
         if broken is not None:
             self.broke(f"The stream broke: {broken}.")
         return passed
@@ -257,10 +261,9 @@ class Relay:
         if not self._take_all(left):
             return b""
         if not self.is_answer:
-            asked = max(self._answers, len(self._seen))
             self.problem = StreamCut(
-                f"The stream ended before the answer did: {asked - len(self._finished)} of {asked} "
-                "answers have no finish_reason, and no [DONE] came."
+                f"The stream ended before the answer did: {self._answers.missing} of "
+                f"{self._answers.expected} answers have no finish_reason, and no [DONE] came."
             )
             return b""
         return b"" if self._is_hidden(left) else self._rest
@@ -270,7 +273,7 @@ class Relay:
         """Return whether all answers have arrived in full."""
         if self.problem is not None:
             return False
-        return self._reader.done or (len(self._finished) >= self._answers and self._seen <= self._finished)
+        return self._reader.done or self._answers.are_whole
 
     def failure(self, problem: Problem) -> bytes:
         """Return the event that ends a broken stream; OpenAI clients raise an error."""
@@ -317,18 +320,14 @@ class Relay:
             self.problem = StreamDamaged(f"The stream has an event that is not a completion: {error!r}")
             return False
         problem = self._reader.problem
-        if problem is None and self._reader.done and self._finished and self._finished < self._seen:
-            unfinished = ", ".join(str(index) for index in sorted(self._seen - self._finished))
+        if problem is None and self._reader.done and self._answers.finished and self._answers.unfinished:
+            unfinished = ", ".join(map(str, sorted(self._answers.unfinished)))
             problem = StreamCut(f"[DONE] came before the finish_reason of answer {unfinished}.")
         self.problem = problem
         return problem is None
 
     def _take(self, document: Document) -> None:
-        for choice in document["choices"] or ():
-            index = choice.get("index") or 0
-            self._seen.add(index)
-            if choice.get("finish_reason"):
-                self._finished.add(index)
+        self._answers.take(document)
         tokens, length = figures_of(document)
         self.tokens = self.tokens if tokens is None else tokens
         self.acceptance_length = self.acceptance_length if length is None else length
@@ -348,7 +347,6 @@ def figures_of(document: Mapping[str, Any]) -> tuple[int | None, float | None]:
     )
 
 
-_SERVICE = "sagemaker"
 _MOST_ATTRIBUTES = 1024  #: characters of CustomAttributes (API reference of InvokeEndpoint)
 #: SageMaker keeps idle connections longer than this; a new one costs a TLS handshake.
 _KEEP_ALIVE_S = 20.0
@@ -358,8 +356,7 @@ _KEEP_ALIVE_S = 20.0
 class Upstream:
     """One endpoint, or one of its inference components.
 
-    ``credentials`` are botocore's, which refresh themselves; ``utc`` is the time of signatures, seconds since
-    1970.
+    ``credentials`` are botocore's, which refresh themselves.
     """
 
     endpoint_url: str
@@ -367,7 +364,6 @@ class Upstream:
     credentials: Any
     endpoint: str
     component: str | None = None
-    utc: Callable[[], float] = field(default=time.time, compare=False)
 
     @classmethod
     def of(cls, session: Session, endpoint: str, component: str | None) -> Upstream:
@@ -391,44 +387,27 @@ class Upstream:
             CredentialsError: the credentials have expired and could not be refreshed.
             aiohttp.ClientError: no answer came.
         """
-        call = "invocations-response-stream" if streamed else "invocations"
-        path = f"/endpoints/{quote(self.endpoint, safe='')}/{call}"
-        headers = {"content-type": "application/json"}
-        if self.component is not None:
-            headers["x-amzn-sagemaker-inference-component"] = self.component
-        if labels and labels.isascii() and len(labels) <= _MOST_ATTRIBUTES:
-            headers[LABEL_HEADER] = labels
-        signed = sign(
-            host=urlsplit(self.endpoint_url).netloc,
-            path=path,
-            headers=headers,
-            body=body,
-            keys=await self._keys(),
-            region=self.region,
-            service=_SERVICE,
-            utc=self.utc(),
+        has_labels = labels and labels.isascii() and len(labels) <= _MOST_ATTRIBUTES
+        url, headers = signed_invocation(
+            self.endpoint_url,
+            self.region,
+            await current_keys(self.credentials),
+            self.endpoint,
+            self.component,
+            body,
+            streamed=streamed,
+            headers={LABEL_HEADER: str(labels)} if has_labels else {},
         )
-        from yarl import URL
-
-        url = URL(self.endpoint_url.rstrip("/") + path, encoded=True)
-        async with http.post(url, data=body, headers={**signed, "user-agent": USER_AGENT}) as answer:
+        async with http.post(URL(url, encoded=True), data=body, headers=headers) as answer:
             end_with_its_connection(answer)
             yield answer
-
-    async def _keys(self) -> Any:
-        # Refreshing may call STS or SSO; other streams must not wait for it.
-        needed = getattr(self.credentials, "refresh_needed", None)
-        if needed is not None and needed():
-            return await asyncio.to_thread(frozen, self.credentials)
-        return frozen(self.credentials)
 
 
 def open_http(endpoint_url: str) -> aiohttp.ClientSession:
     """Return the connections to SageMaker; close them after use."""
-    host = urlsplit(endpoint_url).hostname or ""
-    remote = not (host == "localhost" or host.startswith("127.") or host == "::1")
+    remote = is_remote(endpoint_url)
     connector = aiohttp.TCPConnector(
-        limit=0, keepalive_timeout=_KEEP_ALIVE_S if remote else 2.0, ssl=_certificates() if remote else True
+        limit=0, keepalive_timeout=_KEEP_ALIVE_S if remote else 2.0, ssl=certificates() if remote else True
     )
     timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=RUNTIME_READ_TIMEOUT_S
@@ -436,12 +415,3 @@ def open_http(endpoint_url: str) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector, timeout=timeout, auto_decompress=False, trust_env=remote
     )
-
-
-def _certificates() -> Any:
-    import ssl
-
-    from botocore.httpsession import get_cert_path
-
-    # As boto3 does: the user's certificates, else those of botocore.
-    return ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or get_cert_path(True))

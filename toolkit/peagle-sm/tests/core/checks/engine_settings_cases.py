@@ -39,6 +39,24 @@ _TAKEN = (
 )
 
 CASES = [
+    Case(
+        "cudagraphs-on-cpu",
+        TINY,
+        "serving: {cudagraph_mode: PIECEWISE}",
+        LOCAL,
+        severity="info",
+        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
+    ),
+    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
+    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
+    Case(
+        "extra-arguments",
+        TINY,
+        "speculation: {mode: none}\nserving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
+        LOCAL,
+        severity="error",
+        said="only with speculation on",
+    ),
     *(
         Case(
             "extra-arguments",
@@ -508,16 +526,6 @@ CASES = [
         said="found 3; gpt-oss-20b has 8 KV heads",
     ),
     Case("tensor-parallel-heads", GPT, "serving: {tensor_parallel_size: 4}"),
-    Case(
-        "cudagraphs-on-cpu",
-        TINY,
-        "serving: {cudagraph_mode: PIECEWISE}",
-        LOCAL,
-        severity="info",
-        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
-    ),
-    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
-    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
     Case(
         "slice-counts",
         GPT,

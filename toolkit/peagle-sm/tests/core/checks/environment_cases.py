@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.core.checks.cases import Case
-from tests.core.support import CONTAINER, GPT, LOCAL, STACK, TINY
+from tests.core.support import CONTAINER, GPT, LOCAL, TINY
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
 _LONG = "x" * 1025
@@ -228,15 +228,6 @@ CASES = [
     ),
     Case("metrics-off", CONTAINER, _env("SM_VLLM_DISABLE_LOG_STATS", "false")),
     Case(
-        "component-environment",
-        CONTAINER,
-        f"lifecycle: {{idle: scale-to-zero}}\nserving: {{env: {{{_MANY}}}}}",
-        STACK,
-        severity="info",
-        said="a component with its own container allows 16",
-    ),
-    Case("component-environment", CONTAINER, "lifecycle: {idle: scale-to-zero}", STACK),
-    Case(
         "head-context",
         CONTAINER,
         "speculation: {draft_head: gpt-oss-20b-p-eagle-long-context}",
@@ -349,15 +340,6 @@ CASES = [
         said="has no effect on SageMaker",
     ),
     Case("api-key", CONTAINER),
-    Case(
-        "volume-key",
-        CONTAINER,
-        "placement: {instance_types: [ml.c7i.2xlarge]}",
-        severity="info",
-        said="the volume of ml.c7i.2xlarge supports one",
-    ),
-    Case("volume-key", TINY, context=LOCAL),
-    Case("volume-key", GPT),
     Case(
         "v2-model-runner",
         TINY,

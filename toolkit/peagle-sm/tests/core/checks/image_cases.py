@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from peagle_sm.core.plan.resolve import Context
 from tests.core.checks.cases import Case
-from tests.core.support import CONTAINER, GPT, LOCAL, TINY
+from tests.core.support import CONTAINER, GPT
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
 _OWN = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm"
@@ -43,17 +43,6 @@ CASES = [
         said="0.29.0 or newer",
     ),
     Case("flag-versions", CONTAINER, f"{_VLLM}:0.16.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
-    Case(
-        "request-metrics",
-        TINY,
-        "speculation: {mode: none}\nserving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
-        LOCAL,
-        severity="error",
-        said="only with speculation on",
-    ),
-    Case(
-        "request-metrics", TINY, "serving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}", LOCAL
-    ),
     Case(
         "json-quotes", CONTAINER, f"{_VLLM}:0.22.1-gpu-py312-cu130", severity="warning", said="strips quotes"
     ),

@@ -15,36 +15,7 @@ def entry_with(**fields: Any) -> Catalog:
     return catalog.model_copy(update={"jumpstart": {"gpt-oss-20b": entry}})
 
 
-_CHANNEL = "/opt/ml/additional-model-data-sources"
-_SEQUENTIAL = f'{{"model": "{_CHANNEL}/eagle", "method": "eagle3", "num_speculative_tokens": 3}}'
-_ELSEWHERE = f'{{"model": "{_CHANNEL}/head", "method": "eagle3", "parallel_drafting": true}}'
-
 CASES = [
-    Case("jumpstart-unaccelerated", GPT),
-    Case(
-        "jumpstart-unaccelerated", GPT, "speculation: {mode: none}", catalog=entry_with(speculative_config="")
-    ),
-    Case(
-        "jumpstart-unaccelerated",
-        GPT,
-        severity="info",
-        said="SM_VLLM_SPECULATIVE_CONFIG is not set: there is no speculation",
-        catalog=entry_with(speculative_config=""),
-    ),
-    Case(
-        "jumpstart-unaccelerated",
-        GPT,
-        severity="info",
-        said="does not set parallel_drafting: true",
-        catalog=entry_with(speculative_config=_SEQUENTIAL),
-    ),
-    Case(
-        "jumpstart-unaccelerated",
-        GPT,
-        severity="info",
-        said="reads the head from channel 'head', and the model's channels are: eagle",
-        catalog=entry_with(speculative_config=_ELSEWHERE),
-    ),
     Case("jumpstart-deprecated", GPT),
     Case(
         "jumpstart-deprecated",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.core.checks.cases import Case
-from tests.core.support import CONTAINER, GPT, LOCAL, ROLE, TINY
+from tests.core.support import CONTAINER, GPT, LOCAL, TINY
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
 _TWO_TYPES = "\nplacement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}"
@@ -17,23 +17,6 @@ CASES = [
         severity="error",
         said="tensor_parallel_size x pipeline_parallel_size x data_parallel_size is 2; ml.p5.4xlarge has 1",
     ),
-    Case(
-        "local-roles",
-        _OWN_ROLE,
-        context=LOCAL,
-        severity="info",
-        said=f"replaced by the local server's {ROLE}",
-    ),
-    Case("local-roles", GPT, context=LOCAL),
-    Case(
-        "local-region",
-        TINY,
-        "placement: {region: eu-west-1}",
-        LOCAL,
-        severity="info",
-        said="eu-west-1 is replaced by the local server's us-east-1",
-    ),
-    Case("local-region", TINY, "placement: {region: us-east-1}", LOCAL),
     Case(
         "region-name",
         TINY,
@@ -134,14 +117,6 @@ CASES = [
         "gpus", GPT, "serving: {tensor_parallel_size: 2}", severity="error", said="ml.g7e.2xlarge has 1 GPUs"
     ),
     Case("gpus", GPT, "placement: {instance_types: [ml.p5.48xlarge]}\nserving: {data_parallel_size: 8}"),
-    Case(
-        "tensor-parallel-degree",
-        GPT,
-        "placement: {instance_types: [ml.p5.48xlarge]}",
-        severity="warning",
-        said="TENSOR_PARALLEL_DEGREE=8 and SM_VLLM_TENSOR_PARALLEL_SIZE=1",
-    ),
-    Case("tensor-parallel-degree", GPT, "placement: {instance_types: [ml.g7e.2xlarge]}"),
     Case(
         "capacity-reservation",
         GPT,

@@ -12,7 +12,6 @@ from peagle_sm.core.checks.base import (
     KeyRights,
     Network,
     Prefix,
-    Price,
     Quotas,
     Reservation,
     Rights,
@@ -226,12 +225,4 @@ CASES = [
         said="subnet-1 in us-east-1a has 0 free addresses",
     ),
     Case("vpc", CONTAINER, _VPC, fact=Network({"subnet-1": ("us-east-1a", 200)}, ("sg-1",))),
-    Case(
-        "price-listed",
-        GPT,
-        fact=(Price(_TYPE, "AWS Price List API: no hosting price"),),
-        severity="warning",
-        said="no hosting price; counted: ml.g7e.2xlarge in us-east-1: SageMaker on demand",
-    ),
-    Case("price-listed", GPT, fact=(Price(_TYPE),)),
 ]

@@ -59,7 +59,6 @@ def a_lock(**fields: Any) -> Lock:
             bucket=BUCKETS.public,
             spec_key="k",
             sha256="0" * 64,
-            found_by="id",
         ),
         "jumpstart": LockedModel(
             model_id="openai-reasoning-gpt-oss-20b",

@@ -1,4 +1,4 @@
-"""JumpStart's manifest: rows, versions, and a model found by its Hugging Face URL."""
+"""JumpStart's manifest: rows and versions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from peagle_sm.core.errors import NotFound
 from peagle_sm.core.jumpstart.documents import (
     CatalogueDamaged,
     Row,
-    candidates,
     order_of,
     parse_manifest,
     row_of,
 )
-from peagle_sm.core.spec.lock import hub_name, is_same_model
 from tests.core.strategies import json_values
 
 
@@ -46,33 +44,6 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
         row_of(ROWS, "openai-reasoning-gpt-oss-20")
     with pytest.raises(NotFound, match=r"has version 3\.1\.0 .* it has 3\.4\.12, 3\.9\.0, 3\.38\.0"):
         row_of(ROWS, "openai-reasoning-gpt-oss-20b", "3.1.0")
-
-
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("https://huggingface.co/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
-        ("http://www.huggingface.co/OpenAI/gpt-oss-20b/", "openai/gpt-oss-20b"),
-        ("hf.co/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
-        ("openai/gpt-oss-20b", "openai/gpt-oss-20b"),
-    ],
-)
-def test_urls_of_the_hub_are_read_whatever_their_spelling(url: str, name: str) -> None:
-    assert hub_name(url) == name
-
-
-def test_another_number_format_is_the_same_model_and_another_model_is_not() -> None:
-    fp8 = "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8"
-    assert is_same_model("https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct", fp8)
-    assert not is_same_model("https://huggingface.co/Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", fp8)
-    assert not is_same_model("https://huggingface.co/other/Qwen3-Coder-30B-A3B-Instruct", fp8)
-
-
-def test_the_likeliest_ids_come_first_and_those_without_a_word_in_common_not_at_all() -> None:
-    found = [one.model_id for one in candidates(ROWS, "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8")]
-    assert found == ["huggingface-llm-qwen3-coder-30b-a3b-instruct-fp8", "huggingface-llm-qwen3-32b"]
-    many = [row(f"qwen3-model-{number}") for number in range(100)]
-    assert len(candidates(many, "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8")) == 12
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ CASES: list[tuple[int, str, dict[str, Any], int, str, str | None]] = [
 def test_what_sagemaker_answers(
     status: int, name: str, body: dict[str, Any], told: int, kind: str, wait: str | None
 ) -> None:
-    problem = of_aws(status, {"x-amzn-ErrorType": name, "x-amzn-RequestId": "r"}, json.dumps(body).encode())
+    problem = of_aws(status, {"x-amzn-errortype": name, "x-amzn-RequestId": "r"}, json.dumps(body).encode())
     assert (problem.status, problem.type) == (told, kind)
     headers = problem.all_headers()
     assert headers.get("Retry-After") == wait
@@ -56,7 +56,7 @@ def test_an_engine_s_refusal_comes_with_its_own_status_and_words() -> None:
         "error": {"message": "too long", "type": "BadRequestError", "param": "max_tokens", "code": 400}
     }
     body = {"Message": "Received…", "OriginalStatusCode": 400, "OriginalMessage": json.dumps(original)}
-    problem = of_aws(424, {"x-amzn-ErrorType": "ModelError"}, json.dumps(body).encode())
+    problem = of_aws(424, {"x-amzn-errortype": "ModelError"}, json.dumps(body).encode())
     assert problem.status == 400
     assert json.loads(problem.body()) == {
         "error": {"message": "too long", "type": "BadRequestError", "param": "max_tokens", "code": "400"}
@@ -65,13 +65,13 @@ def test_an_engine_s_refusal_comes_with_its_own_status_and_words() -> None:
 
 def test_an_engine_that_did_not_answer_in_time_is_504() -> None:
     body = {"Message": "M", "OriginalStatusCode": 0, "OriginalMessage": "Your invocation timed out"}
-    problem = of_aws(424, {"x-amzn-ErrorType": "ModelError"}, json.dumps(body).encode())
+    problem = of_aws(424, {"x-amzn-errortype": "ModelError"}, json.dumps(body).encode())
     assert (problem.status, problem.message) == (504, "Your invocation timed out")
 
 
 @given(st.integers(400, 599), st.text(), st.binary() | st.text().map(str.encode))
 def test_any_answer_becomes_an_error_that_can_be_sent(status: int, name: str, content: bytes) -> None:
-    problem = of_aws(status, {"x-amzn-ErrorType": name}, content)
+    problem = of_aws(status, {"x-amzn-errortype": name}, content)
     assert 400 <= problem.status <= 599
     assert json.loads(problem.body())["error"]["type"]
     assert problem.event().endswith(b"\n\n")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_local.cloudformation.api.drafts import Drafts, Request
-from sagemaker_local.cloudformation.api.stacks import Stacks, check_name
+from sagemaker_local.cloudformation.api.stacks import Stacks, check_name, refuse_without_rollback
 from sagemaker_local.cloudformation.api.wire import page
 from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
 from sagemaker_local.cloudformation.language.intrinsics import UNKNOWN
@@ -99,7 +99,6 @@ class ChangeSets:
     """Create, describe, execute, delete, list. Methods raise CloudFormationError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, stacks: Stacks, drafts: Drafts) -> None:
-        """Set up with the parts that the calls use."""
         self._tools = tools
         self._store = store
         self._stacks = stacks
@@ -113,6 +112,7 @@ class ChangeSets:
                 raise invalid(
                     f"the local CloudFormation has no {what}; use change sets of type CREATE and UPDATE"
                 )
+        refuse_without_rollback(request)
         self._drafts.check_role(request.get("RoleARN"))
         with self._tools.lock:
             stack, is_new = self._stack_for(kind, request)
@@ -164,8 +164,6 @@ class ChangeSets:
             description=request.get("Description"),
             role_arn=request.get("RoleARN"),
             on_failure=request.get("OnStackFailure"),
-            include_nested=request.get("IncludeNestedStacks"),
-            deployment_config=request.get("DeploymentConfig"),
         )
         try:
             evaluation = self._drafts.evaluation(desired, stack)
@@ -184,14 +182,14 @@ class ChangeSets:
         return change_set
 
     def _findings(self, change_set: ChangeSet) -> list[Finding]:
-        found = []
+        findings = []
         for each in change_set.changes:
             if each.after is not None:
                 wrong = self._tools.types.wrong_property(each.type_name, each.after)
                 if wrong is not None:
                     path = f"/Resources/{each.logical_id}/Properties"
-                    found.append(Finding(each.logical_id, each.type_name, wrong, path))
-        return found
+                    findings.append(Finding(each.logical_id, each.type_name, wrong, path))
+        return findings
 
     def find(self, request: Request) -> tuple[Stack, ChangeSet]:
         """Find a change set by its id, or by its name and its stack.
@@ -211,21 +209,20 @@ class ChangeSets:
 
     def describe_change_set(self, request: Request) -> dict[str, Any]:
         """Answer DescribeChangeSet."""
-        stack, found = self.find(request)
+        stack, change_set = self.find(request)
         values = request.get("IncludePropertyValues", False)
         rows, token = page(
-            [described(each, values=values) for each in found.changes], request.get("NextToken")
+            [described(each, values=values) for each in change_set.changes], request.get("NextToken")
         )
-        desired = found.desired
+        desired = change_set.desired
         return {
-            **_summary(stack, found),
+            **_summary(stack, change_set),
             "Parameters": desired.bound.described() if desired else [],
             "Capabilities": list(desired.capabilities) if desired else [],
             "NotificationARNs": list(desired.notification_arns) if desired else [],
             "Tags": tag_rows(desired.tags) if desired else [],
             "RollbackConfiguration": {},
-            "OnStackFailure": found.on_failure,
-            "DeploymentConfig": found.deployment_config,
+            "OnStackFailure": change_set.on_failure,
             "Changes": rows,
             "NextToken": token,
         }
@@ -239,41 +236,40 @@ class ChangeSets:
     def delete_change_set(self, request: Request) -> dict[str, Any]:
         """Answer DeleteChangeSet; a missing one is no error if its stack exists."""
         try:
-            stack, found = self.find(request)
+            stack, change_set = self.find(request)
         except CloudFormationError as error:
             if error.code == "ChangeSetNotFound":
                 return {}
             raise
         with self._tools.lock:
-            stack.change_sets.remove(found)
+            stack.change_sets.remove(change_set)
         return {}
 
     def execute_change_set(self, request: Request) -> dict[str, Any]:
         """Answer ExecuteChangeSet. It deletes every change set of the stack."""
-        stack, found = self.find(request)
+        refuse_without_rollback(request)
+        stack, change_set = self.find(request)
         token = request.get("ClientRequestToken")
         with self._tools.lock:
-            desired = found.desired
-            if found.execution_status != "AVAILABLE" or desired is None:
+            desired = change_set.desired
+            if change_set.execution_status != "AVAILABLE" or desired is None:
                 raise CloudFormationError(
                     "InvalidChangeSetStatus",
-                    f"ChangeSet [{found.change_set_id}] cannot be executed in its current status of "
-                    f"[{found.status}]",
+                    f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current status of "
+                    f"[{change_set.status}]",
                 )
-            if found.kind == "UPDATE":
+            if change_set.kind == "UPDATE":
                 self._stacks.check_updatable(stack)
             evaluation = self._drafts.evaluation(desired, stack)
-            stack.role_arn = found.role_arn or stack.role_arn
-            stack.change_set_id = found.change_set_id
-            stack.deployment_mode = (found.deployment_config or {}).get("Mode")
+            stack.role_arn = change_set.role_arn or stack.role_arn
+            stack.change_set_id = change_set.change_set_id
             stack.change_sets.clear()
-            disabled = request.get("DisableRollback", False)
-            if found.kind == "CREATE":
-                on_failure = found.on_failure or ("DO_NOTHING" if disabled else "ROLLBACK")
-                self._stacks.begin_creation(stack, desired, evaluation, on_failure, token)
+            if change_set.kind == "CREATE":
+                self._stacks.begin_creation(
+                    stack, desired, evaluation, change_set.on_failure or "ROLLBACK", token
+                )
             else:
-                disabled = disabled or found.on_failure == "DO_NOTHING"
-                self._stacks.begin_update(stack, desired, evaluation, disable_rollback=disabled, token=token)
+                self._stacks.begin_update(stack, desired, evaluation, token)
         return {}
 
 
@@ -282,16 +278,15 @@ def tag_rows(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def _summary(stack: Stack, found: ChangeSet) -> dict[str, Any]:
+def _summary(stack: Stack, change_set: ChangeSet) -> dict[str, Any]:
     return {
-        "ChangeSetName": found.name,
-        "ChangeSetId": found.change_set_id,
+        "ChangeSetName": change_set.name,
+        "ChangeSetId": change_set.change_set_id,
         "StackId": stack.stack_id,
         "StackName": stack.name,
-        "Description": found.description,
-        "CreationTime": found.created_at,
-        "ExecutionStatus": found.execution_status,
-        "Status": found.status,
-        "StatusReason": found.reason,
-        "IncludeNestedStacks": found.include_nested,
+        "Description": change_set.description,
+        "CreationTime": change_set.created_at,
+        "ExecutionStatus": change_set.execution_status,
+        "Status": change_set.status,
+        "StatusReason": change_set.reason,
     }

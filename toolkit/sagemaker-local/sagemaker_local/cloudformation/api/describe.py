@@ -6,11 +6,9 @@ import json
 from typing import Any
 
 from sagemaker_local.cloudformation.api.change_sets import tag_rows
-from sagemaker_local.cloudformation.api.drafts import Drafts, Request
+from sagemaker_local.cloudformation.api.drafts import Request
 from sagemaker_local.cloudformation.api.wire import page
 from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
-from sagemaker_local.cloudformation.language.parameters import default_text
-from sagemaker_local.cloudformation.language.template import Template, iam_types, needed_capability
 from sagemaker_local.cloudformation.stack import ChangeSet, Event, Resource, Stack
 from sagemaker_local.cloudformation.store import Store
 
@@ -21,10 +19,8 @@ _RESOURCE_NOT_CHECKED = {"StackResourceDriftStatus": "NOT_CHECKED"}
 class Descriptions:
     """Describe and list. Methods raise CloudFormationError or TemplateError."""
 
-    def __init__(self, store: Store, drafts: Drafts) -> None:
-        """Set up with the parts that the calls use."""
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._drafts = drafts
 
     def describe_stacks(self, request: Request) -> dict[str, Any]:
         """Answer DescribeStacks."""
@@ -66,8 +62,8 @@ class Descriptions:
                 for each in reversed(stack.events)
                 if not only_failed or each.status.endswith("_FAILED")
             ]
-        found, token = page(rows, request.get("NextToken"))
-        return {"OperationEvents": found, "NextToken": token}
+        shown, token = page(rows, request.get("NextToken"))
+        return {"OperationEvents": shown, "NextToken": token}
 
     def describe_stack_resources(self, request: Request) -> dict[str, Any]:
         """Answer DescribeStackResources, by stack or by a resource's physical id."""
@@ -91,18 +87,20 @@ class Descriptions:
     def describe_stack_resource(self, request: Request) -> dict[str, Any]:
         """Answer DescribeStackResource."""
         stack, name = self._store.get(request["StackName"]), request["LogicalResourceId"]
-        found = stack.resources.get(name)
-        if found is None:
+        resource = stack.resources.get(name)
+        if resource is None:
             raise invalid(f"Resource {name} does not exist for stack {stack.name}")
-        metadata = json.dumps(found.metadata or {})
-        row = _resource(stack, found, "LastUpdatedTimestamp")
+        metadata = json.dumps(resource.metadata or {})
+        row = _resource(stack, resource, "LastUpdatedTimestamp")
         return {"StackResourceDetail": {**row, "Metadata": metadata}}
 
     def list_stack_resources(self, request: Request) -> dict[str, Any]:
         """Answer ListStackResources."""
         stack = self._store.get(request["StackName"])
-        found = [_resource(stack, each, "LastUpdatedTimestamp") for each in list(stack.resources.values())]
-        rows, token = page(found, request.get("NextToken"))
+        resources = [
+            _resource(stack, each, "LastUpdatedTimestamp") for each in list(stack.resources.values())
+        ]
+        rows, token = page(resources, request.get("NextToken"))
         return {"StackResourceSummaries": rows, "NextToken": token}
 
     def get_template(self, request: Request) -> dict[str, Any]:
@@ -119,39 +117,14 @@ class Descriptions:
         text = "" if desired is None else desired.template.text
         return {"TemplateBody": text, "StagesAvailable": ["Original", "Processed"]}
 
-    def get_template_summary(self, request: Request) -> dict[str, Any]:
-        """Answer GetTemplateSummary."""
-        if "StackName" in request:
-            desired = self._store.get(request["StackName"]).desired
-            if desired is None:
-                raise invalid(f"Stack with id {request['StackName']} has no template yet")
-            template = desired.template
-        else:
-            template = self._drafts.template(request)
-        return {
-            **_about(template),
-            "Parameters": [
-                {**row, "ParameterType": declaration.get("Type", "String"), **_constraints(declaration)}
-                for row, declaration in _declared(template)
-            ],
-            "ResourceTypes": sorted({each.type_name for each in template.resources.values()}),
-            "Version": template.body.get("AWSTemplateFormatVersion"),
-            "Metadata": json.dumps(template.body["Metadata"]) if "Metadata" in template.body else None,
-        }
-
-    def validate_template(self, request: Request) -> dict[str, Any]:
-        """Answer ValidateTemplate."""
-        template = self._drafts.template(request)
-        return {**_about(template), "Parameters": [row for row, _ in _declared(template)]}
-
     def list_exports(self, request: Request) -> dict[str, Any]:
         """Answer ListExports."""
         rows = [
             {"ExportingStackId": each.stack.stack_id, "Name": each.name, "Value": each.value}
             for each in sorted(self._store.exports(), key=lambda each: each.name)
         ]
-        found, token = page(rows, request.get("NextToken"))
-        return {"Exports": found, "NextToken": token}
+        shown, token = page(rows, request.get("NextToken"))
+        return {"Exports": shown, "NextToken": token}
 
     def list_imports(self, request: Request) -> dict[str, Any]:
         """Answer ListImports."""
@@ -159,8 +132,8 @@ class Descriptions:
         users = self._store.importers(name)
         if not users:
             raise invalid(f"Export '{name}' is not imported by any stack.")
-        found, token = page(users, request.get("NextToken"))
-        return {"Imports": found, "NextToken": token}
+        names, token = page(users, request.get("NextToken"))
+        return {"Imports": names, "NextToken": token}
 
 
 def _owns(stack: Stack, physical_id: str) -> bool:
@@ -181,10 +154,8 @@ def _stack(stack: Stack) -> dict[str, Any]:
         "RollbackConfiguration": {},
         "StackStatus": stack.status,
         "StackStatusReason": stack.reason,
-        "DisableRollback": stack.disable_rollback,
-        "DeploymentConfig": {"Mode": stack.deployment_mode} if stack.deployment_mode else None,
+        "DisableRollback": False,
         "NotificationARNs": list(desired.notification_arns) if desired else [],
-        "TimeoutInMinutes": stack.timeout_minutes,
         "Capabilities": list(desired.capabilities) if desired else [],
         "Outputs": [
             {
@@ -257,38 +228,3 @@ def _resource(stack: Stack, resource: Resource, when: str) -> dict[str, Any]:
         "ResourceStatusReason": resource.reason,
         "DriftInformation": _RESOURCE_NOT_CHECKED,
     }
-
-
-def _about(template: Template) -> dict[str, Any]:
-    needed = needed_capability(template)
-    types = ", ".join(iam_types(template))
-    return {
-        "Description": template.description,
-        "Capabilities": [needed] if needed else [],
-        "CapabilitiesReason": f"The following resource(s) require capabilities: [{types}]"
-        if needed
-        else None,
-    }
-
-
-def _declared(template: Template) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    return [
-        (
-            {
-                "ParameterKey": name,
-                "DefaultValue": default_text(declaration) if "Default" in declaration else None,
-                "NoEcho": str(declaration.get("NoEcho", "")).lower() == "true",
-                "Description": declaration.get("Description"),
-            },
-            declaration,
-        )
-        for name, declaration in template.section("Parameters").items()
-    ]
-
-
-def _constraints(declaration: dict[str, Any]) -> dict[str, Any]:
-    allowed = declaration.get("AllowedValues")
-    if allowed is None:
-        return {}
-    texts = [default_text({"Default": each}) for each in allowed]
-    return {"ParameterConstraints": {"AllowedValues": texts}}

@@ -40,7 +40,6 @@ class Drafts:
     """Makes drafts of stacks. Methods raise CloudFormationError or TemplateError for what is wrong."""
 
     def __init__(self, tools: Tools, store: Store, sources: Sources) -> None:
-        """Set up with the lookups."""
         self._tools = tools
         self._store = store
         self._sources = sources
@@ -105,13 +104,13 @@ class Drafts:
 
     def _fetched(self, url: str) -> str:
         bucket, key = split_url(url)
-        found = self._sources.read_object(bucket, key)
-        if found is None:
+        content = self._sources.read_object(bucket, key)
+        if content is None:
             raise invalid("S3 error: The specified key does not exist.")
-        if len(found) > _LONGEST_OBJECT:
+        if len(content) > _LONGEST_OBJECT:
             raise invalid(f"Template may not exceed {_LONGEST_OBJECT} bytes in size.")
         try:
-            return found.decode()
+            return content.decode()
         except UnicodeDecodeError as error:
             raise TemplateError("Template format error: the template is not UTF-8.") from error
 

@@ -43,10 +43,9 @@ class CloudFormation:
         region: str,
         now: Callable[[], datetime],
         types: Types,
-        connect: Callable[[str | None], Callable[[str], Any]],
+        client: Callable[[str], Any],
         sources: Sources,
     ) -> None:
-        """Set up with clock, resource types, clients of the local services, and lookups."""
         self._region = region
         self._ending = threading.Event()
         tools = Tools(
@@ -54,23 +53,22 @@ class CloudFormation:
             region=region,
             now=now,
             types=types,
-            connect=connect,
+            client=client,
             pause=self._pause,
-            tell=log.info,
         )
         store = Store(tools)
         self._engine = Engine(tools, store)
         drafts = Drafts(tools, store, sources)
         stacks = Stacks(tools, store, self._engine, drafts)
-        self._answers = _table(stacks, ChangeSets(tools, store, stacks, drafts), Descriptions(store, drafts))
+        self._answers = _table(stacks, ChangeSets(tools, store, stacks, drafts), Descriptions(store))
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cloudformation")
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a request."""
         caller = awsjson.caller_of(request)
         if caller is None or caller.region != self._region:
-            told = "Credential should be scoped to a valid region."
-            refused = CloudFormationError("SignatureDoesNotMatch", told, 403)
+            message = "Credential should be scoped to a valid region."
+            refused = CloudFormationError("SignatureDoesNotMatch", message, 403)
             return web.Response(status=403, body=wire.refusal(refused), content_type="text/xml")
         form = {**request.query, **dict(parse_qsl((await request.read()).decode(), keep_blank_values=True))}
         status, body = await asyncio.get_running_loop().run_in_executor(self._threads, self.answer, form)
@@ -94,8 +92,8 @@ class CloudFormation:
             return 400, wire.refusal(invalid(str(error)))
         except Exception as error:
             log.exception("%s failed", form.get("Action"))
-            told = f"{form.get('Action')} failed: {type(error).__name__}: {error}"
-            return 500, wire.refusal(CloudFormationError("InternalFailure", told, 500))
+            message = f"{form.get('Action')} failed: {type(error).__name__}: {error}"
+            return 500, wire.refusal(CloudFormationError("InternalFailure", message, 500))
 
     async def close(self) -> None:
         """Stop every operation at once."""
@@ -123,8 +121,6 @@ def _paged(operation: str, work: Answer, request: Mapping[str, Any]) -> Mapping[
 
 def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) -> dict[str, Answer]:
     return {
-        "CancelUpdateStack": stacks.cancel_update_stack,
-        "ContinueUpdateRollback": stacks.continue_update_rollback,
         "CreateChangeSet": change_sets.create_change_set,
         "CreateStack": stacks.create_stack,
         "DeleteChangeSet": change_sets.delete_change_set,
@@ -137,14 +133,11 @@ def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) 
         "DescribeStacks": descriptions.describe_stacks,
         "ExecuteChangeSet": change_sets.execute_change_set,
         "GetTemplate": descriptions.get_template,
-        "GetTemplateSummary": descriptions.get_template_summary,
         "ListChangeSets": change_sets.list_change_sets,
         "ListExports": descriptions.list_exports,
         "ListImports": descriptions.list_imports,
         "ListStackResources": descriptions.list_stack_resources,
         "ListStacks": descriptions.list_stacks,
-        "RollbackStack": stacks.rollback_stack,
         "UpdateStack": stacks.update_stack,
         "UpdateTerminationProtection": stacks.update_termination_protection,
-        "ValidateTemplate": descriptions.validate_template,
     }

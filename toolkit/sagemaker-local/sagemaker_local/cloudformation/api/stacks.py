@@ -10,7 +10,6 @@ from sagemaker_local.cloudformation.api.drafts import Drafts, Request
 from sagemaker_local.cloudformation.engine import Engine
 from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
 from sagemaker_local.cloudformation.language.evaluation import Evaluation
-from sagemaker_local.cloudformation.operations import Operation
 from sagemaker_local.cloudformation.planning import changes, outputs_after
 from sagemaker_local.cloudformation.stack import Change, Desired, Stack
 from sagemaker_local.cloudformation.store import Store
@@ -20,8 +19,6 @@ NO_UPDATES = "No updates are to be performed."
 
 _NAME = "[a-zA-Z][-a-zA-Z0-9]*"
 _UPDATABLE = frozenset(("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"))
-# Stacks that a failure with rollback disabled left half-way.
-_PAUSED = frozenset(("CREATE_FAILED", "UPDATE_FAILED"))
 
 
 def check_name(name: str) -> None:
@@ -37,11 +34,23 @@ def check_name(name: str) -> None:
         )
 
 
+def refuse_without_rollback(request: Request) -> None:
+    """Refuse what would leave a stack half-way: here every failure is rolled back.
+
+    Raises:
+        CloudFormationError: the request disables the rollback.
+    """
+    if request.get("DisableRollback") or "DO_NOTHING" in (
+        request.get("OnFailure"),
+        request.get("OnStackFailure"),
+    ):
+        raise invalid("the local CloudFormation always rolls a failure back; leave DisableRollback out")
+
+
 class Stacks:
     """Create, update, delete. Methods raise CloudFormationError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, engine: Engine, drafts: Drafts) -> None:
-        """Set up with the parts that the calls use."""
         self._tools = tools
         self._store = store
         self._engine = engine
@@ -53,8 +62,7 @@ class Stacks:
         check_name(name)
         if self._store.named(name) is not None:
             raise CloudFormationError("AlreadyExistsException", f"Stack [{name}] already exists")
-        if "OnFailure" in request and "DisableRollback" in request:
-            raise invalid("You can specify either DisableRollback or OnFailure, but not both.")
+        refuse_without_rollback(request)
         self._drafts.check_role(request.get("RoleARN"))
         desired = self._drafts.desired(request, None)
         stack = self._store.add(name, "CREATE_IN_PROGRESS")
@@ -65,10 +73,7 @@ class Stacks:
             raise
         stack.role_arn = request.get("RoleARN")
         stack.termination_protection = request.get("EnableTerminationProtection", False)
-        stack.timeout_minutes = request.get("TimeoutInMinutes")
-        stack.deployment_mode = (request.get("DeploymentConfig") or {}).get("Mode")
-        default = "DO_NOTHING" if request.get("DisableRollback") else "ROLLBACK"
-        on_failure = request.get("OnFailure", default)
+        on_failure = request.get("OnFailure", "ROLLBACK")
         self.begin_creation(stack, desired, evaluation, on_failure, request.get("ClientRequestToken"))
         return {"StackId": stack.stack_id}
 
@@ -78,7 +83,6 @@ class Stacks:
         """Start creating a new stack's resources."""
         with self._tools.lock:
             stack.desired = desired
-            stack.disable_rollback = on_failure == "DO_NOTHING"
             self._engine.start(
                 stack,
                 lambda operation: operation.create(desired, evaluation, on_failure),
@@ -89,6 +93,7 @@ class Stacks:
     def update_stack(self, request: Request) -> dict[str, Any]:
         """Answer UpdateStack."""
         stack = self._store.get(request["StackName"])
+        refuse_without_rollback(request)
         self._drafts.check_role(request.get("RoleARN"))
         with self._tools.lock:
             self.check_updatable(stack)
@@ -97,31 +102,15 @@ class Stacks:
             if not self.planned(stack, desired, evaluation)[1]:
                 raise invalid(NO_UPDATES)
             stack.role_arn = request.get("RoleARN") or stack.role_arn
-            stack.deployment_mode = (request.get("DeploymentConfig") or {}).get("Mode")
-            self.begin_update(
-                stack,
-                desired,
-                evaluation,
-                disable_rollback=request.get("DisableRollback", False),
-                token=request.get("ClientRequestToken"),
-            )
+            self.begin_update(stack, desired, evaluation, request.get("ClientRequestToken"))
         return {"StackId": stack.stack_id}
 
-    def begin_update(
-        self,
-        stack: Stack,
-        desired: Desired,
-        evaluation: Evaluation,
-        *,
-        disable_rollback: bool,
-        token: str | None,
-    ) -> None:
+    def begin_update(self, stack: Stack, desired: Desired, evaluation: Evaluation, token: str | None) -> None:
         """Start updating a stack; the caller holds the lock."""
         stack.updated_at = self._tools.now()
-        stack.disable_rollback = disable_rollback
         self._engine.start(
             stack,
-            lambda operation: operation.update(desired, evaluation, disable_rollback=disable_rollback),
+            lambda operation: operation.update(desired, evaluation),
             status="UPDATE_IN_PROGRESS",
             token=token,
         )
@@ -129,24 +118,22 @@ class Stacks:
     def planned(self, stack: Stack, desired: Desired, evaluation: Evaluation) -> tuple[list[Change], bool]:
         """Return the resource changes of an update, and whether it changes anything at all."""
         tools = self._tools
-        found = changes(
+        planned_changes = changes(
             evaluation,
             stack.resources,
             tags=desired.tags,
-            immutable=tools.immutable,
+            immutable=tools.types.immutable,
             taggable=tools.types.taggable,
         )
-        outputs = outputs_after(evaluation, stack.resources, found)
+        outputs = outputs_after(evaluation, stack.resources, planned_changes)
         kept = stack.desired.tags if stack.desired is not None else {}
-        unfinished = stack.status in _PAUSED
-        return found, bool(found) or unfinished or outputs != stack.outputs or dict(kept) != dict(
+        return planned_changes, bool(planned_changes) or outputs != stack.outputs or dict(kept) != dict(
             desired.tags
         )
 
     def check_updatable(self, stack: Stack) -> None:
         """Refuse to update a stack in a state that does not allow it."""
-        paused = stack.status in _PAUSED and stack.disable_rollback
-        if stack.status not in _UPDATABLE and not paused:
+        if stack.status not in _UPDATABLE:
             raise invalid(f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
 
     def delete_stack(self, request: Request) -> dict[str, Any]:
@@ -181,7 +168,7 @@ class Stacks:
                 self._engine.cancel(stack)
             self._engine.start(
                 stack,
-                lambda operation: _delete(operation, retain),
+                lambda operation: operation.delete(retain),
                 status="DELETE_IN_PROGRESS",
                 token=token,
             )
@@ -194,63 +181,8 @@ class Stacks:
                 return f"Export {output.export} cannot be deleted as it is in use by {' and '.join(users)}"
         return None
 
-    def cancel_update_stack(self, request: Request) -> dict[str, Any]:
-        """Answer CancelUpdateStack."""
-        stack = self._store.get(request["StackName"])
-        if stack.status != "UPDATE_IN_PROGRESS":
-            raise invalid("CancelUpdateStack cannot be called from current stack status")
-        self._engine.cancel(stack)
-        return {}
-
-    def continue_update_rollback(self, request: Request) -> dict[str, Any]:
-        """Answer ContinueUpdateRollback."""
-        stack = self._store.get(request["StackName"])
-        before = stack.before
-        if stack.status != "UPDATE_ROLLBACK_FAILED" or before is None:
-            raise invalid(
-                f"Stack:{stack.stack_id} is in {stack.status} state and can not continue its rollback."
-            )
-        skip = frozenset(request.get("ResourcesToSkip", ()))
-        with self._tools.lock:
-            stack.role_arn = request.get("RoleARN") or stack.role_arn
-            self._engine.start(
-                stack,
-                lambda operation: operation.roll_update_back(before, skip),
-                status="UPDATE_ROLLBACK_IN_PROGRESS",
-                token=request.get("ClientRequestToken"),
-            )
-        return {}
-
-    def rollback_stack(self, request: Request) -> dict[str, Any]:
-        """Answer RollbackStack."""
-        stack = self._store.get(request["StackName"])
-        before = stack.before
-        token = request.get("ClientRequestToken")
-        with self._tools.lock:
-            stack.role_arn = request.get("RoleARN") or stack.role_arn
-            if stack.status == "CREATE_FAILED":
-                self._engine.start(
-                    stack, Operation.roll_creation_back, status="ROLLBACK_IN_PROGRESS", token=token
-                )
-            elif stack.status == "UPDATE_FAILED" and before is not None:
-                self._engine.start(
-                    stack,
-                    lambda operation: operation.roll_update_back(before),
-                    status="UPDATE_ROLLBACK_IN_PROGRESS",
-                    token=token,
-                )
-            else:
-                raise invalid(
-                    f"Stack:{stack.stack_id} is in {stack.status} state and can not be rolled back."
-                )
-        return {"StackId": stack.stack_id}
-
     def update_termination_protection(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer UpdateTerminationProtection."""
         stack = self._store.get(request["StackName"])
         stack.termination_protection = request["EnableTerminationProtection"]
         return {"StackId": stack.stack_id}
-
-
-def _delete(operation: Operation, retain: frozenset[str]) -> None:
-    operation.delete(retain)

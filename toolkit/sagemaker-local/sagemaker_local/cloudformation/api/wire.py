@@ -76,20 +76,20 @@ def parameters_of(operation: OperationModel, form: Mapping[str, str]) -> dict[st
     shape = operation.input_shape
     if shape is None:
         return {}
-    found = dict(_read(shape, "", form) or {})
-    wrong = list(_wrong(shape, found, ""))
+    parameters = dict(_read(shape, "", form) or {})
+    wrong = list(_wrong(shape, parameters, ""))
     if wrong:
         count = f"{len(wrong)} validation error{'s' if len(wrong) > 1 else ''} detected"
         raise invalid(f"{count}: {'; '.join(wrong)}")
-    return found
+    return parameters
 
 
 def _read(shape: Shape, prefix: str, form: Mapping[str, str]) -> Any:
     if isinstance(shape, StructureShape):
         dot = f"{prefix}." if prefix else ""
         pairs = ((name, _read(member, f"{dot}{name}", form)) for name, member in shape.members.items())
-        found = {name: value for name, value in pairs if value is not None}
-        return found or None
+        members = {name: value for name, value in pairs if value is not None}
+        return members or None
     if shape.type_name == "list":
         return _read_list(shape, prefix, form)
     text = form.get(prefix)
@@ -106,10 +106,10 @@ def _read(shape: Shape, prefix: str, form: Mapping[str, str]) -> Any:
 def _read_list(shape: Any, prefix: str, form: Mapping[str, str]) -> list[Any] | None:
     items: list[Any] = []
     while True:
-        here = f"{prefix}.member.{len(items) + 1}"
-        if here not in form and not any(name.startswith(f"{here}.") for name in form):
+        item_path = f"{prefix}.member.{len(items) + 1}"
+        if item_path not in form and not any(name.startswith(f"{item_path}.") for name in form):
             break
-        items.append(_read(shape.member, here, form))
+        items.append(_read(shape.member, item_path, form))
     # An empty list is sent as the bare name.
     return items if items or prefix in form else None
 
@@ -128,8 +128,8 @@ def _wrong(shape: Shape, value: Any, path: str) -> Any:
     if isinstance(shape, StructureShape):
         for name in shape.required_members:
             if name not in value:
-                here = _path(path, name)
-                yield f"Value null at '{here}' failed to satisfy constraint: Member must not be null"
+                member_path = _path(path, name)
+                yield f"Value null at '{member_path}' failed to satisfy constraint: Member must not be null"
         for name, item in value.items():
             yield from _wrong(shape.members[name], item, _path(path, name))
     elif shape.type_name == "list":

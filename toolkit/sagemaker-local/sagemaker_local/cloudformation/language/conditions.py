@@ -16,7 +16,7 @@ def truths(section: Mapping[str, Any], value: Value) -> dict[str, bool]:
     Raises:
         TemplateError: a condition is malformed, unknown, or depends on itself.
     """
-    found: dict[str, bool] = {}
+    values: dict[str, bool] = {}
     busy: list[str] = []
 
     def named(name: Any) -> bool:
@@ -25,15 +25,15 @@ def truths(section: Mapping[str, Any], value: Value) -> dict[str, bool]:
             raise TemplateError(f"Template error: Circular dependency between conditions: [{circle}]")
         if name not in section:
             raise TemplateError(f"Template format error: Unresolved condition dependency {name}")
-        if name not in found:
+        if name not in values:
             busy.append(name)
-            found[name] = is_true(section[name], value, named)
+            values[name] = is_true(section[name], value, named)
             busy.pop()
-        return found[name]
+        return values[name]
 
     for name in section:
         named(name)
-    return found
+    return values
 
 
 def is_true(node: Any, value: Value, named: Callable[[str], bool]) -> bool:
@@ -90,5 +90,5 @@ def check_rules(section: Mapping[str, Any], value: Value) -> None:
             continue
         for each in rule.get("Assertions", []):
             if not is_true(each["Assert"], value, no_condition):
-                told = each.get("AssertDescription", name)
-                raise TemplateError(f"Rule Violation: {name}, Assertion: {told}")
+                description = each.get("AssertDescription", name)
+                raise TemplateError(f"Rule Violation: {name}, Assertion: {description}")

@@ -136,14 +136,14 @@ class Evaluation:
             TemplateError: a function or a name is wrong.
         """
         scope = _Scope(self, standing)
-        found = []
+        evaluated = []
         for key, raw in self.template.section("Outputs").items():
             if raw.get("Condition") is not None and not self.holds(raw["Condition"]):
                 continue
             value = evaluate(raw.get("Value"), scope)
             name = evaluate((raw.get("Export") or {}).get("Name"), scope)
-            found.append(Output(key, _output_text(key, value), raw.get("Description"), name))
-        return found
+            evaluated.append(Output(key, _output_text(key, value), raw.get("Description"), name))
+        return evaluated
 
     def imported(self, export: str) -> str:
         """Return another stack's exported value and record that this stack imports it."""
@@ -176,12 +176,12 @@ class _Scope:
         return self._evaluation.holds(condition)
 
     def mapped(self, mapping: str, first: str, second: str) -> Any:
-        found = self._evaluation.template.section("Mappings").get(mapping)
-        if found is None:
+        table = self._evaluation.template.section("Mappings").get(mapping)
+        if table is None:
             raise TemplateError(f"Template error: Mapping named '{mapping}' is not present in the template")
-        if first not in found or second not in found[first]:
+        if first not in table or second not in table[first]:
             raise TemplateError(f"Template error: Unable to get mapping for {mapping}::{first}::{second}")
-        return found[first][second]
+        return table[first][second]
 
     def imported(self, export: str) -> Any:
         return self._evaluation.imported(export)

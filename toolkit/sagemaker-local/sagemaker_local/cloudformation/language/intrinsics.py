@@ -159,14 +159,14 @@ def _split(argument: Any, scope: Scope) -> Any:
 
 def _select(argument: Any, scope: Scope) -> Any:
     number, items = _arguments("Fn::Select", argument, 2)
-    found = _list("Fn::Select", evaluate(items, scope))
+    choices = _list("Fn::Select", evaluate(items, scope))
     try:
         index = int(as_text(evaluate(number, scope)))
     except ValueError as error:
         raise TemplateError(f"Template error: Fn::Select requires an index, found {number!r}") from error
-    if not 0 <= index < len(found):
+    if not 0 <= index < len(choices):
         raise TemplateError(f"Template error: Fn::Select cannot select nonexistent value at index {index}")
-    return found[index]
+    return choices[index]
 
 
 def _if(argument: Any, scope: Scope) -> Any:

@@ -93,7 +93,7 @@ def bind(declared: Mapping[str, Any], texts: Mapping[str, str], stored: Stored) 
         TemplateError: a text breaks its declaration, or the Parameter Store has no such entry.
     """
     values: dict[str, Any] = {}
-    found: dict[str, str] = {}
+    from_store: dict[str, str] = {}
     for name, text in texts.items():
         declaration = declared[name]
         type_name = str(declaration.get("Type", "String"))
@@ -105,10 +105,10 @@ def bind(declared: Mapping[str, Any], texts: Mapping[str, str], stored: Stored) 
                 raise TemplateError(
                     f"Unable to fetch parameters [{text}] from parameter store for this account."
                 )
-            found[name] = held
-        values[name] = _value(found.get(name, text), ssm["inner"] if ssm else type_name)
+            from_store[name] = held
+        values[name] = _value(from_store.get(name, text), ssm["inner"] if ssm else type_name)
     hidden = frozenset(name for name in texts if str(declared[name].get("NoEcho", "")).lower() == "true")
-    return Bound(dict(texts), values, found, hidden)
+    return Bound(dict(texts), values, from_store, hidden)
 
 
 def _value(text: str, type_name: str) -> Any:
@@ -120,8 +120,10 @@ def _value(text: str, type_name: str) -> Any:
 def _check(name: str, text: str, declaration: Mapping[str, Any], type_name: str) -> None:
     wrong = _wrong(name, text, declaration, type_name)
     if wrong is not None:
-        told = declaration.get("ConstraintDescription")
-        raise TemplateError(f"Parameter {name} failed to satisfy constraint: {told}" if told else wrong)
+        description = declaration.get("ConstraintDescription")
+        raise TemplateError(
+            f"Parameter {name} failed to satisfy constraint: {description}" if description else wrong
+        )
 
 
 def _wrong(name: str, text: str, declaration: Mapping[str, Any], type_name: str) -> str | None:

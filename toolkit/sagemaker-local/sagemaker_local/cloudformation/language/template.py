@@ -59,8 +59,8 @@ class Template:
 
     def section(self, name: str) -> Mapping[str, Any]:
         """Return a section, empty when the template has none."""
-        found = self.body.get(name)
-        return found if isinstance(found, Mapping) else {}
+        content = self.body.get(name)
+        return content if isinstance(content, Mapping) else {}
 
     @property
     def description(self) -> str | None:
@@ -141,13 +141,13 @@ def _definition(name: str, raw: Any) -> Definition:
 
 def _check_references(template: Template) -> None:
     resources, parameters = template.resources.keys(), template.section("Parameters").keys()
-    for block, known, found in (
+    for block, known, refs in (
         ("Resources", resources | parameters | PSEUDO, _in_resources(template)),
         ("Outputs", resources | parameters | PSEUDO, references(template.section("Outputs"))),
         ("Conditions", parameters | PSEUDO, references(template.section("Conditions"))),
     ):
         allowed = {True: frozenset(resources), False: frozenset(known)}
-        lost = sorted({each.name for each in found if each.name not in allowed[each.is_attribute]})
+        lost = sorted({each.name for each in refs if each.name not in allowed[each.is_attribute]})
         if lost:
             raise TemplateError(
                 f"Template format error: Unresolved resource dependencies [{', '.join(lost)}] "

@@ -44,9 +44,8 @@ class ResourceContext:
         stack_id: the stack's ARN.
         logical_id: the resource that is being worked on.
         request_id: one for each operation on the stack; retried calls may be told apart by it.
-        connect: gives a boto3 client of a service at our own port. Its ``read_timeout`` must outlast a
+        client: gives a boto3 client of a service at our own port. Its ``read_timeout`` must outlast a
             Lambda (15 minutes), and it must not retry.
-        tell: takes a line for the server's log.
         pause: sleeps for so many real seconds; it raises (anything) to end the work early.
         role_arn: the role that the stack is deployed with; None when the caller's own rights are used.
         tags: the stack's own tags, which AWS puts on every resource that can carry them.
@@ -58,30 +57,18 @@ class ResourceContext:
     stack_id: str
     logical_id: str
     request_id: str
-    connect: Callable[[str], Any]
-    tell: Callable[[str], None]
+    client: Callable[[str], Any]
     pause: Callable[[float], None]
     partition: str = "aws"
     role_arn: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
-    def client(self, service: str) -> Any:
-        """Return a boto3 client for a service at our own port."""
-        return self.connect(service)
 
-    def log(self, text: str) -> None:
-        """Write a line to the server's log."""
-        self.tell(f"{self.stack_name}/{self.logical_id}: {text}")
+class Handler(Protocol):
+    """The three verbs of one resource type. Calls block.
 
-    def wait(self, seconds: float) -> None:
-        """Sleep for real seconds; an exception may end it early."""
-        self.pause(seconds)
-
-
-class Kind(Protocol):
-    """The three verbs of one resource type, as the modules of this package write them.
-
-    They call services through ``calls.send`` and let botocore's errors pass: the registry words them.
+    They call services through ``calls.send`` and raise ResourceFailure or let botocore's errors pass.
+    ``update`` is for changes of properties that do not replace the resource.
     """
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
@@ -92,21 +79,6 @@ class Kind(Protocol):
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
         """Delete a resource; one that is gone already is no failure."""
-
-
-class Handler(Kind, Protocol):
-    """Handler of one resource type. Calls block; each may raise ResourceFailure.
-
-    ``update`` is for changes of properties that are not immutable.
-    """
-
-    @property
-    def type_name(self) -> str:
-        """For example ``AWS::S3::Bucket``."""
-
-    @property
-    def immutable(self) -> frozenset[str]:
-        """Top-level properties whose change replaces the resource."""
 
 
 def generated_name(ctx: ResourceContext, logical_id: str, longest: int, *, lower: bool = False) -> str:

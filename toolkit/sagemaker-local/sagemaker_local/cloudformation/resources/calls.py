@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,15 +13,25 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagemaker_local.cloudformation.resources.base import Properties, ResourceContext, ResourceFailure
 
 
-def send(ctx: ResourceContext, service: str, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def send(
+    ctx: ResourceContext,
+    service: str,
+    operation: str,
+    parameters: Mapping[str, Any],
+    *,
+    only_known: bool = False,
+) -> dict[str, Any]:
     """Call an operation (``CreateQueue``) with a template's values; those that are None are left out.
 
     Templates have numbers and booleans as text, policies as objects, and names that begin with a capital;
-    each value is turned into what the operation's own model asks for.
+    each value is turned into what the operation's own model asks for. With ``only_known`` members that the
+    operation does not have are left out too.
     """
     client = ctx.client(service)
     shape = client.meta.service_model.operation_model(operation).input_shape
     arguments = fitted(parameters, shape) if shape is not None else {}
+    if only_known:
+        arguments = {name: value for name, value in arguments.items() if name in shape.members}
     return dict(getattr(client, xform_name(operation))(**arguments))
 
 
@@ -74,12 +84,10 @@ def refuse_others(properties: Properties, known: Iterable[str], type_name: str) 
 
 
 class gone_is_fine:
-    """Ignore a service's not-found errors, by code or by words of the message."""
+    """Ignore an error of a service by its code, or (signs with blanks) by words of its message."""
 
-    def __init__(self, *codes: str, saying: str | None = None) -> None:
-        """Set error codes to ignore, with words of the message where a code is ambiguous."""
-        self._codes = codes
-        self._saying = saying
+    def __init__(self, *signs: str) -> None:
+        self._signs = signs
 
     def __enter__(self) -> None:
         """Enter; nothing to do."""
@@ -88,25 +96,49 @@ class gone_is_fine:
         """Suppress the error if it is one to ignore."""
         if not isinstance(error, ClientError):
             return False
-        told = error.response["Error"]
-        return told.get("Code") in self._codes or (
-            self._saying is not None and self._saying in told.get("Message", "")
+        code, message = error.response["Error"].get("Code"), error.response["Error"].get("Message", "")
+        return code in self._signs or any(" " in sign and sign in message for sign in self._signs)
+
+
+def check_passed(ctx: ResourceContext, role: str, service: str) -> None:
+    """Check that the stack's role may pass a role to a service (``lambda.amazonaws.com``).
+
+    Raises:
+        ResourceFailure: it may not. That the role exists and trusts the service is the service's to check.
+    """
+    if ctx.role_arn is None:
+        return
+    passed_to = {
+        "ContextKeyName": "iam:PassedToService",
+        "ContextKeyType": "string",
+        "ContextKeyValues": [service],
+    }
+    simulated = ctx.client("iam").simulate_principal_policy(
+        PolicySourceArn=ctx.role_arn,
+        ActionNames=["iam:PassRole"],
+        ResourceArns=[role],
+        ContextEntries=[passed_to],
+    )
+    if simulated["EvaluationResults"][0]["EvalDecision"] != "allowed":
+        raise ResourceFailure(
+            f"User: {ctx.role_arn} is not authorized to perform: iam:PassRole on resource: {role} "
+            "because no identity-based policy allows the iam:PassRole action"
         )
 
 
 @contextmanager
-def told_as_aws_does(ctx: ResourceContext) -> Iterator[None]:
+def worded_as_aws_does(ctx: ResourceContext) -> Iterator[None]:
     """Turn a service's refusal into the reason that a stack's event gives for it."""
     try:
         yield
     except ClientError as error:
-        told = error.response["Error"]
-        raise handler_failure(ctx, f"{told.get('Message', '')}", told.get("Code", "")) from error
+        refused = error.response["Error"]
+        raise _failure(ctx, refused.get("Message", ""), refused.get("Code", "")) from error
     except (BotoCoreError, ValueError, KeyError, TypeError) as error:
-        raise handler_failure(ctx, f"{type(error).__name__}: {error}", "InvalidRequest") from error
+        raise _failure(ctx, f"{type(error).__name__}: {error}", "InvalidRequest") from error
 
 
-def handler_failure(ctx: ResourceContext, message: str, code: str) -> ResourceFailure:
+def _failure(ctx: ResourceContext, message: str, code: str) -> ResourceFailure:
     """Return a failure with the message format of CloudFormation's resource handlers."""
     return ResourceFailure(
         f'Resource handler returned message: "{message}" '
@@ -137,28 +169,3 @@ def merged_tags(ctx: ResourceContext, properties: Properties) -> dict[str, str]:
 def tag_list(tags: Mapping[str, str], key: str = "Key", value: str = "Value") -> list[dict[str, str]]:
     """Return tags in the form of most APIs."""
     return [{key: name, value: text} for name, text in tags.items()]
-
-
-def retag(
-    ctx: ResourceContext,
-    service: str,
-    resource: Mapping[str, Any],
-    old: Properties,
-    new: Properties,
-    *,
-    tag: str = "TagResource",
-    untag: str = "UntagResource",
-    keys: str = "TagKeys",
-    tags: str = "Tags",
-    form: Callable[[Mapping[str, str]], Any] = tag_list,
-) -> None:
-    """Set a resource's tags to the template's: ``resource`` are the members that name it.
-
-    ``keys`` is the member of the operation ``untag``, ``tags`` that of ``tag``, which takes them in ``form``.
-    """
-    wanted = merged_tags(ctx, new)
-    dropped = sorted(merged_tags(ctx, old).keys() - wanted.keys())
-    if dropped:
-        send(ctx, service, untag, {**resource, keys: dropped})
-    if wanted:
-        send(ctx, service, tag, {**resource, tags: form(wanted)})

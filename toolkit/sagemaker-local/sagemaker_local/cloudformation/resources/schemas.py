@@ -45,8 +45,8 @@ def _first_unknown(tree: Mapping[str, Any] | None, value: object) -> str | None:
     if tree is None:
         return None
     if isinstance(value, list):
-        found = (_first_unknown(tree, item) for item in value)
-        return next((name for name in found if name is not None), None)
+        unknown = (_first_unknown(tree, item) for item in value)
+        return next((name for name in unknown if name is not None), None)
     if not isinstance(value, Mapping):
         return None
     for name, member in value.items():

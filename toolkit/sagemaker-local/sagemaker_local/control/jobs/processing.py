@@ -1,186 +1,144 @@
-"""Processing jobs: the records and the operations.
+"""Processing jobs: what AWS accepts of a request, and what it answers.
 
-A job's life, with its processes, is `sagemaker_local.runtime.processing_run`.
+Sources: SageMaker API reference (ProcessingS3Input, ProcessingS3Output, ProcessingClusterConfig,
+ProcessingStoppingCondition), developer guide "How Amazon SageMaker Processing Configures Input and Output For
+Your Processing Container".
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sagemaker_local.clock import LocalClock
-from sagemaker_local.control.capacity import Quotas
+from sagemaker_local.control.capacity import has_own_disks
 from sagemaker_local.control.errors import ApiError, invalid, not_local
-from sagemaker_local.control.jobs.access import JobAccess, Permitted, PrefixExists, refuse_over_quota
-from sagemaker_local.control.jobs.processing_checks import check_request
-from sagemaker_local.control.jobs.training import IN_PROGRESS, TrainingLife, TrainingRecord, seconds_of
-from sagemaker_local.control.models import check_role, from_list
-from sagemaker_local.control.records import Table, Tables
-from sagemaker_local.control.requests import checked, page
+from sagemaker_local.control.jobs.jobs import (
+    DAY_S,
+    JobRecord,
+    Jobs,
+    check_job_image,
+    check_s3,
+    refuse_members,
+    refuse_repeated,
+    seconds_of,
+)
+from sagemaker_local.control.models import check_image
+
+#: Inputs and outputs are below it ("must begin with /opt/ml/processing/": ProcessingS3Input$LocalPath).
+DATA_ROOT = "/opt/ml/processing/"
+#: The image that the local SageMaker can run has this in its name.
+PREPARER = "peagle-prepare"
 
 
 @dataclass
-class ProcessingRecord(TrainingRecord):
-    """A processing job: `body` is its CreateProcessingJob request, defaults of AWS filled in.
-
-    It lives as a training job on demand does, but has no secondary status. ``exit_message`` is what its
-    containers left in ``/opt/ml/output/message``.
-    """
-
-    exit_message: str | None = None
+class ProcessingRecord(JobRecord):
+    """A processing job: it lives as a training job on demand does, but has no secondary status."""
 
     @property
-    def spot(self) -> bool:
-        """Processing jobs have no Spot instances."""
-        return False
+    def resources(self) -> Mapping[str, Any]:
+        """The member with InstanceType and InstanceCount."""
+        cluster: Mapping[str, Any] = self.body["ProcessingResources"]["ClusterConfig"]
+        return cluster
 
     @property
-    def instance_type(self) -> str:
-        """The type of its instances."""
-        return str(self.body["ProcessingResources"]["ClusterConfig"]["InstanceType"])
+    def image(self) -> str:
+        """The processing image."""
+        return str(self.body["AppSpecification"]["ImageUri"])
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """The names of its instances: algo-1, algo-2, …"""
-        count = self.body["ProcessingResources"]["ClusterConfig"]["InstanceCount"]
-        return tuple(f"algo-{n}" for n in range(1, count + 1))
-
-
-class _ProcessingTable(Table[ProcessingRecord]):
-    """A table with the codes of the processing operations."""
-
-    def get(self, name: str) -> ProcessingRecord:
-        """The job; raises ApiError (`ResourceNotFound`) when there is none."""
-        row = self.find(name)
-        if row is None:
-            raise ApiError("ResourceNotFound", f"Could not find requested job with name: {name}")
-        return row
-
-    def refuse_taken(self, name: str) -> None:
-        """Raises ApiError (`ResourceInUse`) when the name is in use."""
-        if self.find(name) is not None:
-            raise ApiError(
-                "ResourceInUse",
-                "Job name must be unique within an AWS account and region, and a job with this name already "
-                f"exists ({self.arn(name)})",
-            )
-
-
-class ProcessingJobs:
-    """The operations."""
-
-    def __init__(
-        self,
-        tables: Tables,
-        clock: LocalClock,
-        life: TrainingLife | None,
-        *,
-        quotas: Quotas,
-        assumable: Any = None,
-        permitted: Permitted | None = None,
-        prefix_exists: PrefixExists | None = None,
-    ) -> None:
-        """Set up with what runs the jobs (None refuses them) and asks IAM and S3 (None believes)."""
-        self._clock = clock
-        self._life = life
-        self._quotas = quotas
-        self._assumable = assumable
-        self._access = JobAccess(tables.region, permitted, prefix_exists)
-        arn = f"arn:aws:sagemaker:{tables.region}:{tables.account}:processing-job"
-        self._jobs = _ProcessingTable("processing job", arn)
-        tables.more["sagemaker:processing-job"] = self._jobs
+    def sources(self) -> list[Mapping[str, Any]]:
+        """The S3Input of each input."""
+        return [each["S3Input"] for each in self.body.get("ProcessingInputs", [])]
 
     @property
-    def operations(self) -> dict[str, Any]:
-        """Operation -> its handler."""
+    def outputs(self) -> list[dict[str, Any]]:
+        """The S3Output of each output."""
+        outputs = self.body.get("ProcessingOutputConfig", {}).get("Outputs", [])
+        return [each["S3Output"] for each in outputs]
+
+
+class ProcessingJobs(Jobs[ProcessingRecord]):
+    """The operations on processing jobs. Lists are ascending unless the request says otherwise."""
+
+    kind = "Processing"
+    record = ProcessingRecord
+
+    def not_there(self, name: str) -> ApiError:
+        """Return AWS's error."""
+        return ApiError("ResourceNotFound", f"Could not find requested job with name: {name}")
+
+    def taken(self, arn: str) -> str:
+        """Return AWS's words."""
+        return (
+            "Job name must be unique within an AWS account and region, and a job with this name already "
+            f"exists ({arn})"
+        )
+
+    def description(self, row: ProcessingRecord) -> dict[str, Any]:
+        """DescribeProcessingJob's answer."""
+        return {**row.body, **self.summary(row), "ProcessingStartTime": seconds_of(row.started)}
+
+    def summary(self, row: ProcessingRecord) -> dict[str, Any]:
+        """One row of ListProcessingJobs."""
         return {
-            "CreateProcessingJob": self.create,
-            "DescribeProcessingJob": self.describe,
-            "ListProcessingJobs": self.listed,
-            "StopProcessingJob": self.stop,
-            "DeleteProcessingJob": self.delete,
+            "ProcessingJobName": row.name,
+            "ProcessingJobArn": row.arn,
+            "CreationTime": row.created.timestamp(),
+            "ProcessingEndTime": seconds_of(row.ended),
+            "LastModifiedTime": row.modified.timestamp(),
+            "ProcessingJobStatus": row.status,
+            "FailureReason": row.failure_reason,
+            "ExitMessage": row.exit_message,
         }
 
-    async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """CreateProcessingJob: answers at once; the job runs on."""
-        request = checked("CreateProcessingJob", body)
-        name, role = request["ProcessingJobName"], request["RoleArn"]
-        self._jobs.refuse_taken(name)
-        if self._life is None:
-            raise not_local("CreateProcessingJob in this server", "start it as `peagle-sm local up` does.")
+    def check(self, request: dict[str, Any]) -> None:
+        """Check a request, and write AWS's defaults into it; raises ApiError."""
+        refuse_members(request, {"ExperimentConfig": "leave it out."})
+        # 1 to 777600 (the model). Without one the maximum is assumed to be a day, as of other jobs.
+        request.setdefault("StoppingCondition", {"MaxRuntimeInSeconds": DAY_S})
         request["ProcessingResources"].setdefault("ClusterConfig", {}).setdefault("InstanceCount", 1)
-        check_request(request)
-        check_role(role, self._assumable)
-        self._access.check_pull(role, request["AppSpecification"]["ImageUri"])
-        self._check_quota(request)
-        for each in request.get("ProcessingInputs", []):
-            await self._access.check_data(role, each["S3Input"]["S3Uri"])
-        self._jobs.refuse_taken(name)  # another request may have come while S3 was asked
-        tags = from_list(request.pop("Tags", []))
-        now = self._clock.now()
-        row = self._jobs.add(ProcessingRecord(name, self._jobs.arn(name), now, now, request, tags))
-        self._life.start(row)
-        return {"ProcessingJobArn": row.arn}
-
-    async def describe(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """DescribeProcessingJob."""
-        return description(self._jobs.get(checked("DescribeProcessingJob", body)["ProcessingJobName"]))
-
-    async def listed(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """ListProcessingJobs: sorted by creation, ascending, unless the request says otherwise."""
-        rows, token = page(self._jobs, checked("ListProcessingJobs", body), _summary)
-        return {"ProcessingJobSummaries": rows, **({"NextToken": token} if token else {})}
-
-    async def stop(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """StopProcessingJob: Stopping until its processes have ended, then Stopped."""
-        row = self._jobs.get(checked("StopProcessingJob", body)["ProcessingJobName"])
-        if row.status != "InProgress" or self._life is None:
-            raise invalid(f"The request was rejected because the processing job is in status {row.status}.")
-        self._life.stop(row)
-        return {}
-
-    async def delete(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """DeleteProcessingJob: only once it has ended; what it wrote to S3 stays."""
-        row = self._jobs.get(checked("DeleteProcessingJob", body)["ProcessingJobName"])
-        if row.status in IN_PROGRESS:
-            raise ApiError(
-                "ResourceInUse", f"The processing job {row.arn} cannot be deleted in status {row.status}."
-            )
-        self._jobs.remove(row.name)
-        return {}
-
-    async def close(self) -> None:
-        """End every job."""
-        if self._life is not None:
-            await self._life.close()
-
-    def _check_quota(self, request: Mapping[str, Any]) -> None:
-        cluster = request["ProcessingResources"]["ClusterConfig"]
-        kind = cluster["InstanceType"]
-        used = sum(
-            len(row.hosts) for row in self._jobs if row.status in IN_PROGRESS and row.instance_type == kind
-        )
-        refuse_over_quota(self._quotas, f"{kind} for processing job usage", used, cluster["InstanceCount"])
+        image = request["AppSpecification"]["ImageUri"]
+        check_image(image, "Platform")
+        check_job_image(image, PREPARER, "processing")
+        _check_cluster(request["ProcessingResources"]["ClusterConfig"])
+        inputs = request.get("ProcessingInputs", [])
+        outputs = request.get("ProcessingOutputConfig", {}).get("Outputs", [])
+        refuse_repeated("ProcessingInputs", [each["InputName"] for each in inputs])
+        refuse_repeated("ProcessingOutputConfig.Outputs", [each["OutputName"] for each in outputs])
+        paths = [_checked_path("Input", each, "DatasetDefinition") for each in inputs]
+        paths += [_checked_path("Output", each, "FeatureStoreOutput") for each in outputs]
+        refuse_repeated("LocalPath", paths)
 
 
-def description(row: ProcessingRecord) -> dict[str, Any]:
-    """DescribeProcessingJob's answer."""
-    answer: dict[str, Any] = {
-        **row.body,
-        **_summary(row),
-        "ProcessingStartTime": seconds_of(row.started),
-    }
-    return {key: value for key, value in answer.items() if value is not None}
+def _check_cluster(cluster: Mapping[str, Any]) -> None:
+    if "InstancePreferences" in cluster:
+        raise not_local("ClusterConfig.InstancePreferences", "give InstanceType and InstanceCount.")
+    for member in ("InstanceType", "InstanceCount"):
+        if not cluster.get(member):
+            raise invalid(f"ClusterConfig.{member} is required: found {cluster.get(member, 'none')}.")
+    if has_own_disks(cluster["InstanceType"]) and cluster.get("VolumeKmsKeyId"):
+        raise invalid(f"KMS key is not supported for NVMe instance storage: {cluster['InstanceType']}.")
 
 
-def _summary(row: ProcessingRecord) -> dict[str, Any]:
-    answer = {
-        "ProcessingJobName": row.name,
-        "ProcessingJobArn": row.arn,
-        "CreationTime": row.created.timestamp(),
-        "ProcessingEndTime": seconds_of(row.ended),
-        "LastModifiedTime": row.modified.timestamp(),
-        "ProcessingJobStatus": row.status,
-        "FailureReason": row.failure_reason,
-        "ExitMessage": row.exit_message,
-    }
-    return {key: value for key, value in answer.items() if value is not None}
+def _checked_path(kind: str, given: Mapping[str, Any], other: str) -> str:
+    """Check an input or an output; return its local path."""
+    what = f"Processing{kind} '{given[f'{kind}Name']}'"
+    source = given.get(f"S3{kind}")
+    if (source is None) == (other not in given):
+        raise invalid(f"{what} must specify exactly one of S3{kind} or {other}.")
+    if source is None:
+        raise not_local(other, f"give S3{kind}.")
+    if given.get("AppManaged"):
+        raise not_local("AppManaged", "leave it out.")
+    if source.get("S3InputMode", "File") != "File":
+        raise not_local("S3InputMode Pipe", "give File.")
+    if source.get("S3DataType", "S3Prefix") != "S3Prefix":
+        raise not_local("S3DataType ManifestFile", "give S3Prefix.")
+    if source.get("S3CompressionType", "None") != "None":
+        raise invalid("S3CompressionType Gzip can only be used in Pipe mode.")
+    check_s3(source["S3Uri"], f"{what}: S3Uri")
+    path = source.get("LocalPath")
+    if path is None:
+        raise invalid(f"{what}: LocalPath is required when AppManaged is False.")
+    if not path.startswith(DATA_ROOT) or ".." in path.split("/"):
+        raise invalid(f"{what}: LocalPath {path} must begin with {DATA_ROOT}.")
+    return str(path).rstrip("/")

@@ -69,7 +69,9 @@ def test_refusals_carry_aws_s_codes(cloudformation: Any) -> None:
     with pytest.raises(cloudformation.exceptions.ChangeSetNotFoundException):
         cloudformation.describe_change_set(ChangeSetName="arn:aws:cloudformation:us-east-1:1:changeSet/c/1")
     with pytest.raises(ClientError, match="S3 error: The specified key does not exist"):
-        cloudformation.validate_template(TemplateURL="https://s3.us-east-1.amazonaws.com/nobody-s/t.json")
+        cloudformation.create_stack(
+            StackName="gone", TemplateURL="https://s3.us-east-1.amazonaws.com/nobody-s/t.json"
+        )
 
 
 def test_a_property_that_aws_does_not_have_is_refused(cloudformation: Any) -> None:

@@ -227,57 +227,14 @@ def test_a_failed_replacement_leaves_the_old_one_alone(world: World) -> None:
     assert world.cloud.calls == [("create", "A"), ("create", "A")]
 
 
-def test_a_rollback_that_fails_can_be_continued(world: World) -> None:
-    world.create({"A": {"Size": 1}, "B": {}})
+def test_a_rollback_that_fails_leaves_a_stack_that_can_only_be_deleted(world: World) -> None:
+    stack = world.create({"A": {"Size": 1}, "B": {}})
     world.cloud.fail("update", "A")
     assert world.update({"A": {"Size": 2}, "B": {"Size": 2}}) == "UPDATE_ROLLBACK_FAILED"
     with pytest.raises(ClientError, match="UPDATE_ROLLBACK_FAILED state and can not be updated"):
         world.update({"A": {"Size": 3}, "B": {}})
-    world.cloud.failures.clear()
-    world.call("ContinueUpdateRollback", StackName="s")
-    assert world.rest("s") == "UPDATE_ROLLBACK_COMPLETE"
-    assert world.cloud.things[world.physical_ids()["A"]]["properties"] == {"Size": 1}
-
-
-def test_a_rollback_may_skip_what_cannot_be_restored(world: World) -> None:
-    world.create({"A": {"Size": 1}})
-    world.cloud.fail("update", "A")
-    world.update({"A": {"Size": 2}})
-    world.call("ContinueUpdateRollback", StackName="s", ResourcesToSkip=["A"])
-    assert world.rest("s") == "UPDATE_ROLLBACK_COMPLETE"
-
-
-def test_an_update_without_rollback_stops_where_it_failed(world: World) -> None:
-    world.create({"A": {"Size": 1}})
-    world.cloud.fail("create", "B")
-    new = {"A": {"Size": 2}, "B": thing(DependsOn="A")}
-    assert world.update(new, DisableRollback=True) == "UPDATE_FAILED"
-    assert world.cloud.things[world.physical_ids()["A"]]["properties"] == {"Size": 2}
-    world.cloud.failures.clear()
-    assert world.update(new, DisableRollback=True) == "UPDATE_COMPLETE"
-
-
-def test_an_update_that_stopped_can_be_rolled_back(world: World) -> None:
-    world.create({"A": {"Size": 1}})
-    world.cloud.fail("create", "B")
-    world.update({"A": {"Size": 2}, "B": thing(DependsOn="A")}, DisableRollback=True)
-    world.call("RollbackStack", StackName="s")
-    assert world.rest("s") == "UPDATE_ROLLBACK_COMPLETE"
-    assert world.cloud.things[world.physical_ids()["A"]]["properties"] == {"Size": 1}
-    assert set(world.physical_ids()) == {"A"}
-
-
-def test_an_update_can_be_called_off(world: World) -> None:
-    world.create({"A": {"Size": 1}})
-    gate = world.cloud.hold("update", "A")
-    new = {"A": {"Size": 2}, "B": {"On": ref("A")}}
-    world.call("UpdateStack", StackName="s", TemplateBody=body(new))
-    until(lambda: ("update", "A") in world.cloud.calls)
-    world.call("CancelUpdateStack", StackName="s")
-    gate.set()
-    assert world.rest("s") == "UPDATE_ROLLBACK_COMPLETE"
-    assert ("create", "B") not in world.cloud.calls
-    assert world.cloud.things[world.physical_ids()["A"]]["properties"] == {"Size": 1}
+    assert world.delete(stack) == "DELETE_COMPLETE"
+    assert world.cloud.things == {}
 
 
 def test_a_stack_in_motion_is_not_updated(world: World) -> None:

@@ -54,7 +54,7 @@ class Cloud:
         self.roles.append(ctx.role_arn)
         gate = self.gates.get((verb, name))
         while gate is not None and not gate.is_set():
-            ctx.wait(0.01)
+            ctx.pause(0.01)
         if (verb, name) in self.failures_once:
             raise ResourceFailure(self.failures_once.pop((verb, name)))
         if (verb, name) in self.failures:
@@ -66,9 +66,6 @@ class Cloud:
 
 class Thing:
     """A fake resource type: its property Name names it, and cannot be changed; failures go by logical id."""
-
-    type_name = "Test::Thing"
-    immutable = frozenset({"Name"})
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -96,9 +93,6 @@ class Thing:
 class Whim(Thing):
     """A custom resource, which takes another physical id when its property Token changes."""
 
-    type_name = "Custom::Whim"
-    immutable = frozenset()
-
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
         if old.get("Token") == new.get("Token"):
             return super().update(ctx, physical_id, old, new)
@@ -120,6 +114,9 @@ class FakeTypes:
     def handler(self, type_name: str) -> Handler | None:
         return self._known.get(type_name)
 
+    def immutable(self, type_name: str) -> frozenset[str]:
+        return frozenset() if type_name == "Custom::Whim" else frozenset({"Name"})
+
     def wrong_property(self, type_name: str, properties: Mapping[str, Any]) -> str | None:
         return "Encountered unsupported property Bogus" if "Bogus" in properties else None
 
@@ -140,7 +137,7 @@ class World:
             region="us-east-1",
             now=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(self._ticks)),
             types=FakeTypes(self.cloud),
-            connect=lambda role: lambda service: None,
+            client=lambda service: None,
             sources=Sources(
                 read_object=lambda bucket, key: self.objects.get((bucket, key)),
                 stored=self.stored.get,

@@ -141,21 +141,15 @@ def series() -> MetricSeries:
         ("ran + FILL(failed, 0) > 5", {0: 0, 1: 1, 3: 1}),
         ("IF(ran >= 5 AND FILL(failed, 0) < 1, 1, 0)", {0: 0, 1: 0, 3: 1}),
         ("IF(ran > 4, ran)", {1: 5, 3: 6}),
-        ("SUM(METRICS())", {0: 4, 1: 7, 2: 3, 3: 6}),
+        ("SUM([ran, failed])", {0: 4, 1: 7, 2: 3, 3: 6}),
         ("MAX([ran, failed])", {0: 4, 1: 5, 2: 3, 3: 6}),
-        ("ran * PERIOD(ran)", {0: 240, 1: 300, 3: 360}),
-        ("RUNNING_SUM(ran)", {0: 4, 1: 9, 3: 15}),
-        ("FILL(failed, REPEAT)", {1: 2, 2: 3, 3: 3}),
-        ("SUM(ran) / TIME_SERIES(5)", {0: 3, 1: 3, 2: 3, 3: 3}),
+        ("ran / SUM(ran) * 15", {0: 4, 1: 5, 3: 6}),
+        ("5", {0: 5, 1: 5, 2: 5, 3: 5}),
     ],
 )
-def test_metric_math(series: MetricSeries, expression: str, expected: dict[int, float] | None) -> None:
+def test_metric_math(series: MetricSeries, expression: str, expected: dict[int, float]) -> None:
     queries = (stat("ran", "ran"), stat("failed", "failed"), {"Id": "e", "Expression": expression})
-    if expected is None:
-        with pytest.raises(ValueError, match="REPEAT"):
-            ask(series, *queries)
-    else:
-        assert ask(series, *queries)["e:e"] == expected
+    assert ask(series, *queries)["e:e"] == expected
 
 
 def test_a_fill_of_a_metric_that_was_never_written_gives_nothing(series: MetricSeries) -> None:
@@ -171,26 +165,21 @@ def test_expressions_of_expressions_and_of_each_other(series: MetricSeries) -> N
 
 
 @pytest.mark.parametrize(
-    "expression", ["ran +", "nothing", "ANOMALY_DETECTION_BAND(ran)", "(ran", "ran ~ 2", "IF(ran)"]
+    "expression",
+    [
+        "ran +",
+        "nothing",
+        "ANOMALY_DETECTION_BAND(ran)",
+        "(ran",
+        "ran ~ 2",
+        "IF(ran)",
+        "FILL(ran, REPEAT)",
+        "RATE(ran)",
+        "SEARCH('{N,D} ran', 'Sum', 60)",
+        "__import__('os').name",
+        "[ran]",
+    ],
 )
 def test_an_expression_that_is_not_served_is_refused(series: MetricSeries, expression: str) -> None:
     with pytest.raises(ValueError, match="Error in expression"):
         ask(series, stat("ran", "ran"), {"Id": "e", "Expression": expression})
-
-
-@pytest.mark.parametrize(
-    ("search", "found"),
-    [
-        ('{N,D} MetricName="ran"', {"e:x ran": {0: 4, 1: 5, 3: 6}}),
-        ("{N,D} fail", {"e:x failed": {1: 2, 2: 3}}),
-        ('{N,D} D="y"', {}),
-        ("{N,D,Other} ran", {}),
-        ('{N,D} NOT MetricName="ran"', {"e:x failed": {1: 2, 2: 3}}),
-        (
-            '{N,D} MetricName=("ran" OR "failed") x',
-            {"e:x failed": {1: 2, 2: 3}, "e:x ran": {0: 4, 1: 5, 3: 6}},
-        ),
-    ],
-)
-def test_search_gives_the_series_that_match(series: MetricSeries, search: str, found: dict[str, Any]) -> None:
-    assert ask(series, {"Id": "e", "Expression": f"SEARCH('{search}', 'Sum', 60)"}) == found

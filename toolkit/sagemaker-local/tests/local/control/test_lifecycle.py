@@ -2,14 +2,12 @@
 
 import os
 import time
-from dataclasses import replace
 
 import pytest
 
 from sagemaker_local.control import ApiError, Timing, errors
 from sagemaker_local.control.engines import Health
-from tests.local.control.conftest import FAST, PREFIX, Account, MakeAccount
-from tests.local.scripted_engine import ScriptedLauncher
+from tests.local.control.conftest import PREFIX, Account, MakeAccount
 
 IN_PROGRESS = f'Cannot update in-progress endpoint "{PREFIX}:endpoint/e".'
 GONE = f'Could not find endpoint "{PREFIX}:endpoint/e".'
@@ -168,46 +166,6 @@ async def test_an_engine_that_runs_but_fails_every_ping_counts_as_dead(aws: Acco
     failed = await aws.until("Failed")
     assert "it failed every /ping for" in failed["FailureReason"]
     await aws.wait(lambda: nothing_runs(aws), "the sick engine's end")
-
-
-async def test_with_restarts_allowed_a_dead_engine_is_out_of_service_then_back(
-    make_account: MakeAccount,
-) -> None:
-    aws = make_account(timing=replace(FAST, max_restarts=1))
-    await aws.model(SCRIPT_PING="never")
-    await aws.config()
-    await aws.endpoint()
-    await aws.tell("ready")
-    await aws.until("InService")
-    aws.launcher.processes[0].kill()
-    out = await aws.until("OutOfService")
-    assert "exited with status 137" in out["FailureReason"]
-    with pytest.raises(ApiError, match="not found"):
-        aws.plane.route("e")
-    await aws.tell("ready", 1)
-    back = await aws.until("InService")
-    assert "FailureReason" not in back
-    assert aws.plane.route("e").engine_url == aws.launcher.processes[1].url
-    aws.launcher.processes[1].kill()
-    await aws.until("Failed")
-    assert aws.statuses() == ["Creating", "InService", "OutOfService", "InService", "Failed"]
-
-
-async def test_a_restart_that_fails_fails_the_endpoint(make_account: MakeAccount) -> None:
-    launches = 0
-
-    async def second_fails(request: object) -> None:
-        nonlocal launches
-        launches += 1
-        if launches > 1:
-            raise OSError("no memory")
-
-    aws = make_account(timing=replace(FAST, max_restarts=3), launcher=ScriptedLauncher(second_fails))
-    await aws.serve()
-    aws.launcher.processes[0].kill()
-    failed = await aws.until("Failed")
-    assert "exited with status 137" in failed["FailureReason"]
-    assert failed["FailureReason"].endswith("could not be started: no memory")
 
 
 async def test_one_endpoints_death_does_not_touch_another(aws: Account) -> None:

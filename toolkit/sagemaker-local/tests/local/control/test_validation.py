@@ -181,6 +181,12 @@ async def test_containers_that_cannot_be_deployed(aws: Account, container: dict[
     await aws.refused(told, "CreateModel", ModelName="m", PrimaryContainer=container)
 
 
+async def test_an_image_of_another_region(aws: Account) -> None:
+    container = {"Image": IMAGE.replace("us-east-1", "eu-west-1")}
+    refusal = f'Image "{container["Image"]}" is in region eu-west-1; it must be in region us-east-1.'
+    await aws.refused(refusal, "CreateModel", ModelName="m", PrimaryContainer=container)
+
+
 async def test_a_model_needs_exactly_one_container(aws: Account) -> None:
     neither = "A model needs a PrimaryContainer or Containers: found neither."
     await aws.refused(neither, "CreateModel", ModelName="m", ExecutionRoleArn=ROLE)

@@ -41,7 +41,7 @@ def add(server: Server, endpoint: str) -> Iterator[Add]:
     yield call
     for each in client.faults(server.status.port):
         if each["id"] in set_here:
-            client.clear_faults(server.status.port, each["id"])
+            client.clear_faults(server.status.port, [each["id"]])
 
 
 def sse(count: int = EVENTS) -> bytes:
@@ -239,4 +239,4 @@ def test_a_fault_of_another_endpoint_strikes_nobody_here(server: Server, runtime
         (found,) = [each for each in client.status(server.status.port).faults if each["id"] == added["id"]]
         assert (found["struck"], found["left"]) == (0, None)
     finally:
-        client.clear_faults(server.status.port, added["id"])
+        client.clear_faults(server.status.port, [added["id"]])

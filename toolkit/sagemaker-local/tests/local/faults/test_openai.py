@@ -32,7 +32,7 @@ def add(server: Server, endpoint: str) -> Iterator[Add]:
     yield call
     for each in client.faults(server.status.port):
         if each["id"] in set_here:
-            client.clear_faults(server.status.port, each["id"])
+            client.clear_faults(server.status.port, [each["id"]])
 
 
 def read(server: Server, endpoint: str) -> tuple[str, Exception | None]:

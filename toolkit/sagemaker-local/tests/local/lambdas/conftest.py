@@ -30,7 +30,7 @@ class Deployed:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.client = server.client("lambda")
-        self.role = self.make_role("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
+        self.role = self.make_role("logs:*", "sqs:SendMessage", "sns:Publish")
 
     def function(self, source: str, *, files: dict[str, str] | None = None, **settings: Any) -> str:
         """Deploy a function whose package has ``index.py``; return its name."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import endpoint_argument, open_session
+from peagle_sm.cli.arguments import component_option, endpoint_argument, open_session, temperature_option
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.invoke import print_chunk, render_summary
 from peagle_sm.cli.commands.endpoints.status import read_status
@@ -200,15 +200,8 @@ class Chat:
 @click.option(
     "--max-tokens", type=click.IntRange(min=1), default=MAX_TOKENS, help="Maximum output tokens per answer."
 )
-@click.option(
-    "--temperature",
-    type=click.FloatRange(0, 2),
-    help="Sampling temperature; 0 is greedy.  [default: the engine's]",
-)
-@click.option(
-    "--component",
-    help="Inference component to invoke.  [default: the one with the endpoint's name, if it has components]",
-)
+@temperature_option
+@component_option
 @global_options
 @click.pass_obj
 def chat(

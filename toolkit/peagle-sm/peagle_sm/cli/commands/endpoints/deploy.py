@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from peagle_sm.cli.arguments import follower, given, open_session, read_spec, spec_argument
+from peagle_sm.cli.arguments import (
+    follower,
+    given,
+    open_session,
+    read_spec,
+    spec_argument,
+    unguarded_option,
+    yes_option,
+)
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.status import emit_ready
 from peagle_sm.cli.commands.guard import with_guard
@@ -31,15 +39,10 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @spec_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON; create nothing.")
 @click.option("--wait/--no-wait", default=True, help="Wait until the endpoint is in service.")
-@click.option(
-    "--unguarded",
-    is_flag=True,
-    help="Deploy without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
-)
-@click.option("--verbose", "-v", is_flag=True, help="At the end, list each override of the local engine.")
+@unguarded_option
 @skip_option
 @global_options
 @click.pass_obj
@@ -50,7 +53,6 @@ def deploy(
     dry_run: bool,
     wait: bool,
     unguarded: bool,
-    verbose: bool,
     skip: tuple[str, ...],
 ) -> None:
     """Create an endpoint from a spec and wait until it is in service.
@@ -78,13 +80,13 @@ def deploy(
     session = open_session(state, spec.placement.region, DEFAULT_REGION if dry_run else None)
     if dry_run:
         known_ids(skip)
-        made = plan_for(spec, session, without_credentials=True)
-        print_dry_run(state, made, skip)
+        plan = plan_for(spec, session, without_credentials=True)
+        print_dry_run(state, plan, skip)
         return
     states: list[str] = ["absent"]
     with termination_is_ctrl_c(), follower(state) as follow:
         ask: Callable[[Plan], bool] = asking(
-            state, yes, "plan", str, lambda made: question(states[-1], made), before=follow.pause
+            state, yes, "plan", str, lambda plan: question(states[-1], plan), before=follow.pause
         )
 
         def attempt() -> Endpoint:
@@ -95,21 +97,21 @@ def deploy(
                 progress=follow,
                 wait=wait,
                 unguarded=unguarded,
-                preflight=lambda made: check_first(state, session, made, skip),
+                preflight=lambda plan: check_first(state, session, plan, skip),
                 skip_checks=skip,
-                surveyed=lambda found: states.append(found.state),
+                surveyed=lambda endpoint: states.append(endpoint.state),
             )
 
         endpoint = with_guard(state, session, follow, yes, attempt)
-    emit_ready(state, endpoint.name, endpoint.status, session, verbose)
+    emit_ready(state, endpoint.name, endpoint.status, session)
 
 
-def check_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
+def check_first(state: State, session: Session, plan: Plan, skip: tuple[str, ...]) -> None:
     """Run the preflight checks; print warnings, unknown and skipped checks on stderr."""
     from peagle_sm.service.preflight import require_preflight, results_data
 
-    results = require_preflight(session, made, skip=skip)
-    notable = [each for each in results if each.status in ("warning", "unknown", "skipped")]
+    results = require_preflight(session, plan, skip=skip)
+    notable = [result for result in results if result.status in ("warning", "unknown", "skipped")]
     if not notable:
         return
     if state.format == "json":
@@ -122,24 +124,24 @@ def _hourly(plan: Plan) -> str:
     return usd(plan.usd_per_hour, "hour", at_most=plan.price_at_most)
 
 
-def question(found: str, made: Plan) -> str:
+def question(state: str, plan: Plan) -> str:
     """Return the confirmation prompt for the state of an endpoint with this name."""
-    name = made.names.endpoint
-    price = " (price unknown)" if made.usd_per_hour is None else f" for {_hourly(made)}"
+    name = plan.names.endpoint
+    price = " (price unknown)" if plan.usd_per_hour is None else f" for {_hourly(plan)}"
     questions = {
         "creating": f"An earlier run began to create {name}. Continue{price}?",
         "failed": f"{name} has failed. Delete it and create it again{price}?",
         "leaving": f"{name} is being deleted. Create it again afterwards{price}?",
     }
-    if found in ("live", "settling"):
+    if state in ("live", "settling"):
         return f"{name} is in service with this spec, but has no lifetime schedule. Create the schedule?"
-    return questions.get(found, f"Create {name}{price}?")
+    return questions.get(state, f"Create {name}{price}?")
 
 
 @click.command(cls=Command)
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Show what would change and what that costs; change nothing.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.option(
     "--strategy",
     type=click.Choice(("in-place", "off-update-on")),
@@ -152,11 +154,7 @@ def question(found: str, made: Plan) -> str:
     metavar="NAME",
     help="Also roll back an in-place update on this CloudWatch alarm of yours. May be repeated.",
 )
-@click.option(
-    "--unguarded",
-    is_flag=True,
-    help="Update without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
-)
+@unguarded_option
 @skip_option
 @global_options
 @click.pass_obj
@@ -197,7 +195,7 @@ def update(
                     state,
                     table=lambda: render_update(offer),
                     data=offer.to_dict,
-                    names=[one.field for one in offer.changes],
+                    names=[change.field for change in offer.changes],
                 )
                 return False
             return asking(state, yes, "update", render_update, update_question, before=follow.pause)(offer)
@@ -211,7 +209,7 @@ def update(
                 confirm=ask,
                 progress=follow,
                 unguarded=unguarded or dry_run,
-                preflight=lambda made: check_first(state, session, made, skip),
+                preflight=lambda plan: check_first(state, session, plan, skip),
                 skip_checks=skip,
             )
 
@@ -229,7 +227,9 @@ _LONGEST_VALUE = 60
 
 def render_update(offer: UpdateOffer) -> str:
     """Render the changes, the strategy, its cost, and the new end of the lifetime."""
-    changes = [f"{one.field}: {_short(one.before)} -> {_short(one.after)}" for one in offer.changes]
+    changes = [
+        f"{change.field}: {_short(change.before)} -> {_short(change.after)}" for change in offer.changes
+    ]
     fields = [
         (
             "update",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from peagle_sm.cli.arguments import endpoint_argument, open_session
+from peagle_sm.cli.arguments import component_option, endpoint_argument, open_session, temperature_option
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.status import read_status
 from peagle_sm.cli.console import note, to_json
@@ -38,38 +38,29 @@ class InvokeInput:
     body: dict[str, Any] | None = None
 
 
-def question(
-    prompt: str | None, messages: Path | None, body: Path | None, stdin_text: str | None
-) -> InvokeInput:
+def read_request(prompt: str | None, body: Path | None, stdin_text: str | None) -> InvokeInput:
     """Build the request from the options; stdin counts only if no option was given.
 
     Raises:
-        SpecError: none or several are given, a file cannot be read, or it is not the JSON that it should be.
+        SpecError: none or both are given, a file cannot be read, or it is not the JSON that it should be.
     """
-    given = [
-        flag
-        for flag, value in (("--prompt", prompt), ("--messages", messages), ("--body", body))
-        if value is not None
-    ]
-    if len(given) > 1:
+    if prompt is not None and body is not None:
         raise SpecError(
-            f"several requests given: {' and '.join(given)}",
-            next_step="give only one of --prompt, --messages and --body",
-            details={"found": given, "allowed": "exactly one"},
+            "several requests given: --prompt and --body",
+            next_step="give only one of --prompt and --body",
+            details={"found": ["--prompt", "--body"], "allowed": "exactly one"},
         )
     if prompt is not None:
         encoded_utf8(prompt, "--prompt")
         return InvokeInput(prompt=prompt)
-    if messages is not None:
-        return InvokeInput(messages=_messages(_json_file(messages), str(messages)))
     if body is not None:
-        return InvokeInput(body=_object(_json_file(body), str(body)))
+        return _from_json(_json_file(body), str(body))
     return _from_stdin(stdin_text)
 
 
-def parameters(asked: InvokeInput, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
+def parameters(request: InvokeInput, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
     """Return the fields to add; a whole body gets no default token limit."""
-    limit = MAX_TOKENS if max_tokens is None and asked.body is None else max_tokens
+    limit = MAX_TOKENS if max_tokens is None and request.body is None else max_tokens
     given = {"max_tokens": limit, "temperature": temperature}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -93,10 +84,10 @@ def refuse_loose_words(name: str, extra: list[str]) -> None:
     )
 
 
-def body_hint(asked: InvokeInput) -> str | None:
+def body_hint(request: InvokeInput) -> str | None:
     """Return a note if the prompt looks like a JSON request body; it is sent as text."""
     try:
-        value = json.loads(asked.prompt or "")
+        value = json.loads(request.prompt or "")
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict) and value.keys() & {"prompt", "messages"}:
@@ -117,16 +108,14 @@ def _from_stdin(text: str | None) -> InvokeInput:
     if text is None or not text.strip():
         raise SpecError(
             "no prompt was given",
-            next_step="add -p 'your prompt', --messages FILE or --body FILE, or pipe text or JSON into stdin",
-            details={"allowed": "--prompt, --messages, --body or stdin"},
+            next_step="add -p 'your prompt' or --body FILE, or pipe text or JSON into stdin",
+            details={"allowed": "--prompt, --body or stdin"},
         )
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return InvokeInput(prompt=text)
-    if isinstance(value, list):
-        return InvokeInput(messages=_messages(value, "stdin"))
-    return InvokeInput(body=value) if isinstance(value, dict) else InvokeInput(prompt=text)
+    return _from_json(value, "stdin") if isinstance(value, list | dict) else InvokeInput(prompt=text)
 
 
 def _json_file(path: Path) -> Any:
@@ -143,56 +132,35 @@ def _json_file(path: Path) -> Any:
         raise SpecError(f"{path}: not JSON: {error}", next_step="correct the JSON") from error
 
 
-def _messages(value: Any, origin: str) -> list[Any]:
-    if isinstance(value, dict) and "messages" in value:
-        value = value["messages"]
-    if isinstance(value, list) and value and all(isinstance(each, dict) and "role" in each for each in value):
-        return value
-    raise SpecError(
-        f'{origin}: found {type(value).__name__}; allowed: a list like [{{"role": "user", "content": "…"}}]',
-        next_step="write the messages in OpenAI's chat format",
-        details={"found": type(value).__name__, "allowed": "a list of objects with role and content"},
-    )
-
-
-def _object(value: Any, origin: str) -> dict[str, Any]:
+def _from_json(value: Any, origin: str) -> InvokeInput:
+    """Read a request body, or a list of chat messages."""
     if isinstance(value, dict):
-        return value
+        return InvokeInput(body=value)
+    if isinstance(value, list) and value and all(isinstance(each, dict) and "role" in each for each in value):
+        return InvokeInput(messages=value)
     raise SpecError(
-        f"{origin}: found {type(value).__name__}; allowed: a JSON object",
-        next_step="write a request body of the OpenAI API: an object with messages or prompt",
-        details={"found": type(value).__name__, "allowed": "object"},
+        f"{origin}: found {type(value).__name__}; allowed: a JSON object, or a list like "
+        '[{"role": "user", "content": "…"}]',
+        next_step="write a request body of the OpenAI API, or a list of its messages",
+        details={"found": type(value).__name__, "allowed": "an object, or a list of objects with a role"},
     )
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 
 @click.command(cls=Command, context_settings={"allow_extra_args": True})
 @endpoint_argument
 @click.option("--prompt", "-p", help="The prompt; - reads it from stdin.")
-@click.option("--messages", type=_FILE, help="JSON file with chat messages.")
-@click.option("--body", type=_FILE, help="JSON file with a whole request body.")
+@click.option(
+    "--body",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="JSON file with a request body, or with a list of chat messages; - reads stdin.",
+)
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=1),
     help=f"Maximum output tokens.  [default: {MAX_TOKENS}; with --body, the body's]",
 )
-@click.option(
-    "--temperature",
-    type=click.FloatRange(0, 2),
-    help="Sampling temperature; 0 is greedy.  [default: the engine's]",
-)
-@click.option(
-    "--component",
-    help="Inference component to invoke.  [default: the one with the endpoint's name, if it has components]",
-)
-@click.option(
-    "--read-timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Stop if the stream sends nothing for this long.  [default: 490]",
-)
+@temperature_option
+@component_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -207,60 +175,51 @@ def invoke(
     /,
     name: str,
     prompt: str | None,
-    messages: Path | None,
     body: Path | None,
     max_tokens: int | None,
     temperature: float | None,
     component: str | None,
-    read_timeout: float | None,
     timeout: float | None,
     no_stream: bool,
 ) -> None:
     """Send one request and stream the answer.
 
     The answer goes to stdout, each tool call on its own line. Time to first token, tokens per second and
-    acceptance length go to stderr. Without --prompt, --messages or --body, the request is read from stdin:
-    JSON messages, a JSON body, or plain text as the prompt. Without NAME, the name comes from ./peagle.yaml.
+    acceptance length go to stderr. Without --prompt or --body, the request is read from stdin: JSON messages,
+    a JSON body, or plain text as the prompt. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.service import connect
 
     refuse_loose_words(name, ctx.args)
     state = ctx.ensure_object(State)
-    piped = None
-    if prompt == "-":  # as with --messages and --body, but never parsed as JSON
+    if prompt == "-":  # as with --body, but never parsed as JSON
         prompt = stdin_text() or None
-    if prompt is None and messages is None and body is None and not state.stdin_is_tty():
-        piped = stdin_text()
-    asked = question(prompt, messages, body, piped)
-    params = parameters(asked, max_tokens, temperature)
-    if hint := body_hint(asked):
+    piped = stdin_text() if prompt is None and body is None and not state.stdin_is_tty() else None
+    request = read_request(prompt, body, piped)
+    if hint := body_hint(request):
         note(state, hint)
+    if no_stream and timeout is not None:
+        raise SpecError(
+            "--no-stream cannot be used with --timeout: SageMaker has its own limit of 60 s.",
+            next_step="Leave one of them out.",
+        )
     endpoint = connect(name, session=open_session(state))
-    arguments = {**_arguments(asked, params), "component": component}
+    arguments = {
+        **_arguments(request, parameters(request, max_tokens, temperature)),
+        "component": component,
+    }
     if no_stream:
-        _refuse_times(read_timeout, timeout)
         answer = _whole(state, endpoint, arguments)
     else:
-        times = {"read_timeout_s": read_timeout, "total_timeout_s": timeout}
-        answer = _streamed(state, endpoint, {**arguments, **times})
+        answer = _streamed(state, endpoint, {**arguments, "total_timeout_s": timeout})
     finish(state, endpoint, answer)
 
 
-def _arguments(asked: InvokeInput, params: dict[str, Any]) -> dict[str, Any]:
-    if asked.body is not None:
-        return {"body": {**asked.body, **params}}
-    chosen = {"messages": asked.messages} if asked.messages is not None else {"prompt": asked.prompt}
+def _arguments(request: InvokeInput, params: dict[str, Any]) -> dict[str, Any]:
+    if request.body is not None:
+        return {"body": {**request.body, **params}}
+    chosen = {"messages": request.messages} if request.messages is not None else {"prompt": request.prompt}
     return {**chosen, **params}
-
-
-def _refuse_times(read_timeout: float | None, timeout: float | None) -> None:
-    given = {"--read-timeout": read_timeout, "--timeout": timeout}
-    named = [option for option, value in given.items() if value is not None]
-    if named:
-        raise SpecError(
-            f"--no-stream cannot be used with {' and '.join(named)}: SageMaker has its own limit of 60 s.",
-            next_step="Leave one of them out.",
-        )
 
 
 def _whole(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Completion:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import complete_endpoint
+from peagle_sm.cli.arguments import complete_endpoint, component_option, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.recording import (
     end_recording,
@@ -34,20 +34,15 @@ if TYPE_CHECKING:
     from peagle_sm.service.serving.proxy import Running, Served
 
 
-SHELLS = ("bash", "zsh", "fish", "powershell")
-
-
 def shell_of(environ: Mapping[str, str]) -> str:
-    """Return the shell to print for by default."""
+    """Return the shell to print for: fish if SHELL is fish, else bash."""
     return "fish" if environ.get("SHELL", "").rpartition("/")[2] == "fish" else "bash"
 
 
 def export_lines(shell: str, variables: Mapping[str, str]) -> Iterator[str]:
     """Yield one line for each variable, quoted for the shell."""
     for name, value in variables.items():
-        if shell == "powershell":
-            yield f"$env:{name} = '{value.replace(chr(39), chr(39) * 2)}'"
-        elif shell == "fish":
+        if shell == "fish":
             escaped = value.replace("\\", "\\\\").replace("'", "\\'")
             yield f"set -gx {name} '{escaped}'"
         else:
@@ -75,9 +70,7 @@ def cost_line(usd_per_hour: float | None, expires_at: datetime | None) -> str:
 
 @click.command("openai", cls=Command)
 @click.argument("name", shell_complete=complete_endpoint)
-@click.option(
-    "--component", help="Inference component to invoke.  [default: the one with the endpoint's name]"
-)
+@component_option
 @click.option(
     "--hours",
     type=float,
@@ -85,23 +78,19 @@ def cost_line(usd_per_hour: float | None, expires_at: datetime | None) -> str:
     show_default=True,
     help="Lifetime of the token: at most 12, and at most that of the credentials that sign it.",
 )
-@click.option(
-    "--shell",
-    type=click.Choice(SHELLS),
-    help="Shell syntax of the output.  [default: fish if SHELL is fish, else bash]",
-)
 @global_options
 @click.pass_obj
-def openai(state: State, name: str, component: str | None, hours: float, shell: str | None) -> None:
+def openai(state: State, name: str, component: str | None, hours: float) -> None:
     """Print the environment variables for OpenAI clients.
 
-    Prints OPENAI_BASE_URL and OPENAI_API_KEY. To set them: eval "$(peagle-sm openai NAME)". The key is a
+    Prints OPENAI_BASE_URL and OPENAI_API_KEY. To set them: eval "$(peagle-sm openai NAME)", or in fish
+    (recognised by the variable SHELL): peagle-sm openai NAME | source. Other shells can read --format json.
+    The key is a
     bearer token with the rights of your AWS credentials. It is printed on stdout and not stored. SageMaker
     serves chat completions only, and the client must leave the model name empty. For other clients, use
     `peagle-sm serve`.
     """
     from peagle_sm.aws.session.signing import bearer_token
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service.lifecycle.endpoint import component_of, openai_base_url
 
     session = open_session(state)
@@ -113,7 +102,7 @@ def openai(state: State, name: str, component: str | None, hours: float, shell: 
         client = {"base_url": url, "api_key": token.token, "expires_at": token.expires_at, "model": ""}
         click.echo(to_json({"endpoint": name, "component": chosen, **client}))
         return
-    syntax = shell or shell_of(state.environ)
+    syntax = shell_of(state.environ)
     for line in export_lines(syntax, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": token.token}):
         click.echo(line)
     for line in advice(name, token.expires_at, state.flags, hours):
@@ -137,8 +126,6 @@ def _how(shell: str, name: str, flags: str) -> str:
     command = f"peagle-sm openai {name}{flags}"
     if shell == "fish":
         return f"{command} | source"
-    if shell == "powershell":
-        return f"{command} --shell powershell | Out-String | Invoke-Expression"
     return f'eval "$({command})"'
 
 
@@ -160,17 +147,10 @@ _KEY = "PEAGLE_SM_SERVE_API_KEY"
     default=LOOPBACK,
     show_default=True,
     help="Address to listen on. If it is not loopback, other machines can send requests that you pay for: "
-    "it needs --api-key or --no-api-key.",
+    "it needs --api-key.",
 )
-@click.option(
-    "--component", help="Inference component to invoke.  [default: the one with the endpoint's name]"
-)
+@component_option
 @click.option("--api-key", envvar=_KEY, help=f"API key that clients must send.  [env: {_KEY}]")
-@click.option(
-    "--no-api-key",
-    is_flag=True,
-    help="Listen on an address that is not loopback without a key: anyone is served.",
-)
 @recording_options
 @global_options
 @click.pass_obj
@@ -182,7 +162,6 @@ def serve(
     host: str,
     component: str | None,
     api_key: str | None,
-    no_api_key: bool,
     **recording: Any,
 ) -> None:
     """Run a local proxy with the OpenAI API for an endpoint.
@@ -195,14 +174,13 @@ def serve(
     asked.
     """
     _need_extra()
-    from peagle_sm.cli.arguments import open_session
     from peagle_sm.service.lifecycle.endpoint import component_of
     from peagle_sm.service.serving.listening import is_loopback
     from peagle_sm.service.serving.proxy import Proxy, run
     from peagle_sm.service.serving.upstream import Upstream
 
     private = is_loopback(host)
-    _check_key(host, private, api_key, no_api_key)
+    _check_key(host, private, api_key)
     plan = recording_plan(state, **recording)
     session = open_session(state)
     status = _status_if_allowed(state, session, name)
@@ -219,10 +197,10 @@ def serve(
         recorder=recorder,
     )
     if not private:
-        keyed = "anyone with the key" if api_key else "ANYONE who can connect (--no-api-key)"
         note(
             state,
-            f"warning: listening on {host}, not on loopback: {keyed} can send requests that you pay for",
+            f"warning: listening on {host}, not on loopback: anyone with the key can send requests that you "
+            "pay for",
         )
     try:
         run(
@@ -239,8 +217,8 @@ def serve(
             end_recording(state, recorder)
 
 
-def _check_key(host: str, private: bool, api_key: str | None, no_api_key: bool) -> None:
-    """Refuse an empty key, a key beside --no-api-key, and an open address without either."""
+def _check_key(host: str, private: bool, api_key: str | None) -> None:
+    """Refuse an empty key, and an address that others reach without a key."""
     from peagle_sm.core.errors import SpecError
 
     if api_key is not None and not api_key.strip():
@@ -248,16 +226,11 @@ def _check_key(host: str, private: bool, api_key: str | None, no_api_key: bool) 
             "--api-key: found an empty key; allowed: a key of at least one character.",
             next_step="Give --api-key KEY, or leave it out.",
         )
-    if api_key and no_api_key:
-        raise SpecError(
-            f"found a key (--api-key or {_KEY}) and --no-api-key; allowed: one of them.",
-            next_step=f"Leave out --no-api-key, or the key (unset {_KEY}).",
-        )
-    if not private and not api_key and not no_api_key:
+    if not private and not api_key:
         raise SpecError(
             f"--host {host} is not loopback, and there is no API key: anyone who can connect could send "
             "requests that you pay for.",
-            next_step="Give --api-key KEY, or --no-api-key to serve anyone.",
+            next_step=f"Give --api-key KEY, or set {_KEY}.",
             details={"host": host},
         )
 

@@ -18,6 +18,8 @@ from peagle_sm.cli.arguments import (
     follower,
     name_from_spec,
     open_session,
+    unguarded_option,
+    yes_option,
 )
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.status import emit_ready
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @global_options
 @click.pass_obj
 def pause(state: State, name: str, yes: bool) -> None:
@@ -78,12 +80,8 @@ def pause(state: State, name: str, yes: bool) -> None:
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-@click.option(
-    "--unguarded",
-    is_flag=True,
-    help="Resume without a guard: only the lifetime schedule then deletes a forgotten endpoint.",
-)
+@yes_option
+@unguarded_option
 @global_options
 @click.pass_obj
 def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
@@ -122,7 +120,7 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[NAME] DURATION", shell_complete=complete_endpoint)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @global_options
 @click.pass_context
 def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
@@ -235,7 +233,7 @@ def render_kept(lease: Lease) -> str:
 
 @click.command(cls=Command)
 @click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1, shell_complete=complete_endpoint)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.option("--with-logs", is_flag=True, help="Also delete each endpoint's log group.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 @global_options
@@ -272,8 +270,8 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
             yes,
             "deleting",
             lambda going: render_going(going, with_logs),
-            lambda going: f"Delete {', '.join(each.name for each in going)}?",
-            data=lambda going: [asdict(each) for each in going],
+            lambda going: f"Delete {', '.join(endpoint.name for endpoint in going)}?",
+            data=lambda going: [asdict(endpoint) for endpoint in going],
             before=follow.pause,
         )
 
@@ -295,15 +293,15 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
 def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
     """Render each endpoint with its status, its price and the resources to delete."""
     lines = ["To be deleted:"]
-    for each in going:
-        price = usd(each.usd_per_hour, "hour", at_most=each.price_at_most)
-        lines.append(f"  {each.name} ({each.status}, {price})")
-        if each.gone_stack is not None:
-            lines.append(f"    remains of stack {each.gone_stack}, which no longer exists")
-        lines.extend(f"    {resource}" for resource in each.resources)
-        if each.log_group is not None:
+    for endpoint in going:
+        price = usd(endpoint.usd_per_hour, "hour", at_most=endpoint.price_at_most)
+        lines.append(f"  {endpoint.name} ({endpoint.status}, {price})")
+        if endpoint.gone_stack is not None:
+            lines.append(f"    remains of stack {endpoint.gone_stack}, which no longer exists")
+        lines.extend(f"    {resource}" for resource in endpoint.resources)
+        if endpoint.log_group is not None:
             kept = "" if with_logs else ": kept, unless you also confirm to delete it"
-            lines.append(f"    log-group/{each.log_group}{kept}")
+            lines.append(f"    log-group/{endpoint.log_group}{kept}")
     return "\n".join(lines)
 
 

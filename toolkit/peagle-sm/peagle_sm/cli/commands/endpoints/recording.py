@@ -42,8 +42,8 @@ _OPTIONS = (
     click.option(
         "--kms-key",
         default=None,
-        help="With --record: KMS key that encrypts the records.  [default: a file is not encrypted; in S3 the"
-        " key of the endpoint's config, else the bucket's own encryption]",
+        help="With --record to S3: KMS key that encrypts the records.  [default: the key of the endpoint's"
+        " config, else the bucket's own encryption]",
     ),
     click.option("--yes", "-y", is_flag=True, help="With --record: do not ask for confirmation."),
 )

@@ -1,12 +1,11 @@
 """`peagle-sm list`, `status`, `wait`, `logs`: inspect endpoints and engine logs.
 
-None of them changes anything. `status --watch` and `logs --follow` run until Ctrl-C. `emit_ready` shows an
+None of them changes anything. `logs --follow` runs until Ctrl-C. `emit_ready` shows an
 endpoint after a deploy, an update or a resume, and the commands to run next.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,8 @@ from peagle_sm.cli.base import Command, State, as_seconds, global_options
 from peagle_sm.cli.console import emit, note, to_json, until_ctrl_c
 from peagle_sm.cli.terminal import render_table
 from peagle_sm.core.display import text
-from peagle_sm.core.errors import NotFound, PeagleError
-from peagle_sm.core.words import cause_first, elapsed, relative
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.words import elapsed, relative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +41,6 @@ def emit_ready(
     name: str,
     read: Callable[[], EndpointStatus],
     session: Session,
-    verbose: bool = False,
 ) -> None:
     """Print the endpoint after a deploy, update or resume, with its status if known."""
     flags = session.command_flags()
@@ -58,13 +56,13 @@ def emit_ready(
         return
     emit(
         state,
-        table=lambda: render_ready(status, session, verbose),
+        table=lambda: render_ready(status, session),
         data=lambda: status_data(status),
         names=[name],
     )
 
 
-def render_ready(status: EndpointStatus, session: Session, verbose: bool = False) -> str:
+def render_ready(status: EndpointStatus, session: Session) -> str:
     """Render the status, and the commands to run next."""
     name, flags = status.summary.name, session.command_flags()
     try_it = f"try it:     peagle-sm invoke {name} -p 'def fibonacci(n):' --temperature 0{flags}"
@@ -73,7 +71,7 @@ def render_ready(status: EndpointStatus, session: Session, verbose: bool = False
         f"{try_it if status.summary.status == 'InService' else check_it}\n"
         f"delete it:  peagle-sm delete {name}{flags}"
     )
-    return f"{text(status.card(verbose))}\n\n{commands}"
+    return f"{text(status.card())}\n\n{commands}"
 
 
 def status_data(status: EndpointStatus) -> dict[str, Any]:
@@ -101,15 +99,15 @@ def list_(state: State, everything: bool) -> None:
     from peagle_sm.service import list_endpoints
 
     session = open_session(state)
-    found = list_endpoints(session, everything=everything, note=lambda text: note(state, f"note: {text}"))
-    if not found and state.format == "table":
+    endpoints = list_endpoints(session, everything=everything, note=lambda text: note(state, f"note: {text}"))
+    if not endpoints and state.format == "table":
         note(state, f"no endpoints in {session.region}")
         return
     emit(
         state,
-        table=lambda: render_list(found, session.now()),
-        data=lambda: [each.to_dict() for each in found],
-        names=[each.name for each in found],
+        table=lambda: render_list(endpoints, session.now()),
+        data=lambda: [endpoint.to_dict() for endpoint in endpoints],
+        names=[endpoint.name for endpoint in endpoints],
     )
 
 
@@ -122,127 +120,63 @@ def render_list(summaries: Sequence[EndpointSummary], now: datetime) -> str:
 
     rows = [
         (
-            each.name,
-            each.status,
-            _short_mode(each),
-            instance_text(each),
-            "-" if each.age_s is None else elapsed(each.age_s),
-            _amount(each, each.usd_per_hour),
-            _amount(each, each.spent_usd),
-            "-" if each.expires_at is None else relative(each.expires_at, now),  # the date is in `status`
+            endpoint.name,
+            endpoint.status,
+            _short_mode(endpoint),
+            instance_text(endpoint),
+            "-" if endpoint.age_s is None else elapsed(endpoint.age_s),
+            _amount(endpoint, endpoint.usd_per_hour),
+            _amount(endpoint, endpoint.spent_usd),
+            "-"
+            if endpoint.expires_at is None
+            else relative(endpoint.expires_at, now),  # the date is in `status`
         )
-        for each in summaries
+        for endpoint in summaries
     ]
     return render_table(
         _HEADERS, rows, right=("age", "usd/hour", "spent"), spare=("age", "mode", "spent", "expires")
     )
 
 
-def _short_mode(each: EndpointSummary) -> str:
-    if each.mode is None:
+def _short_mode(endpoint: EndpointSummary) -> str:
+    if endpoint.mode is None:
         return "-"
     return (
-        each.mode if each.num_speculative_tokens is None else f"{each.mode} K={each.num_speculative_tokens}"
+        endpoint.mode
+        if endpoint.num_speculative_tokens is None
+        else f"{endpoint.mode} K={endpoint.num_speculative_tokens}"
     )
 
 
-def _amount(each: EndpointSummary, value: float | None) -> str:
+def _amount(endpoint: EndpointSummary, value: float | None) -> str:
     """Render an amount of USD; `~` marks an estimate, because of autoscaling, `at most` an upper bound."""
     if value is None:
         return "-"
-    bound = "at most " if each.price_at_most else ""
-    return f"{bound}{'~' if each.instance_bounds else ''}{value:,.2f}"
-
-
-def change_line(status: EndpointStatus) -> str:
-    """Render the line that `status --watch` prints on a pipe when it changes.
-
-    It has no times and no costs, which always change.
-    """
-    each = status.summary
-    parts = [f"{each.name} is {each.status}", f"config {status.config or 'unknown'}", *status.warnings]
-    if status.failure_reason:
-        parts.insert(1, f"failure: {cause_first(status.failure_reason, '').splitlines()[0]}")
-    return " · ".join(" ".join(part.split()) for part in parts)
-
-
-_LEAST_PAUSE_S = 1.0
+    bound = "at most " if endpoint.price_at_most else ""
+    return f"{bound}{'~' if endpoint.instance_bounds else ''}{value:,.2f}"
 
 
 @click.command(cls=Command)
 @endpoint_argument
-@click.option("--watch", "-w", is_flag=True, help="Show changes until Ctrl-C.")
 @click.option(
     "--verbose", "-v", is_flag=True, help="Show a long failure reason and all engine overrides in full."
 )
 @global_options
 @click.pass_obj
-def status(state: State, name: str, watch: bool, verbose: bool) -> None:
+def status(state: State, name: str, verbose: bool) -> None:
     """Show one endpoint: status, mode, config, cost and lifetime.
 
-    With --watch, a terminal is redrawn, and a pipe gets one line for each change (with --format json, one
-    object per line). The watch ends with Ctrl-C, or when the endpoint no longer exists. To wait in a script,
-    use `peagle-sm wait`. Without NAME, the name comes from ./peagle.yaml.
+    To wait until it changes, use `peagle-sm wait`. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.service import status as read_status
 
-    session = open_session(state)
-    found = read_status(name, session=session)
-    if not watch:
-        _show(state, found, verbose)
-        return
-    with until_ctrl_c(state, follow=True):
-        watch_status(state, session, found, verbose)
-
-
-def _show(state: State, found: EndpointStatus, verbose: bool = False) -> None:
+    endpoint = read_status(name, session=open_session(state))
     emit(
         state,
-        table=lambda: text(found.card(verbose)),
-        data=lambda: status_data(found),
-        names=[found.summary.name],
+        table=lambda: text(endpoint.card(verbose)),
+        data=lambda: status_data(endpoint),
+        names=[endpoint.summary.name],
     )
-
-
-def watch_status(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
-    """Show the status and its changes until the endpoint is gone, or Ctrl-C."""
-    from peagle_sm.aws.session.errors import is_unsettled
-    from peagle_sm.service import Pacing
-    from peagle_sm.service import status as read_status
-
-    pause_s = max(_LEAST_PAUSE_S, Pacing.for_session(session).poll_s)
-    redraw = sys.stdout.isatty() and state.format == "table" and state.environ.get("TERM") != "dumb"
-    shown: str | None = None
-    while True:
-        if redraw:
-            click.clear()
-            _show(state, found, verbose)
-            note(state, "\nCtrl-C ends the watch; the endpoint is not changed.")
-        else:
-            shown = _line_if_new(state, session, found, shown)
-        state.sleep(pause_s)
-        try:
-            found = read_status(found.summary.name, session=session)
-        except NotFound as error:
-            note(state, f"note: {error.message}")
-            return
-        except PeagleError as error:
-            if not is_unsettled(error):
-                raise
-            note(state, f"note: the status could not be read, retrying: {error.message}")
-
-
-def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: str | None) -> str:
-    line = change_line(found)
-    if line != shown:
-        if state.format == "json":
-            click.echo(to_json(status_data(found), indent=None))
-        elif state.format == "quiet":
-            click.echo(found.summary.name)
-        else:
-            click.echo(f"{session.now():%Y-%m-%d %H:%M:%S} UTC  {line}")
-        sys.stdout.flush()
-    return line
 
 
 @click.command(cls=Command)
@@ -267,13 +201,13 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
     from peagle_sm.service import wait as wait_for
 
     with follower(state) as follow:
-        found = wait_for(
+        endpoint = wait_for(
             name, session=open_session(state), deleted=deleted, timeout_s=timeout, progress=follow
         )
-    status = found.status if found is not None else "gone"
+    status = endpoint.status if endpoint is not None else "gone"
     emit(
         state,
-        table=lambda: f"endpoint {name} is {'gone' if found is None else 'in service'}",
+        table=lambda: f"endpoint {name} is {'gone' if endpoint is None else 'in service'}",
         data=lambda: {"name": name, "status": status},
         names=[name],
     )

@@ -1,4 +1,4 @@
-"""`peagle-sm models`, `heads list` and `engines`: what the catalogue knows."""
+"""`peagle-sm models` and `heads list`: what the catalogue has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from peagle_sm.cli.terminal import render_table
 
 if TYPE_CHECKING:
     from peagle_sm.core.catalog import Catalog, HeadEntry
-    from peagle_sm.core.engines import EngineEntry
 
 
 _MODEL_HEADERS = ("model", "source", "weights GB", "context", "draft heads")
@@ -84,14 +83,14 @@ def list_(state: State, model: str | None) -> None:
     catalog = load_catalog()
     if model is not None:
         catalog.model(model)  # raises for an unknown model
-    found = dict(catalog.heads) if model is None else catalog.heads_for(model)
+    heads = dict(catalog.heads) if model is None else catalog.heads_for(model)
     emit(
         state,
         table=lambda: render_table(
-            _HEAD_HEADERS, [_row(name, head) for name, head in found.items()], right=("trained K", "layers")
+            _HEAD_HEADERS, [_row(name, head) for name, head in heads.items()], right=("trained K", "layers")
         ),
-        data=lambda: [{"id": name, **head.model_dump(mode="json")} for name, head in found.items()],
-        names=found,
+        data=lambda: [{"id": name, **head.model_dump(mode="json")} for name, head in heads.items()],
+        names=heads,
     )
 
 
@@ -99,60 +98,3 @@ def _row(name: str, head: HeadEntry) -> tuple[str, ...]:
     where = head.hub_id or f"shipped ({head.artifact})"
     facts = (head.trained_depth, head.layers, head.licence, head.revision and head.revision[:12])
     return (name, head.target, head.method, *("-" if fact is None else str(fact) for fact in facts), where)
-
-
-_ENGINE_HEADERS = ("vllm", "aws", "none", "eagle3", "p-eagle", "v2, p-eagle", "pinned", "faults")
-
-
-@click.command(cls=Command)
-@global_options
-@click.pass_obj
-def engines(state: State) -> None:
-    """List the known vLLM versions and their model runners.
-
-    none, eagle3, p-eagle: the runner that vLLM chooses on a GPU; by-model is V2 for some models. v2, p-eagle:
-    what V2 does with a P-EAGLE head. pinned: modes for which the plan sets V1. faults: number of known
-    faults, of any model. aws: AWS publishes an image. --format json has the faults and all settings.
-    """
-    from peagle_sm.core.catalog import load_catalog
-
-    matrix = load_catalog().engines
-    emit(
-        state,
-        table=lambda: render_table(
-            _ENGINE_HEADERS, [_engine_row(entry) for entry in matrix.versions], right=("faults",)
-        ),
-        data=lambda: {
-            **matrix.model_dump(mode="json"),
-            "versions": [
-                {**entry.model_dump(mode="json"), "pinned": _pinned(entry), "faults": _faults(entry)}
-                for entry in matrix.versions
-            ],
-        },
-        names=[entry.version for entry in matrix.versions],
-    )
-
-
-def _engine_row(entry: EngineEntry) -> tuple[str, ...]:
-    runners = entry.runners
-    return (
-        entry.version,
-        "yes" if entry.aws else "no",
-        runners["none"],
-        runners["eagle3"],
-        runners["p-eagle"],
-        entry.p_eagle_on_v2,
-        " ".join(_pinned(entry)) or "-",
-        str(len(_faults(entry))),
-    )
-
-
-def _pinned(entry: EngineEntry) -> list[str]:
-    return [mode for mode in entry.runners if entry.pins_v1(mode)]
-
-
-def _faults(entry: EngineEntry) -> list[str]:
-    from peagle_sm.core.checks.image import load_advisories
-    from peagle_sm.core.engines import version_of
-
-    return [row.id for row in load_advisories() if row.concerns(version_of(entry.version))]

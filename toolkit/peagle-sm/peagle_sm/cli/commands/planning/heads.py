@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peagle_sm.aws.files import cache_dir
-from peagle_sm.cli.arguments import open_session, write_fields
+from peagle_sm.cli.arguments import open_session, write_fields, yes_option
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.console import confirmed, emit, need_terminal, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import render_fields, render_table
@@ -57,29 +57,21 @@ def heads() -> None:
     metavar="TARGET",
     help="Target model to check against; same forms as HEAD.  [default: the catalogue's]",
 )
-@click.option(
-    "--mode", type=click.Choice(("eagle3", "p-eagle")), help="Mode to check it for.  [default: the head's]"
-)
-@click.option("--k", type=click.IntRange(1), metavar="K", help="num_speculative_tokens to check it for.")
-@click.option("--revision", metavar="COMMIT", help="Commit, branch or tag on the hub.  [default: main]")
 @global_options
 @click.pass_obj
-def check(
-    state: State, head: str, target: str | None, mode: str | None, k: int | None, revision: str | None
-) -> None:
+def check(state: State, head: str, target: str | None) -> None:
     """Check a draft head for faults before an engine loads it.
 
-    HEAD is a folder, s3://BUCKET/PREFIX/, OWNER/NAME on the Hugging Face hub, or a head or model in the
-    catalogue. The command reads only configs, tensor headers and the vocabulary map; in a local folder it
-    also reads the weights and computes each file's sha256. Exit code 3 if the head must not be deployed.
+    HEAD is a folder, s3://BUCKET/PREFIX/, OWNER/NAME or OWNER/NAME@COMMIT on the Hugging Face hub, or a head
+    or model in the catalogue. The command reads only configs, tensor headers and the vocabulary map; in a
+    local folder it also reads the weights and computes each file's sha256. Exit code 3 if the head must not
+    be deployed.
     """
     from peagle_sm.core.heads.layout import refused
     from peagle_sm.service.heads import check_head
 
     sources = sources_for(state, lambda: open_session(state))
-    report = check_head(
-        head, target=target, mode=mode, num_speculative_tokens=k, revision=revision, sources=sources
-    )
+    report = check_head(head, target=target, sources=sources)
     emit(
         state,
         table=lambda: render_report(report),
@@ -98,32 +90,40 @@ _EVERY_S = 5.0
 @click.option(
     "--to", "uri", metavar="S3_URI", required=True, help="Prefix used only for this: s3://BUCKET/PREFIX/."
 )
-@click.option("--head", metavar="HEAD", help="Head to copy with the target.  [default: the catalogue's]")
-@click.option("--target", metavar="TARGET", help="Target to copy with the head; same forms as WHAT.")
-@click.option("--mode", type=click.Choice(("eagle3", "p-eagle")), help="Mode to check the head for.")
-@click.option("--revision", metavar="COMMIT", help="Commit, branch or tag of the head.  [default: main]")
 @click.option(
-    "--target-revision", metavar="COMMIT", help="Commit, branch or tag of the target.  [default: main]"
+    "--head", metavar="HEAD", help="Head to copy with the model WHAT.  [default: the catalogue's for WHAT]"
 )
 @click.option("--write", "spec_path", metavar="SPEC",
               type=click.Path(path_type=Path, dir_okay=False, exists=True),
               help="Write the S3 URIs into this spec.")  # fmt: skip
 @click.option("--abort", is_flag=True, help="Only delete the incomplete uploads below --to.")
 @click.option("--dry-run", is_flag=True, help="Show what would be copied; copy nothing.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @global_options
 @click.pass_obj
 def stage(
-    state: State, /, what: str | None, uri: str, abort: bool, dry_run: bool, yes: bool, **given: Any
+    state: State,
+    what: str | None,
+    uri: str,
+    head: str | None,
+    spec_path: Path | None,
+    abort: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Copy a draft head, or a model with its head, to S3.
 
-    WHAT is a model in the catalogue, or only a head: a folder, OWNER/NAME on the Hugging Face hub, or a head
-    in the catalogue. A model and its head are copied under one prefix, the head in the folder p-eagle/. The
+    WHAT is a model in the catalogue, or only a head: a folder, OWNER/NAME or OWNER/NAME@COMMIT on the Hugging
+    Face hub, or a head in the catalogue. With --head, WHAT is a model in any of these forms. A model and its
+    head are copied under one prefix, the head in the folder p-eagle/. The
     command first checks the head. After the upload it verifies each file's checksum and writes manifest.json.
     If it was interrupted, run it again to continue. It never overwrites existing objects under the prefix.
     """
+    from peagle_sm import __version__
     from peagle_sm.aws.storage.s3 import split_uri
+    from peagle_sm.service.heads import plan_staging
+    from peagle_sm.service.heads import stage as carry_out
+    from peagle_sm.service.heads.staging import spec_fields
 
     split_uri(uri)  # raises for a bad URI before the command asks for --yes
     session = open_session(state)
@@ -137,7 +137,34 @@ def stage(
         )
     if not dry_run:
         need_terminal(state, yes, f"peagle-sm heads stage {what} --to {uri} --dry-run{state.flags}")
-    _stage(state, what, uri, sources_for(state, lambda: session), dry_run, yes, given)
+    sources = sources_for(state, lambda: session)
+    plan = plan_staging(what, uri, head=head, sources=sources)
+    if dry_run:
+        emit(
+            state, table=lambda: render_staging(plan), data=lambda: plan_data(plan), names=sorted(plan.sizes)
+        )
+        return
+    note(state, render_staging(plan) + "\n")
+    if not confirmed(state, f"Copy {len(plan.sizes)} files to {plan.uri}?", yes):
+        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
+    with termination_is_ctrl_c():
+        staged = carry_out(
+            plan,
+            sources=sources,
+            cache=cache_dir(state.environ),
+            version=__version__,
+            progress=_follow(state),
+        )
+    fields = spec_fields(plan, staged)
+    if spec_path is not None:
+        write_fields(spec_path, fields)
+        note(state, f"{spec_path}: written")
+    emit(
+        state,
+        table=lambda: render_staged(staged, spec_lines(fields)),
+        data=lambda: staged_data(staged, fields),
+        names=[staged.uri],
+    )
 
 
 def _abort(state: State, uri: str, session: Any) -> None:
@@ -151,40 +178,6 @@ def _abort(state: State, uri: str, session: Any) -> None:
         ),
         data=lambda: [{"key": each.key, "upload_id": each.upload_id} for each in gone],
         names=[each.key for each in gone],
-    )
-
-
-def _stage(
-    state: State, what: str, uri: str, sources: Sources, dry_run: bool, yes: bool, given: dict[str, Any]
-) -> None:
-    from peagle_sm import __version__
-    from peagle_sm.service.heads import plan_staging
-    from peagle_sm.service.heads import stage as carry_out
-    from peagle_sm.service.heads.staging import spec_fields
-
-    spec_path = given.pop("spec_path")
-    plan = plan_staging(what, uri, sources=sources, **given)
-    if dry_run:
-        emit(
-            state, table=lambda: render_staging(plan), data=lambda: plan_data(plan), names=sorted(plan.sizes)
-        )
-        return
-    note(state, render_staging(plan) + "\n")
-    if not confirmed(state, f"Copy {len(plan.sizes)} files to {plan.uri}?", yes):
-        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
-    with termination_is_ctrl_c():
-        staged = carry_out(
-            plan, sources=sources, cache=cache_dir(state.environ), version=__version__, told=_follow(state)
-        )
-    fields = spec_fields(plan, staged)
-    if spec_path is not None:
-        write_fields(spec_path, fields)
-        note(state, f"{spec_path}: written")
-    emit(
-        state,
-        table=lambda: render_staged(staged, spec_lines(fields)),
-        data=lambda: staged_data(staged, fields),
-        names=[staged.uri],
     )
 
 
@@ -338,9 +331,9 @@ def render_staging(plan: StagingPlan) -> str:
             lines.append(
                 f"{part.place.name}: {asked} is now commit {part.place.folder.revision}, which is recorded"
             )
-    there = sum(1 for name in plan.sizes if name in plan.there)
-    if there:
-        lines.append(f"{there} of {len(plan.sizes)} files exist already, by name and size")
+    existing = sum(1 for name in plan.sizes if name in plan.there)
+    if existing:
+        lines.append(f"{existing} of {len(plan.sizes)} files exist already, by name and size")
     if plan.incomplete:
         lines.append(f"{len(plan.incomplete)} incomplete uploads are continued, if their parts match")
     lines.append(

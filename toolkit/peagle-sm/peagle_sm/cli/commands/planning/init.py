@@ -35,15 +35,15 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 @click.argument("model", required=False, shell_complete=_complete_model)
 @click.option("--mode", type=click.Choice(MODES), default="p-eagle", help="Speculation mode.")
 @click.option("--name", help="Endpoint name.  [default: MODEL-MODE]")
-@click.option("--k", "tokens", type=click.IntRange(min=1), help="Draft tokens.  [default: the catalogue's]")
-@click.option("--draft-head", help="Draft head.  [default: the catalogue's for the model and mode]")
-@click.option("--head-uri", help="S3 prefix of your own draft head.")
+@click.option(
+    "--draft-head",
+    help="Draft head: an id of the catalogue, or the S3 prefix of your own.  [default: the catalogue's]",
+)
 @click.option(
     "--config",
     metavar="PLACE",
     help="config.json of a model that the catalogue lacks: a folder, s3://… or OWNER/NAME on the hub.",
 )
-@click.option("--model-uri", help="S3 prefix of your own model's files.")
 @click.option(
     "--output",
     "-o",
@@ -60,20 +60,16 @@ def init(
     model: str | None,
     mode: str,
     name: str | None,
-    tokens: int | None,
     draft_head: str | None,
-    head_uri: str | None,
     config: str | None,
-    model_uri: str | None,
     path: Path,
     force: bool,
 ) -> None:
     """Write a commented peagle.yaml for a model.
 
     MODEL is an id in the catalogue (`peagle-sm models`), or with --config a name for a model of your own. The
-    file contains every field of the spec; fields
-    with default values are commented out. The JSON schema is written beside it, for completion and checks in
-    editors.
+    file contains every field of the spec; fields with default values are commented out. The JSON schema is
+    written beside it, for completion and checks in editors.
     """
     from peagle_sm.cli.commands.planning.rendering import render_spec
     from peagle_sm.core.catalog import load_catalog
@@ -82,7 +78,7 @@ def init(
     catalog = load_catalog()
     model = _named_model(model) if config else _known_model(model, catalog)
     entry = None if config else catalog.models[model]
-    speculation = _speculation(model, mode, tokens, draft_head, head_uri, catalog)
+    speculation = _speculation(model, mode, draft_head, catalog)
     types = list(entry.default_instance_types) if entry else []
     region = {"region": state.settings.region} if state.settings.region else {}
     chosen: dict[str, Any] = {
@@ -92,7 +88,6 @@ def init(
         "speculation": speculation,
         "placement": region | ({"instance_types": types} if types else {}),
         "lifecycle": {"idle_minutes": 60, "max_lifetime_hours": 8.0},
-        **{key: uri for key, uri in {"head_uri": head_uri, "model_uri": model_uri}.items() if uri},
     }
     text = render_spec(chosen, file=str(path), schema=SCHEMA_NAME)
     spec = parse_spec(text, "the options")
@@ -133,19 +128,20 @@ def _known_model(model: str | None, catalog: Catalog) -> str:
     return model
 
 
-def _speculation(
-    model: str, mode: str, tokens: int | None, draft_head: str | None, head_uri: str | None, catalog: Catalog
-) -> dict[str, Any]:
+def _speculation(model: str, mode: str, draft_head: str | None, catalog: Catalog) -> dict[str, Any]:
     if mode == "none":
         return {"mode": mode}
-    known = catalog.heads_for(model)
-    heads = [name for name, head in known.items() if head.method == mode]
-    if not heads and not (draft_head and head_uri):
-        methods = {head.method for head in known.values()}
+    heads_by_name = catalog.heads_for(model)
+    heads = [name for name, head in heads_by_name.items() if head.method == mode]
+    if not heads and not draft_head:
+        methods = {head.method for head in heads_by_name.values()}
         raise SpecError(
             f"the catalogue has no {mode} head for {model}",
-            next_step="give --draft-head NAME and --head-uri s3://…/ of your own head, or another --mode",
-            details={"found": mode, "allowed": ["none", *(one for one in MODES if one in methods)]},
+            next_step="give --draft-head s3://…/ with your own head, or another --mode",
+            details={
+                "found": mode,
+                "allowed": ["none", *(known for known in MODES if known in methods)],
+            },
         )
     entry = catalog.models.get(model)
     defaults: dict[str, int] = (
@@ -154,7 +150,7 @@ def _speculation(
     default_heads = {str(key): value for key, value in entry.default_heads.items()} if entry else {}
     return {
         "mode": mode,
-        "num_speculative_tokens": tokens or defaults.get(mode, 3),
+        "num_speculative_tokens": defaults.get(mode, 3),
         "draft_head": draft_head or default_heads.get(mode) or heads[0],
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,6 @@ from peagle_sm.core.display import text
 from peagle_sm.core.errors import LockStale, PlanRefused, SpecError
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session.session import Session
     from peagle_sm.core.checks.base import Result
     from peagle_sm.core.planning import Plan
     from peagle_sm.service.jumpstart_lock import Locking
@@ -30,48 +29,29 @@ if TYPE_CHECKING:
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Print only the exact requests, as JSON.")
 @click.option("--stack", is_flag=True, help="Plan for `cdk deploy`, which also applies update settings.")
-@click.option("--preflight", is_flag=True, help="Also check the account, as `deploy` does.")
 @global_options
 @click.pass_obj
-def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: bool) -> None:
+def plan(state: State, spec_path: Path, dry_run: bool, stack: bool) -> None:
     """Show what a spec would create, and what it would cost.
 
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created, and no AWS account is
     needed: without a region or credentials the plan has us-east-1 and a placeholder account, and says so.
-    Exit code 3 if a finding has the severity "error".
+    `peagle-sm doctor` also checks the account. Exit code 3 if a finding has the severity "error".
     """
     from peagle_sm.core.plan.resolve import DEFAULT_REGION
     from peagle_sm.service import plan_for
-    from peagle_sm.service.preflight import refuse_errors, results_data
 
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region, DEFAULT_REGION)
-    made = plan_for(spec, session, stack=stack, without_credentials=True)
-    results = _preflight(session, made) if preflight and not made.refused else ()
-    checked = f"\n\n{render_results(results, state.flags, verbose=True)}" if results else ""
+    planned = plan_for(spec, session, stack=stack, without_credentials=True)
     if dry_run:
-        print_dry_run(state, made)
+        print_dry_run(state, planned)
     else:
-        emit(
-            state,
-            table=lambda: f"{made}{checked}",
-            data=lambda: made.to_dict() | ({"preflight": results_data(results)} if results else {}),
-            names=[made.names.endpoint],
-        )
-    refuse_if_needed(made, shown=state.format == "table")
-    refuse_errors(results)
+        emit(state, table=lambda: str(planned), data=planned.to_dict, names=[planned.names.endpoint])
+    refuse_if_needed(planned, shown=state.format == "table")
 
 
-def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
-    """Run the account's checks; those of the spec are in the plan's findings."""
-    from peagle_sm.core.checks import SPEC_CHECKS
-    from peagle_sm.service.preflight import preflight
-
-    findings = {each.id for each in SPEC_CHECKS}
-    return tuple(each for each in preflight(session, made) if each.check not in findings)
-
-
-def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
+def print_dry_run(state: State, plan: Plan, skip: Collection[str] = ()) -> None:
     """Print the requests as a JSON array on stdout, with any --format, and the warnings on stderr.
 
     ``skip`` are the checks that --skip-check names.
@@ -79,17 +59,17 @@ def print_dry_run(state: State, made: Plan, skip: Collection[str] = ()) -> None:
     Raises:
         PlanRefused: a finding has the severity "error"; its message has these findings alone.
     """
-    click.echo(to_json(made.to_dict()["requests"]))
-    for assumption in made.context.assumed:
+    click.echo(to_json(plan.to_dict()["requests"]))
+    for assumption in plan.context.assumed:
         note(state, f"note: {assumption}")
-    refuse_if_needed(made, skip=skip)
-    for each in made.findings:
-        if each.severity == "warning" and each.check not in skip:
-            step = f"\n  next: {each.next_step}" if each.next_step else ""
-            note(state, f"warning: {each.check}: {each.message}{step}")
+    refuse_if_needed(plan, skip=skip)
+    for finding in plan.findings:
+        if finding.severity == "warning" and finding.check not in skip:
+            step = f"\n  next: {finding.next_step}" if finding.next_step else ""
+            note(state, f"warning: {finding.check}: {finding.message}{step}")
 
 
-def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
+def refuse_if_needed(plan: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
     """Raise an error with exit code 3 if a finding has the severity "error".
 
     ``skip`` are the checks that --skip-check names.
@@ -97,7 +77,7 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
     Raises:
         PlanRefused: its message has the findings, or only their names if the plan was `shown` before.
     """
-    errors = made.errors(skip)
+    errors = plan.errors(skip)
     if not errors:
         return
     details = {"findings": [finding.to_dict() for finding in errors]}
@@ -118,14 +98,15 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
 @click.command(cls=Command)
 @spec_argument
 @click.option("--upgrade", is_flag=True, help="Lock JumpStart's newest version, and show what changes.")
-@click.option("--check", is_flag=True, help="Write nothing; exit code 9 if the lock would change.")
-@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Show what would change; write nothing. Exit code 9 if the lock would change.",
+)
 @click.option("--config", metavar="NAME", help="JumpStart config.  [default: the best one with a head]")
 @global_options
 @click.pass_obj
-def lock(
-    state: State, spec_path: Path, upgrade: bool, check: bool, dry_run: bool, config: str | None
-) -> None:
+def lock(state: State, spec_path: Path, upgrade: bool, check: bool, config: str | None) -> None:
     """Pin what JumpStart resolves a spec to; check or upgrade the lock.
 
     SPEC is a YAML file (default: peagle.yaml). The lock is written beside it: peagle.lock, or with --local
@@ -150,31 +131,31 @@ def lock(
         emit(state, table=lambda: nothing, data=lambda: {"path": None, "written": False}, names=[])
         return
     session = open_session(state, spec.placement.region)
-    made = make_lock(spec, spec_path, session, upgrade=upgrade, config=config)
-    if made.unreadable:
-        note(state, f"replaced: {made.unreadable}")
-    written = made.stale and not check and not dry_run
+    locking = make_lock(spec, spec_path, session, upgrade=upgrade, config=config)
+    if locking.unreadable:
+        note(state, f"replaced: {locking.unreadable}")
+    written = locking.stale and not check
     if written:
-        write_lock(made)
+        write_lock(locking)
     emit(
         state,
-        table=lambda: render_lock(made, written=written),
-        data=lambda: lock_data(made, written=written),
-        names=[str(made.path)],
+        table=lambda: render_lock(locking, written=written),
+        data=lambda: lock_data(locking, written=written),
+        names=[str(locking.path)],
     )
     if check:
-        _refuse_if_stale(state, made, str(spec_path))
+        _refuse_if_stale(state, locking, str(spec_path))
 
 
-def _refuse_if_stale(state: State, made: Locking, spec_path: str) -> None:
-    if not made.stale:
+def _refuse_if_stale(state: State, locking: Locking, spec_path: str) -> None:
+    if not locking.stale:
         return
-    details: dict[str, Any] = {"path": str(made.path), "changes": [one.field for one in made.changes]}
-    what = "does not exist" if made.before is None else f"is stale: {len(made.changes)} fields would change"
+    fields = [change.field for change in locking.changes]
+    what = "does not exist" if locking.before is None else f"is stale: {len(fields)} fields would change"
     raise LockStale(
-        f"{made.path} {what}",
+        f"{locking.path} {what}",
         next_step=f"Run `peagle-sm lock{state.flags} {spec_path}`, review the changes, and commit the lock.",
-        details=details,
+        details={"path": str(locking.path), "changes": fields},
     )
 
 
@@ -198,5 +179,5 @@ def render_results(results: Sequence[Result], flags: str = "", *, verbose: bool 
 
 def render_deploy_notes(results: Sequence[Result]) -> str:
     """Render the warnings of the preflight that do not stop a deploy."""
-    lines = [f"  {each.status.ljust(7)}  {each.check}: {each.message}" for each in results]
+    lines = [f"  {result.status.ljust(7)}  {result.check}: {result.message}" for result in results]
     return "\n".join(["Preflight", *lines, "  for all checks and next steps, run: peagle-sm doctor"])

@@ -90,61 +90,62 @@ def _value(value: Any) -> str:
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
-def render_lock(made: Locking, *, written: bool) -> str:
+def render_lock(locking: Locking, *, written: bool) -> str:
     """Render the lock, the changes since the previous one, and the findings."""
-    blocks = [_lock_heading(made, written), render_fields(_lock_facts(made), "  ")]
-    if made.before is not None and made.changes:
-        blocks.append(f"Changes\n{render_changes(made.changes)}")
-    if made.findings:
-        blocks.append("Findings\n" + render_fields(finding_rows(made.findings), "  "))
+    blocks = [_lock_heading(locking, written), render_fields(_lock_facts(locking), "  ")]
+    if locking.before is not None and locking.changes:
+        blocks.append(f"Changes\n{render_changes(locking.changes)}")
+    if locking.findings:
+        blocks.append("Findings\n" + render_fields(finding_rows(locking.findings), "  "))
     return "\n\n".join(blocks)
 
 
 def render_changes(changes: Sequence[LockChange]) -> str:
     """Render each changed field, with the old and the new value below it."""
     lines = []
-    for one in changes:
-        lines.append(f"  {_SIGNS[one.kind]} {one.field}")
-        if one.before is not None:
-            lines.append(f"      was  {one.before}")
-        if one.after is not None:
-            lines.append(f"      now  {one.after}")
+    for change in changes:
+        lines.append(f"  {_SIGNS[change.kind]} {change.field}")
+        if change.before is not None:
+            lines.append(f"      was  {change.before}")
+        if change.after is not None:
+            lines.append(f"      now  {change.after}")
     return "\n".join(lines)
 
 
-def lock_data(made: Locking, *, written: bool) -> dict[str, Any]:
+def lock_data(locking: Locking, *, written: bool) -> dict[str, Any]:
     """Return the lock, its changes and the findings for --format json."""
     return {
-        "path": str(made.path),
+        "path": str(locking.path),
         "written": written,
-        "stale": made.stale and not written,
-        "newest_version": made.newest,
-        "changes": [asdict(one) for one in made.changes] if made.before is not None else [],
-        "findings": [finding.to_dict() for finding in made.findings],
-        "lock": made.lock.model_dump(mode="json"),
+        "stale": locking.stale and not written,
+        "newest_version": locking.newest,
+        "changes": [asdict(change) for change in locking.changes] if locking.before is not None else [],
+        "findings": [finding.to_dict() for finding in locking.findings],
+        "lock": locking.lock.model_dump(mode="json"),
     }
 
 
-def _lock_heading(made: Locking, written: bool) -> str:
-    if not made.stale:
-        return f"{made.path} is up to date"
+def _lock_heading(locking: Locking, written: bool) -> str:
+    if not locking.stale:
+        return f"{locking.path} is up to date"
     if written:
-        return f"{made.path} written"
-    return f"{made.path} would change" if made.before is not None else f"{made.path} would be written"
+        return f"{locking.path} written"
+    return (
+        f"{locking.path} would change" if locking.before is not None else f"{locking.path} would be written"
+    )
 
 
-def _lock_facts(made: Locking) -> list[tuple[str, str]]:
-    lock = made.lock
+def _lock_facts(locking: Locking) -> list[tuple[str, str]]:
+    lock = locking.lock
     model, source = lock.jumpstart, lock.source
     others = [name for name in model.ranking if name != model.config]
     facts = [
         ("model", f"{model.model_id} {model.version}"),
-        ("found by", "its id" if source.found_by == "id" else f"its Hugging Face URL, {model.url}"),
         ("config", model.config + (f" (also: {', '.join(others)})" if others else "")),
         ("read from", f"s3://{source.bucket}/{source.spec_key}\nsha256 {source.sha256}"),
     ]
-    for name, one in lock.instances.items():
-        facts.append((name, f"{one.image}\n{one.target_uri}"))
+    for name, instance in lock.instances.items():
+        facts.append((name, f"{instance.image}\n{instance.target_uri}"))
     facts.append(("draft head", f"{lock.head.uri}\nchannel {lock.head.channel}" if lock.head else "none"))
     licence = lock.licence
     terms = "must be accepted" if licence.gated else "nothing to accept"

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sagemaker_local.cloudformation.resources import Created, ResourceContext, handler_for
+from sagemaker_local.cloudformation.resources.base import Created, ResourceContext
+from sagemaker_local.cloudformation.resources.types import handler_for
 from tests.local.serving import Server, client_at
 
 
@@ -20,10 +21,9 @@ def _client(url: str, service: str) -> Any:
 
 
 class Stack:
-    """Makes, changes and deletes single resources; says what the handlers said."""
+    """Creates, changes and deletes single resources."""
 
     def __init__(self, url: str) -> None:
-        self.told: list[str] = []
         self.context = ResourceContext(
             account="123456789012",
             region="us-east-1",
@@ -31,8 +31,7 @@ class Stack:
             stack_id="arn:aws:cloudformation:us-east-1:123456789012:stack/Peagle-s/1",
             logical_id="It",
             request_id="request-1",
-            connect=lambda service: _client(url, service),
-            tell=self.told.append,
+            client=lambda service: _client(url, service),
             pause=time.sleep,
         )
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sagemaker_local.cloudformation.resources import Created, ResourceFailure, handler_for
-from sagemaker_local.cloudformation.resources.functions.custom import as_text
+from sagemaker_local.cloudformation.resources.base import Created, ResourceFailure
+from sagemaker_local.cloudformation.resources.custom import as_text
+from sagemaker_local.cloudformation.resources.types import handler_for
 from tests.local.cloudformation.resources.conftest import Stack
 
 # Answers as its property `Do` says, and writes down what it was asked.

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from sagemaker_local.cloudformation.resources import allowed_properties, handler_for, unsupported_property
-from sagemaker_local.cloudformation.resources.registry import type_names
-from sagemaker_local.cloudformation.resources.schemas import PATH
+from sagemaker_local.cloudformation.resources.schemas import PATH, allowed_properties, unsupported_property
+from sagemaker_local.cloudformation.resources.types import HANDLERS, ResourceTypes
 
 SOURCE = {"S3DataSource": {"S3Uri": "s3://b/p/", "S3DataType": "S3Prefix", "CompressionType": "None"}}
 
@@ -46,17 +45,16 @@ def test_custom_resources_take_any_property() -> None:
 
 
 def test_immutable_properties_come_from_the_schemas() -> None:
-    model, custom = handler_for("AWS::SageMaker::Model"), handler_for("Custom::X")
-    assert model is not None
-    assert "PrimaryContainer" in model.immutable
-    assert "Tags" not in model.immutable
-    assert custom is not None
-    assert custom.immutable == frozenset()
-    assert handler_for("AWS::EC2::Instance") is None
+    types = ResourceTypes()
+    model = types.immutable("AWS::SageMaker::Model")
+    assert "PrimaryContainer" in model
+    assert "Tags" not in model
+    assert types.immutable("Custom::X") == frozenset()
+    assert types.handler("AWS::EC2::Instance") is None
 
 
 def test_every_handler_has_a_schema() -> None:
-    assert [name for name in type_names() if not allowed_properties(name)] == [
+    assert [name for name in HANDLERS if not allowed_properties(name)] == [
         "AWS::CloudFormation::CustomResource"
     ]
 

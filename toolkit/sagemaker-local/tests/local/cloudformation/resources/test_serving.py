@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagemaker_local.cloudformation.resources import Created, ResourceFailure
+from sagemaker_local.cloudformation.resources.base import Created, ResourceFailure
 from tests.local.cloudformation.resources.conftest import Stack
 from tests.local.serving import IMAGE, Server
 
@@ -151,7 +151,7 @@ def test_a_component_is_made_changed_and_blocks_its_endpoint_until_it_is_gone(
     }
     made = stack.create("AWS::SageMaker::InferenceComponent", **old)
     assert made.attributes["InferenceComponentStatus"] == "InService"
-    with pytest.raises(ResourceFailure, match="EndpointName of an inference component cannot be changed"):
+    with pytest.raises(ResourceFailure, match="does not change EndpointName"):
         stack.update("AWS::SageMaker::InferenceComponent", made, old, {**old, "EndpointName": "other"})
     new = {**old, "RuntimeConfig": {"CopyCount": 2}}
     stack.update("AWS::SageMaker::InferenceComponent", made, old, new)
@@ -168,7 +168,7 @@ def test_a_component_is_made_changed_and_blocks_its_endpoint_until_it_is_gone(
 def test_what_is_scaled_must_be_there(stack: Stack, server: Server) -> None:
     place = {"ServiceNamespace": "sagemaker", "ScalableDimension": "sagemaker:variant:DesiredInstanceCount"}
     limits = {"MinCapacity": 1, "MaxCapacity": "2", "RoleARN": "arn:aws:iam::123456789012:role/r"}
-    with pytest.raises(ResourceFailure, match="Could not find endpoint"):
+    with pytest.raises(ResourceFailure, match="No SageMaker resource found"):
         stack.create(
             "AWS::ApplicationAutoScaling::ScalableTarget",
             ResourceId="endpoint/nobody/variant/AllTraffic",
@@ -179,7 +179,7 @@ def test_what_is_scaled_must_be_there(stack: Stack, server: Server) -> None:
     server.until(endpoint, "InService")
     whole = {**place, **limits, "ResourceId": f"endpoint/{endpoint}/variant/AllTraffic"}
     other = {**whole, "ResourceId": f"endpoint/{endpoint}/variant/Other"}
-    with pytest.raises(ResourceFailure, match="no variant Other"):
+    with pytest.raises(ResourceFailure, match="No SageMaker resource found"):
         stack.create("AWS::ApplicationAutoScaling::ScalableTarget", **other)
     target = stack.create("AWS::ApplicationAutoScaling::ScalableTarget", **whole)
     tracking = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagemaker_local.cloudformation.resources import ResourceFailure
+from sagemaker_local.cloudformation.resources.base import ResourceFailure
 from tests.local.cloudformation.resources.conftest import Stack
 
 # As `cdk bootstrap` makes its staging bucket.

@@ -1,4 +1,4 @@
-"""The life of training jobs: their statuses follow the processes, the limits and the local clock.
+"""The life of training and processing jobs: statuses follow the processes, the limits and the local clock.
 
 Starting --instances--> Downloading --> Training --ends--> Uploading --> Completed
    ^                       |               |                   `-- it failed --> Failed
@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from sagemaker_local.clock import LocalClock
-from sagemaker_local.control.jobs.training import INTERRUPTED, STOPPED, TrainingRecord, metric_values
+from sagemaker_local.control.jobs.jobs import INTERRUPTED, STOPPED, JobRecord, metric_values
 
 log = logging.getLogger(__name__)
 
@@ -49,40 +49,33 @@ class Attempt(Protocol):
 
     async def download(self) -> None:
         """Bring data and checkpoints to the instances; raises JobFailed."""
-        ...
 
-    async def train(self) -> str | None:
+    async def run(self) -> str | None:
         """Run the processes to their end; return why the job failed, or None."""
-        ...
 
     async def terminate(self) -> None:
         """Send SIGTERM to the processes, once they are there."""
-        ...
 
     def kill(self) -> None:
         """Send SIGKILL to every process."""
-        ...
 
     async def upload(self) -> None:
         """Store model and output; raises JobFailed."""
-        ...
 
     async def close(self) -> None:
         """End what still runs, and remove the files."""
-        ...
 
 
-MakeAttempt = Callable[[TrainingRecord, Callable[[str], None]], Attempt]
+MakeAttempt = Callable[[JobRecord, Callable[[str], None]], Attempt]
 
 
-class Trainings:
-    """Runs training jobs.
+class JobLives:
+    """Runs jobs of one kind.
 
     Args:
         clock: stamps every status and counts the limits.
         attempts: makes an attempt, from a job and what gets each line of its output.
         has_instances: whether there are so many instances of a type (type, count).
-        on_change: gets a job after each change of its statuses.
         on_metric: gets (job, name, value) of each metric that a line of output has.
     """
 
@@ -92,23 +85,21 @@ class Trainings:
         clock: LocalClock,
         attempts: MakeAttempt,
         has_instances: Callable[[str, int], bool],
-        on_change: Callable[[TrainingRecord], None],
-        on_metric: Callable[[TrainingRecord, str, float], None],
+        on_metric: Callable[[JobRecord, str, float], None],
     ) -> None:
         self._clock = clock
         self._attempts = attempts
         self._has_instances = has_instances
-        self._on_change = on_change
         self._on_metric = on_metric
         self._lives: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, row: TrainingRecord) -> None:
+    def start(self, row: JobRecord) -> None:
         """Begin a job's life."""
         self._become(row, "Starting", "Starting the training job")
-        life = self._lives[row.arn] = asyncio.create_task(self._live(row), name=f"training {row.name}")
+        life = self._lives[row.arn] = asyncio.create_task(self._live(row), name=f"job {row.name}")
         life.add_done_callback(lambda _: self._lives.pop(row.arn, None))
 
-    def stop(self, row: TrainingRecord) -> None:
+    def stop(self, row: JobRecord) -> None:
         """Have a job stop: its status is Stopping when this returns."""
         row.asked, row.asked_at = STOPPED, self._clock.now()
         self._stopping(row)
@@ -120,7 +111,7 @@ class Trainings:
             life.cancel()
         await asyncio.gather(*lives, return_exceptions=True)
 
-    async def _live(self, row: TrainingRecord) -> None:
+    async def _live(self, row: JobRecord) -> None:
         try:
             end = await self._attempt(row)
             while end == INTERRUPTED:
@@ -131,10 +122,10 @@ class Trainings:
         except JobFailed as failed:
             self._fail(row, str(failed))
         except Exception as error:
-            log.exception("training job %s failed", row.name)
+            log.exception("job %s failed", row.name)
             self._fail(row, f"InternalServerError: {type(error).__name__}: {error}")
 
-    async def _attempt(self, row: TrainingRecord) -> str:
+    async def _attempt(self, row: JobRecord) -> str:
         """Run on instances once; return the secondary status that the job ends with, or `INTERRUPTED`."""
         cause = await self._instances(row)
         if cause is not None:
@@ -173,27 +164,27 @@ class Trainings:
         if failure is not None:
             raise JobFailed(failure)
 
-    async def _instances(self, row: TrainingRecord) -> str | None:
+    async def _instances(self, row: JobRecord) -> str | None:
         """Wait for the instances; return why the job ends without them, or None.
 
         Raises:
             JobFailed: there are none on demand.
         """
-        told = False
+        waits = False
         while (cause := self._cause(row)) is None:
             if self._has_instances(row.instance_type, len(row.hosts)):
                 return None
             if not row.spot:
                 raise JobFailed(_NO_CAPACITY)
-            if not told:
+            if not waits:
                 row.transitions[-1]["StatusMessage"] = (
                     "Insufficient capacity error from EC2 while launching instances, retrying!"
                 )
-                told = True
+                waits = True
             await asyncio.sleep(_POLL_S)
         return cause
 
-    async def _until(self, row: TrainingRecord, work: Coroutine[Any, Any, None]) -> str | None:
+    async def _until(self, row: JobRecord, work: Coroutine[Any, Any, None]) -> str | None:
         """Do work unless there is a cause to end the job first; return that, or None."""
         task = asyncio.create_task(work)
         try:
@@ -209,9 +200,9 @@ class Trainings:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    async def _train(self, row: TrainingRecord, attempt: Attempt) -> tuple[str | None, str | None]:
+    async def _train(self, row: JobRecord, attempt: Attempt) -> tuple[str | None, str | None]:
         """Run the processes to their end; return what ended them early, and why the job failed by itself."""
-        task = asyncio.create_task(attempt.train())
+        task = asyncio.create_task(attempt.run())
         try:
             cause = None
             while not task.done() and cause is None:
@@ -234,7 +225,7 @@ class Trainings:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    def _cause(self, row: TrainingRecord) -> str | None:
+    def _cause(self, row: JobRecord) -> str | None:
         """What ends the job now: the secondary status that follows, or None."""
         if row.asked is not None:
             return row.asked
@@ -244,19 +235,18 @@ class Trainings:
             return _MAX_WAIT
         return _MAX_RUNTIME if row.on_instances_s(now) > limits["MaxRuntimeInSeconds"] else None
 
-    def _stopping(self, row: TrainingRecord) -> None:
+    def _stopping(self, row: JobRecord) -> None:
         if row.status != "Stopping":
             self._become(row, "Stopping", "Stopping the training job", "Stopping")
 
-    def _fail(self, row: TrainingRecord, reason: str) -> None:
+    def _fail(self, row: JobRecord, reason: str) -> None:
         row.failure_reason = reason[:_LONGEST_REASON]
         self._become(row, "Failed", "Training job failed", "Failed")
 
-    def _become(self, row: TrainingRecord, secondary: str, message: str, status: str | None = None) -> None:
+    def _become(self, row: JobRecord, secondary: str, message: str, status: str | None = None) -> None:
         row.become(secondary, message, self._clock.now(), status)
-        self._on_change(row)
 
-    def _line(self, row: TrainingRecord, line: str) -> None:
-        for name, value in metric_values(row.body["AlgorithmSpecification"], line):
+    def _line(self, row: JobRecord, line: str) -> None:
+        for name, value in metric_values(row.metric_definitions, line):
             row.metrics[name] = (value, self._clock.now())
             self._on_metric(row, name, value)

@@ -43,7 +43,6 @@ class CustomResource:
     """One type of custom resource; ``type_name`` is sent to the provider."""
 
     def __init__(self, type_name: str) -> None:
-        """Set the type's name, for example ``Custom::PeagleModel``."""
         self._type_name = type_name
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
@@ -99,7 +98,7 @@ class CustomResource:
                     return answer
                 if error is not None or monotonic() >= limit:
                     raise ResourceFailure(_silence(request_id, error))
-                ctx.wait(_POLL_S)
+                ctx.pause(_POLL_S)
         finally:
             mailbox.close()
 
@@ -147,17 +146,20 @@ def _read(body: bytes, request_id: str) -> _Answer:
     if len(body) > _LONGEST_ANSWER:
         raise ResourceFailure(f"Response object is too long: {len(body)} bytes, at most {_LONGEST_ANSWER}.")
     try:
-        said = json.loads(body)
-        status = said["Status"]
+        response = json.loads(body)
+        status = response["Status"]
     except (ValueError, KeyError, TypeError) as error:
         raise ResourceFailure("Invalid Response object: Value of property Status is missing") from error
     reason = (
         f"Received response status [{status}] from custom resource. "
-        f"Message returned: {said.get('Reason', '')} (RequestId: {request_id})"
+        f"Message returned: {response.get('Reason', '')} (RequestId: {request_id})"
     )
-    physical_id = said.get("PhysicalResourceId")
+    physical_id = response.get("PhysicalResourceId")
     return _Answer(
-        status == "SUCCESS", reason, None if physical_id is None else str(physical_id), said.get("Data") or {}
+        status == "SUCCESS",
+        reason,
+        None if physical_id is None else str(physical_id),
+        response.get("Data") or {},
     )
 
 
@@ -172,18 +174,18 @@ def _call(ctx: ResourceContext, token: str, event: Mapping[str, Any], limit: flo
         except ClientError as error:
             if error.response["Error"]["Code"] != _THROTTLED or monotonic() >= limit:
                 raise
-            ctx.wait(_POLL_S)
+            ctx.pause(_POLL_S)
             continue
         payload = answer["Payload"].read().decode(errors="replace")
         return payload if answer.get("FunctionError") else None
 
 
 def _silence(request_id: str, error: str | None) -> str:
-    told = (
+    message = (
         "CloudFormation did not receive a response from your Custom Resource. "
         f"Please check your logs for requestId [{request_id}]."
     )
-    return told if error is None else f"{told} The function ended with an error: {error}"
+    return message if error is None else f"{message} The function ended with an error: {error}"
 
 
 def as_text(value: Any) -> Any:

@@ -1,1 +1,0 @@
-"""SageMaker's models, endpoints and inference components, and their autoscaling."""

@@ -1,1 +1,0 @@
-"""Buckets, tables and image repositories."""

@@ -1,0 +1,378 @@
+"""What training and processing jobs have in common: the record, the operations, and the checks of their role.
+
+A job's life, with its processes, is `sagemaker_local.runtime.job_life`.
+"""
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from sagemaker_local.clock import LocalClock
+from sagemaker_local.control.capacity import Quotas
+from sagemaker_local.control.errors import ApiError, invalid, not_local
+from sagemaker_local.control.models import check_role, from_list
+from sagemaker_local.control.records import Record, Table, Tables
+from sagemaker_local.control.requests import checked, page
+
+STOPPED, INTERRUPTED = "Stopped", "Interrupted"
+IN_PROGRESS = ("InProgress", "Stopping")
+ML_ROOT = "/opt/ml"
+DAY_S = 86_400
+
+# (role, action, resource, context) -> whether the role's policies allow it
+Permitted = Callable[[str, str, str, Mapping[str, str]], bool]
+# The S3 URI of a prefix -> whether any key begins with it
+PrefixExists = Callable[[str], Awaitable[bool]]
+
+_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+_IMAGE = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/]+/([^:@]+)")
+
+
+@dataclass
+class JobRecord(Record, ABC):
+    """A job: `body` is its request, defaults of AWS filled in.
+
+    Attributes:
+        transitions: secondary statuses, oldest first; the last one has no end while the job runs.
+        started: when it first had instances.
+        billable_s: seconds on instances, without those since `held_since`.
+        held_since: since when it has the instances; None without them.
+        metrics: last value of each metric, and when.
+        asked: `STOPPED` or `INTERRUPTED` once that was asked for, at `asked_at`.
+        exit_message: what the containers left for DescribeProcessingJob.
+    """
+
+    status: str = "InProgress"
+    transitions: list[dict[str, Any]] = field(default_factory=list)
+    started: datetime | None = None
+    ended: datetime | None = None
+    failure_reason: str | None = None
+    billable_s: float = 0.0
+    held_since: datetime | None = None
+    metrics: dict[str, tuple[float, datetime]] = field(default_factory=dict)
+    asked: str | None = None
+    asked_at: datetime | None = None
+    exit_message: str | None = None
+
+    @property
+    @abstractmethod
+    def resources(self) -> Mapping[str, Any]:
+        """The member with InstanceType and InstanceCount."""
+
+    @property
+    @abstractmethod
+    def image(self) -> str:
+        """The image of its containers."""
+
+    @property
+    @abstractmethod
+    def sources(self) -> list[Mapping[str, Any]]:
+        """The members with the S3Uri of each input."""
+
+    @property
+    def spot(self) -> bool:
+        """Whether it runs on Spot instances."""
+        return bool(self.body.get("EnableManagedSpotTraining", False))
+
+    @property
+    def metric_definitions(self) -> list[Mapping[str, str]]:
+        """Which metrics its lines of output have."""
+        return []
+
+    @property
+    def secondary(self) -> str:
+        """SecondaryStatus."""
+        return str(self.transitions[-1]["Status"])
+
+    @property
+    def instance_type(self) -> str:
+        """The type of its instances."""
+        return str(self.resources["InstanceType"])
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of its instances: algo-1, algo-2, …"""
+        return tuple(f"algo-{n}" for n in range(1, self.resources["InstanceCount"] + 1))
+
+    def become(self, secondary: str, message: str, now: datetime, status: str | None = None) -> None:
+        """Enter a secondary status, and a status where it changes."""
+        if self.transitions:
+            self.transitions[-1]["EndTime"] = now.timestamp()
+        self.transitions.append({"Status": secondary, "StartTime": now.timestamp(), "StatusMessage": message})
+        self.status, self.modified = status or self.status, now
+        if self.status not in IN_PROGRESS:
+            self.ended = now
+            self.transitions[-1]["EndTime"] = now.timestamp()
+
+    def on_instances_s(self, now: datetime) -> float:
+        """Seconds on instances until now, of all attempts together."""
+        held = (now - self.held_since).total_seconds() if self.held_since else 0.0
+        return self.billable_s + held
+
+    def hold(self, now: datetime) -> None:
+        """Begin to be billed."""
+        self.held_since, self.started = now, self.started or now
+
+    def release(self, now: datetime) -> None:
+        """End to be billed."""
+        self.billable_s, self.held_since = self.on_instances_s(now), None
+
+
+class JobLife(Protocol):
+    """Runs jobs, as `sagemaker_local.runtime.job_life.JobLives` does."""
+
+    def start(self, row: Any) -> None:
+        """Begin the job's life."""
+
+    def stop(self, row: Any) -> None:
+        """Have it stop: its status is Stopping when this returns."""
+
+    async def close(self) -> None:
+        """End every job's processes."""
+
+
+R = TypeVar("R", bound=JobRecord)
+
+
+class Jobs(ABC, Generic[R]):
+    """Create, Describe, List, Stop and Delete of one kind of jobs.
+
+    Args:
+        life: runs the jobs; None refuses them.
+        quotas: that a test has set.
+        assumable: whether SageMaker may assume a role; None believes it.
+        permitted: whether a role's policies allow an action; None believes it.
+        prefix_exists: whether a key begins with an S3 URI's; None believes it.
+    """
+
+    #: "Training" or "Processing", after which the operations and their members are named.
+    kind: str
+    record: type[R]
+
+    def __init__(
+        self,
+        tables: Tables,
+        clock: LocalClock,
+        life: JobLife | None,
+        *,
+        quotas: Quotas,
+        assumable: Callable[[str], bool] | None = None,
+        permitted: Permitted | None = None,
+        prefix_exists: PrefixExists | None = None,
+    ) -> None:
+        kind = self.kind.lower()
+        self._clock = clock
+        self._life = life
+        self._quotas = quotas
+        self._assumable = assumable
+        self._permitted = permitted or (lambda *_: True)
+        self._exists = prefix_exists
+        self._region = tables.region
+        self._jobs: Table[R] = Table(
+            f"{kind} job", f"arn:aws:sagemaker:{tables.region}:{tables.account}:{kind}-job"
+        )
+        tables.more[f"sagemaker:{kind}-job"] = self._jobs
+
+    @property
+    def operations(self) -> dict[str, Any]:
+        """Operation -> its handler."""
+        return {
+            f"Create{self.kind}Job": self.create,
+            f"Describe{self.kind}Job": self.describe,
+            f"List{self.kind}Jobs": self.listed,
+            f"Stop{self.kind}Job": self.stop,
+            f"Delete{self.kind}Job": self.delete,
+        }
+
+    @abstractmethod
+    def check(self, request: dict[str, Any]) -> None:
+        """Check what the service model does not say, and write AWS's defaults into the request.
+
+        Raises:
+            ApiError: AWS refuses it, or it is not for a local job.
+        """
+
+    @abstractmethod
+    def description(self, row: R) -> dict[str, Any]:
+        """Return the answer of Describe; members that are None are left out."""
+
+    @abstractmethod
+    def summary(self, row: R) -> dict[str, Any]:
+        """Return a row of List; members that are None are left out."""
+
+    @abstractmethod
+    def not_there(self, name: str) -> ApiError:
+        """Return the error for a job that does not exist."""
+
+    @abstractmethod
+    def taken(self, arn: str) -> str:
+        """Return AWS's words for a name that is in use."""
+
+    async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create: answers at once; the job runs on."""
+        request = checked(f"Create{self.kind}Job", body)
+        name, role = request[f"{self.kind}JobName"], request["RoleArn"]
+        self._refuse_taken(name)
+        if self._life is None:
+            raise not_local(f"Create{self.kind}Job in this server", "start it as `peagle-sm local up` does.")
+        self.check(request)
+        tags, now = from_list(request.pop("Tags", [])), self._clock.now()
+        row = self.record(name, self._jobs.arn(name), now, now, request, tags)
+        check_role(role, self._assumable)
+        self._check_pull(role, row.image)
+        self._check_quota(row)
+        for source in row.sources:
+            await self._check_data(role, source["S3Uri"])
+        self._refuse_taken(name)  # another request may have come while S3 was asked
+        self._jobs.add(row)
+        self._life.start(row)
+        return {f"{self.kind}JobArn": row.arn}
+
+    async def describe(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Describe."""
+        return _without_none(self.description(self._named(f"Describe{self.kind}Job", body)))
+
+    async def listed(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """List."""
+        request = checked(f"List{self.kind}Jobs", body)
+        rows, token = page(self._jobs, request, lambda row: _without_none(self.summary(row)))
+        return {f"{self.kind}JobSummaries": rows, **({"NextToken": token} if token else {})}
+
+    async def stop(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Stop: Stopping until its processes have ended, then Stopped."""
+        row = self._named(f"Stop{self.kind}Job", body)
+        if row.status != "InProgress" or self._life is None:
+            raise invalid(
+                f"The request was rejected because the {self.kind.lower()} job is in status {row.status}."
+            )
+        self._life.stop(row)
+        return {}
+
+    async def delete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Delete: only once it has ended; what it wrote to S3 stays."""
+        row = self._named(f"Delete{self.kind}Job", body)
+        if row.status in IN_PROGRESS:
+            raise ApiError(
+                "ResourceInUse",
+                f"The {self.kind.lower()} job {row.arn} cannot be deleted in status {row.status}.",
+            )
+        self._jobs.remove(row.name)
+        return {}
+
+    async def close(self) -> None:
+        """End every job."""
+        if self._life is not None:
+            await self._life.close()
+
+    def get(self, name: str) -> R:
+        """Return a job; raises ApiError when there is none."""
+        row = self._jobs.find(name)
+        if row is None:
+            raise self.not_there(name)
+        return row
+
+    def _named(self, operation: str, body: Mapping[str, Any]) -> R:
+        return self.get(checked(operation, body)[f"{self.kind}JobName"])
+
+    def _refuse_taken(self, name: str) -> None:
+        if self._jobs.find(name) is not None:
+            raise ApiError("ResourceInUse", self.taken(self._jobs.arn(name)))
+
+    def _check_pull(self, role: str, image: str) -> None:
+        """Refuse a role that may not pull the image."""
+        parts = _IMAGE.match(image)
+        if parts is None:  # from a private registry
+            return
+        registry, region, repository = parts.groups()
+        arn = f"arn:aws:ecr:{region}:{registry}:repository/{repository}"
+        if not all(self._permitted(role, action, arn, {}) for action in _PULL):
+            raise invalid(
+                f"Access denied for repository: {repository} in registry ID: {registry}. Please check if "
+                f"your ECR repository and image exist and role {role} has proper pull permissions for "
+                f"SageMaker: {', '.join(_PULL)}"
+            )
+
+    async def _check_data(self, role: str, uri: str) -> None:
+        """Refuse a role that may not list the prefix, and a prefix without objects."""
+        bucket, prefix = urlsplit(uri).netloc, urlsplit(uri).path.lstrip("/")
+        may = self._permitted(role, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": prefix})
+        if not may or (self._exists is not None and not await self._exists(uri)):
+            raise invalid(
+                f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that '
+                f"the bucket exists in the selected region ({self._region}), that objects exist under that "
+                f'S3 prefix, and that the role "{role}" has "s3:ListBucket" permissions on bucket '
+                f'"{bucket}".'
+            )
+
+    def _check_quota(self, job: R) -> None:
+        """Refuse instances beyond a quota that a test has set (`ResourceLimitExceeded`)."""
+        spot = "spot " if job.spot else ""
+        quota = f"{job.instance_type} for {spot}{self.kind.lower()} job usage"
+        limit = self._quotas.limit(quota)
+        used = sum(
+            len(row.hosts)
+            for row in self._jobs
+            if row.status in IN_PROGRESS and (row.instance_type, row.spot) == (job.instance_type, job.spot)
+        )
+        if limit is not None and used + len(job.hosts) > limit:
+            raise ApiError(
+                "ResourceLimitExceeded",
+                f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
+                f"of {used} Instances and a request delta of {len(job.hosts)} Instances. Please use AWS "
+                "Service Quotas to request an increase for this quota.",
+            )
+
+
+def refuse_repeated(what: str, names: list[str]) -> None:
+    """Refuse a name that is given more than once."""
+    for name in names:
+        if names.count(name) > 1:
+            raise invalid(f"{what} names '{name}' more than once.")
+
+
+def check_s3(uri: str, where: str) -> None:
+    """Refuse what is not an S3 URI."""
+    parts = urlsplit(uri)
+    if parts.scheme != "s3" or not parts.netloc:
+        raise invalid(f"{where} is '{uri}'; expected s3://<bucket>/<prefix>.")
+
+
+def refuse_members(request: Mapping[str, Any], instead: Mapping[str, str], where: str = "") -> None:
+    """Refuse members that would do nothing here; ``instead`` says by member what to give."""
+    for member, advice in instead.items():
+        if member in request:
+            raise not_local(f"{where}{member}", advice)
+
+
+def check_job_image(image: str, name: str, what: str) -> None:
+    """Refuse an image that no local process stands for: its repository's name must contain ``name``."""
+    if name not in image.partition("@")[0].rpartition("/")[2]:
+        raise not_local(f"The {what} image {image}", f"it runs images whose name has {name!r} in it.")
+
+
+def seconds_of(moment: datetime | None) -> float | None:
+    """Return a time as the answers have it."""
+    return None if moment is None else moment.timestamp()
+
+
+def metric_values(definitions: Sequence[Mapping[str, str]], line: str) -> Iterator[tuple[str, float]]:
+    """(name, value) of each metric that a line of output has."""
+    for metric in definitions:
+        match = re.search(metric["Regex"], line)
+        if match is None or not match.groups():
+            continue
+        try:
+            value = float(match[1])
+        except (TypeError, ValueError):
+            continue  # the group did not take part, or is not a number
+        if math.isfinite(value):  # CloudWatch takes no others
+            yield metric["Name"], value
+
+
+def _without_none(answer: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in answer.items() if value is not None}
