@@ -7,19 +7,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack, Validations
+from aws_cdk import App, Stack
 from aws_cdk import aws_sns as sns
-from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import ManualArgs, lint
 from cfnlint.match import Match
 
 from peagle_sm.service.spec_to_plan import load_spec
 from stacks.endpoint_stack import EndpointStack
+from tests.stacks.nag import findings
 from tests.stacks.support import EMAIL, EXAMPLES, REGION, ROOT, plan_of, specs, template
 
 pytestmark = pytest.mark.slow
@@ -27,19 +26,11 @@ NAMES = sorted(specs())
 
 
 def _findings(folder: Path, names: list[str], plant: Callable[[Stack], None]) -> list[str]:
-    app = App(outdir=str(folder), analytics_reporting=False)
-    Validations.of(app).add_plugins(AwsSolutionsChecks())
-    for name in names:
-        plant(EndpointStack(app, plan_of(name), EMAIL))
-    with suppress(RuntimeError):  # findings that are errors stop the synthesis; the report has them all
-        app.synth()
-    report = json.loads((folder / "validation-report.json").read_text())
-    return [
-        f"{found['ruleName']} {construct['constructPath']}"
-        for part in report["pluginReports"]
-        for found in part["violations"]
-        for construct in found["violatingConstructs"]
-    ]
+    def add_stacks(app: App) -> None:
+        for name in names:
+            plant(EndpointStack(app, plan_of(name), EMAIL))
+
+    return findings(folder, add_stacks)
 
 
 def test_cdk_nag_finds_nothing(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def _one(kind: str, seed: int) -> Tally:
         lives, idle_offs, notes = verdict.lives, verdict.idle_offs, [*verdict.notes, *run.crashes]
         harmed = counts.total() > 0
     else:
-        found = judge_events(world, run)
-        counts, lives, idle_offs, notes = found.counts, found.lives, found.idle_offs, found.notes
+        judged = judge_events(world, run)
+        counts, lives, idle_offs, notes = judged.counts, judged.lives, judged.idle_offs, judged.notes
         harmed = bool(notes)
     return Tally(1, lives, idle_offs, counts, [f"seed {seed}: {'; '.join(notes)}"] if harmed else [])
 

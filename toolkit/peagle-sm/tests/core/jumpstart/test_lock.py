@@ -234,13 +234,13 @@ def test_what_there_is_to_say_about_a_lock() -> None:
         environment={},
         instances={"ml.g5.xlarge": LockedInstance(image=LMI, target_uri=TARGET)},
     )
-    said = lock_findings(lock, "2.0.0")
-    assert [(one.severity, one.check) for one in said] == [
+    findings = lock_findings(lock, "2.0.0")
+    assert [(one.severity, one.check) for one in findings] == [
         ("error", "licence"),
         ("warning", "jumpstart-deprecated"),
         ("warning", "jumpstart-vulnerable"),
         ("info", "jumpstart-newer"),
         ("info", "jumpstart-message"),
     ]
-    assert "s3://b/terms" in said[0].message
-    assert all(one.next_step and one.source for one in said)
+    assert "s3://b/terms" in findings[0].message
+    assert all(one.next_step and one.source for one in findings)

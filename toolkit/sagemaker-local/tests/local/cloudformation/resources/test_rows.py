@@ -29,13 +29,13 @@ def test_its_operations_and_its_properties_exist(type_name: str, row: Row) -> No
 
 def test_a_parameter_is_refused_where_one_is_and_changed_in_place(stack: Stack) -> None:
     properties = {"Name": "/cdk-bootstrap/x/version", "Type": "String", "Value": "28"}
-    made = stack.create("AWS::SSM::Parameter", **properties)
-    assert made.physical_id == "/cdk-bootstrap/x/version"
-    assert made.attributes["Value"] == "28"
+    parameter = stack.create("AWS::SSM::Parameter", **properties)
+    assert parameter.physical_id == "/cdk-bootstrap/x/version"
+    assert parameter.attributes["Value"] == "28"
     with pytest.raises(ResourceFailure, match="ParameterAlreadyExists"):
         stack.create("AWS::SSM::Parameter", **properties)
-    stack.update("AWS::SSM::Parameter", made, properties, {**properties, "Value": "29"})
+    stack.update("AWS::SSM::Parameter", parameter, properties, {**properties, "Value": "29"})
     ssm = stack.client("ssm")
     assert ssm.get_parameter(Name=properties["Name"])["Parameter"]["Value"] == "29"
-    stack.delete("AWS::SSM::Parameter", made)
-    stack.delete("AWS::SSM::Parameter", made)
+    stack.delete("AWS::SSM::Parameter", parameter)
+    stack.delete("AWS::SSM::Parameter", parameter)
