@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control import executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.errors import is_refused_now
 from peagle_sm.aws.session.session import Session
@@ -27,9 +27,11 @@ from peagle_sm.core.errors import (
     PeagleError,
     PlanRefused,
 )
-from peagle_sm.core.plan.scaling import component_request
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.component import Component, component_request
+from peagle_sm.core.resources.lifetime_schedule import LifetimeSchedule
+from peagle_sm.core.resources.model import Model
 from peagle_sm.service.inventory.inspection import patience_s, poll_repeatedly
 from peagle_sm.service.progress import Pacing, Reporter, once_visible
 
@@ -151,7 +153,7 @@ class Components:
     def create_models(self) -> None:
         """Create the models, which cost nothing."""
         for arm in self._arms:
-            self._send(control.create_model, arm.model)
+            self._send(executor.create, Model(arm.model["ModelName"], arm.model))
             self._created.add(arm.model["ModelName"])
 
     def start(self) -> None:
@@ -161,7 +163,7 @@ class Components:
             EndpointFailed: one failed, or was not in service in time.
         """
         for arm in self._arms:
-            self._send(control.create_component, arm.component)
+            self._send(executor.create, Component(arm.name, arm.component))
             self._created.add(arm.name)
             endpoint = arm.component["EndpointName"]
             self._report("component", f"inference component {arm.name} created on {endpoint}")
@@ -198,8 +200,8 @@ class Components:
             own_endpoint=self._own_endpoint,
         )
 
-    def _send(self, send: Callable[[Session, Mapping[str, Any]], object], parameters: dict[str, Any]) -> None:
-        once_visible(partial(send, self._session, parameters), self._pacing, self._report)
+    def _send(self, send: Callable[[Session, Any], object], sent: Any) -> None:
+        once_visible(partial(send, self._session, sent), self._pacing, self._report)
 
     def _failed(self, name: str, reason: str) -> EndpointFailed:
         return EndpointFailed(
@@ -281,7 +283,7 @@ def _send_deletion(session: Session, name: str, mark: Mark, created: bool) -> tu
         if ours is False:
             return None, None
         if state != "Deleting":
-            control.delete_component(session, name)
+            executor.delete(session, Component(name))
     except NotFound:
         return None, None
     except PeagleError as error:
@@ -310,7 +312,7 @@ def _remove_model(session: Session, name: str, mark: Mark, created: bool) -> str
         if ours is None:
             return f"without the tag {mark[0]} that says whose it is"
         if ours:
-            control.delete_model(session, name)
+            executor.delete(session, Model(name))
     except NotFound:
         return None
     except PeagleError as error:
@@ -330,7 +332,7 @@ def _remove_schedule(session: Session, component: str, schedule: str | None, rep
         limit = _schedule_of(session, component, schedule)
         # A component that is there by now is another run's, and so is the schedule of that name.
         if limit is not None and control.describe_component(session, component) is None:
-            lifetime.remove(session, limit.name)
+            executor.delete(session, LifetimeSchedule(limit.name))
     except NotFound:
         return
     except PeagleError as error:

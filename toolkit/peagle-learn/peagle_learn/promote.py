@@ -34,8 +34,9 @@ from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.plan.environment import acceptance_namespace
-from peagle_sm.core.plan.payloads import ACCEPTANCE_METRIC, Canary
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.alarm import ACCEPTANCE_METRIC
+from peagle_sm.core.resources.endpoint import Canary
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.service import Endpoint, status, update, wait

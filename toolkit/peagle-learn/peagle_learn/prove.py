@@ -75,8 +75,8 @@ from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import Declined, EndpointFailed, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
-from peagle_sm.core.plan.scaling import VARIANT
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.endpoint_config import VARIANT
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from peagle_bench.tune.job import Done, Job
     from peagle_bench.tune.outcome import BaselineRatio
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.payloads import Request
     from peagle_sm.core.planning import Plan
+    from peagle_sm.core.resources.resource import Request
 
 
 @click.command(cls=Command)

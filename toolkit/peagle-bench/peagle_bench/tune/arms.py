@@ -16,15 +16,14 @@ from typing import Any
 from peagle_bench.compare.arms import spec_of
 from peagle_bench.compare.deployments import refuse_taken_names
 from peagle_bench.components import ComponentArm, Components, component_arm
-from peagle_sm.aws.control import lifetime
-from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control import executor, lifetime
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, SpecError
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.plan.memory import compute_requirements
-from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import ENDPOINT, MODE, component_schedule, lifetime_schedule
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode, Row
 from peagle_sm.service import Endpoint, Pacing, delete
 from peagle_sm.service.inventory.guard_state import require_guard
@@ -258,11 +257,9 @@ def hosted(
 def _create_endpoint(
     plan: HostPlan, session: Session, pacing: Pacing, report: Reporter, patience_s: float
 ) -> None:
-    for send, parameters in (
-        (control.create_endpoint_config, plan.config),
-        (control.create_endpoint, plan.create),
-    ):
-        once_visible(partial(send, session, parameters), pacing, report)
+    for request in plan.requests:
+        if request.operation in ("create_endpoint_config", "create_endpoint"):
+            once_visible(partial(executor.send, session, request, once=True), pacing, report)
     report.start_billing()
     report("endpoint", f"endpoint {plan.endpoint} created")
     follow_endpoint(

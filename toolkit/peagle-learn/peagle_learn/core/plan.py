@@ -35,9 +35,9 @@ from peagle_learn.core.training_request import (
     training_request,
 )
 from peagle_sm.core.display import Card, Shown, Table
-from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import DEADLINE
 from peagle_sm.core.planning import finding_rows, refuse_errors
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.core.rules import contradictions, fit_faults
 from peagle_sm.core.words import STAND_IN, Finding, error_finding, usd
 

@@ -18,8 +18,8 @@ from peagle_learn.core.recipes import HeadSizes, Recipe
 from peagle_learn.core.spec import LearnSpec, TrainSpec
 from peagle_sm.core.catalog import InstanceEntry
 from peagle_sm.core.guard import TRAINING_ROLE_PREFIX
-from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import partition
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.core.rules import HeadShape, TargetShape
 from peagle_sm.core.words import Finding
 

@@ -26,7 +26,7 @@ from peagle_learn.core.spec import LearnSpec
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import Interrupted, TrainingFailed
-from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.service.progress import Pacing
 from sagemaker_local.process import client
 from tests.learn.test_train import never, remembering, run, scripted, start, yes

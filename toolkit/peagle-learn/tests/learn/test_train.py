@@ -29,7 +29,7 @@ from peagle_sm.core.errors import (
     ServiceFault,
     TrainingFailed,
 )
-from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.service.progress import Event, Pacing
 from tests.learn.conftest import WEIGHTS, stored
 from tests.service.guard_fakes import FakeGuardAws

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.service.lifecycle.updating import own_alarms
+from peagle_sm.core.resources.alarm import update_alarms
 from tests.cli.conftest import Run
 from tests.local.serving import Server, eventually
 
@@ -35,8 +35,8 @@ def test_a_guarded_endpoint_is_kept_paused_resumed_and_forgotten(
         assert row["keep_until"] == row["expires_at"]
         swept = peagle("guard", "sweep", "--format", "json")
         assert swept.exit_code == 0, swept.stderr
-        for alarm in own_alarms("demo", 2.0):  # as a killed promotion leaves them
-            cloudwatch.put_metric_alarm(**alarm)
+        for alarm in update_alarms("demo", 2.0):  # as a killed promotion leaves them
+            cloudwatch.put_metric_alarm(**(alarm.parameters or {}))
         assert peagle("guard", "sweep").exit_code == 0
         assert len(cloudwatch.describe_alarms(AlarmNamePrefix="peagle-demo-")["MetricAlarms"]) == 2
         paused = peagle("pause", "demo", "--yes")

@@ -54,7 +54,7 @@ def clean_up(session: Session, plan: HostPlan) -> None:
     for arm in plan.arms.values():
         if describe_component(session, arm.name) is not None:
             session.client("sagemaker").delete_inference_component(InferenceComponentName=arm.name)
-        lifetime.remove(session, arm.schedule["Name"])
+        session.client("scheduler").delete_schedule(Name=arm.schedule["Name"])
     eventually(lambda: not component_names(session, plan.endpoint))
     delete([plan.endpoint], session=session)
     assert left(session, plan) == []

@@ -27,8 +27,8 @@ from peagle_learn.core.processing.requests import (
 )
 from peagle_learn.core.spec import LearnSpec
 from peagle_sm.core.display import Card, Shown, Table
-from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.planning import finding_rows, refuse_errors
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.core.words import Finding, elapsed, error_finding, usd
 
 READ_BYTES_A_SECOND = 2_000_000

@@ -19,7 +19,7 @@ from peagle_learn.core.processing.lines import GENERAL, PROMPTS, SCHEMA
 from peagle_learn.core.prompts import TargetTexts
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.training_request import PENDING_HOURS, SLACK, role_arn, seconds, vpc_config
-from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.core.words import Finding
 
 Stage = Literal["read", "split"]
