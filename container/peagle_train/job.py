@@ -8,6 +8,7 @@ which SageMaker shows as the job's FailureReason.
 import hashlib
 import json
 import os
+import pickle
 import sys
 import tempfile
 import traceback
@@ -28,7 +29,7 @@ from peagle_train.launch import (
     read_fleet,
     run_torchrun,
 )
-from peagle_train.plan import Folders, Plan, make_plan, read_plan, write_plan
+from peagle_train.plan import Folders, Plan, make_plan
 from peagle_train.progress import PREFIX
 
 ROOT = "/opt/ml"
@@ -90,8 +91,8 @@ def _tell(plan: Plan, fleet: Fleet) -> None:
 
 
 def _run_together(plan: Plan, fleet: Fleet, stop: Stop, environ: Mapping[str, str]) -> int:
-    file, left = plan.work / "plan.json", plan.work / "outcome"
-    write_plan(plan, file)
+    file, left = plan.work / "plan.pickle", plan.work / "outcome"
+    file.write_bytes(pickle.dumps(plan))
     assert stop.file is not None
     status = run_torchrun(fleet, file, environ, stop.file)
     told = outcome(left)
@@ -106,7 +107,7 @@ def _run_together(plan: Plan, fleet: Fleet, stop: Stop, environ: Mapping[str, st
 
 def _worker(file: Path) -> int:
     die_with_parent()
-    plan = read_plan(file)
+    plan: Plan = pickle.loads(file.read_bytes())  # written by this job, into a folder of its own
     stop = Stop(Path(os.environ[STOP_FILE]))
     stop.listen()
     try:

@@ -6,7 +6,7 @@ given; a value that contradicts it is a mistake, since the weights would not fit
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from peagle_train import Mistake
@@ -184,15 +184,6 @@ def as_json(settings: Settings) -> dict[str, Any]:
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()
     }
-
-
-def from_json(document: Mapping[str, Any]) -> Settings:
-    """Return the settings that `as_json` wrote."""
-    known = {field.name for field in fields(Settings)}
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
-    }
-    return Settings(**{name: value for name, value in values.items() if name in known})
 
 
 def recipe(

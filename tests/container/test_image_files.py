@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from check_base import fault
+from check_base import fault, tag
 from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.paths import container_dir
 
@@ -95,6 +96,33 @@ def test_nothing_is_pulled_but_the_base() -> None:
 def test_a_base_that_will_not_do_ends_the_build(base: str, installed: str, words: str | None) -> None:
     wrong = fault(base, installed, "0.33.0")
     assert (wrong is None) if words is None else (wrong is not None and words in wrong)
+
+
+def test_the_tag_of_an_image_tells_the_plan_its_versions() -> None:
+    beginning = tag("0.33.0+cu130", "2.13.0+cu130")
+    image = f"111122223333.dkr.ecr.x.amazonaws.com/peagle-sm/vllm:{beginning}-7"
+    facts = load_catalog().images.describe(image)
+    assert (beginning, facts.version, facts.cuda) == ("0.33.0-cu130", (0, 33, 0), "13.0")
+    assert tag("0.33.0", "2.13.0") == "0.33.0"
+
+
+def test_the_build_pins_the_base_by_the_digest_that_docker_shows(tmp_path: Path) -> None:
+    spec = yaml.safe_load((CONTAINER / "buildspec.yml").read_text(encoding="utf-8"))
+    commands = spec["phases"]["pre_build"]["commands"][1:4]
+    docker = tmp_path / "docker"
+    docker.write_text(
+        f"#!/bin/sh\nprintf 'Name:      x\\nDigest:    {DIGEST}\\n\\nManifests:\\n  Digest: none\\n'\n"
+    )
+    docker.chmod(0o755)
+    for base in ("vllm/vllm-openai:v0.33.0", f"vllm/vllm-openai:v0.33.0@{DIGEST}"):
+        done = subprocess.run(
+            ["bash", "-c", "\n".join([*commands, 'printf "%s" "$PINNED"'])],
+            env={**os.environ, "BASE_IMAGE": base, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == f"vllm/vllm-openai@{DIGEST}"
 
 
 def test_the_check_is_a_command_that_fails() -> None:

@@ -161,12 +161,10 @@ def plan_data(
     *,
     base: Path = Path(),
     sources: Sources | None = None,
-    prepared: tuple[Read, Split] | None = None,
 ) -> DataPlan:
     """Read, redact and split the prompts, and look at the endpoint; send and store nothing.
 
     Paths in the spec are relative to ``base``.
-    ``prepared`` has the prompts and the split of a preparation in processing jobs, which are then not read.
 
     Raises:
         SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
@@ -182,7 +180,7 @@ def plan_data(
     endpoint = need_endpoint(spec)
     opened = sources or Sources(lambda: session)
     texts, notes = target_texts(opened, spec.target.model, spec.target.revision)
-    read, divided = prepared or _read_here(spec, session, texts, base)
+    read, divided = _read_here(spec, session, texts, base)
     bucket, _ = s3.split_uri(spec.folder)
     if not s3.exists(session, bucket):
         raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
@@ -483,7 +481,7 @@ def _manifest(
         "made_at": session.now().isoformat(timespec="seconds"),
         "target": spec.target.model_dump(mode="json", exclude={"accept_eula"}),
         "endpoint": {"name": offer.endpoint, **plan.described.origin},
-        "settings": spec.data.model_dump(mode="json", exclude={"processing"}),
+        "settings": spec.data.model_dump(mode="json"),
         "sources": dict(plan.read.sources),
         "sets": [asdict(each) for each in offer.sets],
         "left_out": {

@@ -76,7 +76,7 @@ def _slices(records: Iterable[RequestRecord], cells: dict[str, Cells]) -> tuple[
     """Compare the two heads in each slice of the prompts that both answered."""
     answered = [each for each in records if each.error is None and each.output_tokens]
     sides = [[each for each in answered if each.arm == name] for name in (SERVING, CANDIDATE)]
-    keys = keys_by_slice(of_both(*sides), None)
+    keys = keys_by_slice(of_both(*sides))
     confidence = confidence_of_each(keys.values())
     return tuple(_slice(name, keys[name], cells, confidence) for name in in_order(keys))
 

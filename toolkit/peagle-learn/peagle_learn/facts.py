@@ -17,7 +17,6 @@ from peagle_learn.core.training_request import (
     role_arn,
 )
 from peagle_learn.stored_data import prefix_digest, read_channel
-from peagle_sm.aws.control.price_file import Use
 from peagle_sm.aws.control.prices import LOCAL, find_job_price
 from peagle_sm.aws.control.stacks import describe
 from peagle_sm.aws.readers.account import read_role
@@ -103,8 +102,7 @@ def read_facts(
         data_is_to_come=data_is_to_come,
     )
     findings += [*role_findings(session, role_arn(spec, facts)), *_reach_findings(spec, facts, session)]
-    wanted = {quota_name(kind, spec.train.spot): spec.train.instance_count}
-    findings += quota_findings(session, wanted, "Request")
+    findings += quota_findings(session, quota_name(kind, spec.train.spot), spec.train.instance_count)
     return replace(facts, findings=tuple(findings))
 
 
@@ -281,20 +279,14 @@ def _sized(recipe: Recipe, config: Mapping[str, Any], trained: int | None) -> Re
 
 
 def read_price(spec: LearnSpec, session: Session, kind: str) -> TrainingPrice:
-    """Return the job's price; local: 0."""
-    train = spec.train
-    each, source = hourly_price(session, kind, "Train", train.usd_per_hour, "train.usd_per_hour")
-    return TrainingPrice(each, train.instance_count, train.max_hours, train.spot, source)
-
-
-def hourly_price(
-    session: Session, kind: str, use: Use, given: float | None, field: str
-) -> tuple[float | None, str]:
-    """Return an instance's price that counts and its source; local: 0."""
-    if session.is_local:
-        return 0.0, LOCAL
-    price, source = find_job_price(session, kind, session.region, use, given, field)
-    return None if price is None else price.counted_usd_per_hour, source
+    """Return the job's price and its source; 0 on the local SageMaker."""
+    train, field = spec.train, "train.usd_per_hour"
+    usd_per_hour: float | None = 0.0
+    source = LOCAL
+    if not session.is_local:
+        price, source = find_job_price(session, kind, session.region, "Train", train.usd_per_hour, field)
+        usd_per_hour = None if price is None else price.counted_usd_per_hour
+    return TrainingPrice(usd_per_hour, train.instance_count, train.max_hours, train.spot, source)
 
 
 def _bucket_findings(spec: LearnSpec, session: Session) -> Iterator[Finding]:
@@ -357,18 +349,16 @@ def quota_name(kind: str, spot: bool) -> str:
     return f"{kind} for {'spot ' * spot}training job usage"
 
 
-def quota_findings(session: Session, wanted: Mapping[str, int], request: str) -> Iterator[Finding]:
-    """Compare quotas, by name, with the instances that a job needs; ``request`` begins the next step."""
+def quota_findings(session: Session, name: str, count: int) -> Iterator[Finding]:
+    """Compare a quota with the instances that the job needs."""
     try:
-        granted = find_quotas(session, set(wanted))
+        granted = find_quotas(session, {name}).get(name, count)
     except PeagleError as error:
-        names = ", ".join(map(repr, wanted))
-        yield Finding("info", f"the quota {names} could not be read: {error.message}", "", "quota")
+        yield Finding("info", f"the quota {name!r} could not be read: {error.message}", "", "quota")
         return
-    for name, count in wanted.items():
-        if granted.get(name, count) < count:
-            yield error_finding(
-                "quota",
-                f"the quota {name!r} is {granted[name]:g}; the job needs {count}",
-                f"{request} more in the Service Quotas console (Amazon SageMaker); it can take days.",
-            )
+    if granted < count:
+        yield error_finding(
+            "quota",
+            f"the quota {name!r} is {granted:g}; the job needs {count}",
+            "Request more in the Service Quotas console (Amazon SageMaker); it can take days.",
+        )

@@ -238,17 +238,15 @@ def staged_hash(uri: str, session: Session) -> str:
     return head_hash(sums)
 
 
-def canary_fault(
-    session: Session, endpoint: str, start: datetime, component: str | None = None
-) -> str | None:
-    """Return what the gate's canary found wrong with the drafting of an endpoint or component that failed.
+def canary_fault(session: Session, endpoint: str, start: datetime) -> str | None:
+    """Return what the gate's canary reported about the drafting of an endpoint that failed.
 
-    None if there was no canary (AWS's images have no gate), it passed, or it got no answer: then it
-    failed for another reason, which says nothing about the head. Nor does a log that cannot be read.
+    None if there was no canary (AWS's images have no gate), if it passed, or if it got no answer: then the
+    endpoint failed for another reason. None also if the log cannot be read.
     """
     with suppress(PeagleError):
-        for line in cloudwatch.canary_lines(session, endpoint, start, component):
-            found = _CANARY.search(line)
-            if found is not None and not found[1].startswith(("passed", "the canary ")):
-                return found[1]
+        for line in cloudwatch.canary_lines(session, endpoint, start, None):
+            match = _CANARY.search(line)
+            if match is not None and not match[1].startswith(("passed", "the canary ")):
+                return match[1]
     return None

@@ -100,7 +100,7 @@ class Loop:
     def _data_inputs(self, results: Results) -> Any:
         spec = self.spec
         return [
-            spec.data.model_dump(mode="json", exclude={"processing"}),
+            spec.data.model_dump(mode="json"),
             spec.target.model_dump(mode="json"),
             spec.endpoint,
             spec.folder,

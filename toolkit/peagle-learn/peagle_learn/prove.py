@@ -2,13 +2,12 @@
 
 The static checks come first, and refuse most damaged heads before any engine is started. Then the candidate
 and an arm without speculation run beside the serving head, are measured in turns, and deleted; what serves is
-not changed. `learn/arms.py` says where they run.
+not changed.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -32,17 +31,7 @@ from peagle_bench.results.result_file import Outcome, Results
 from peagle_bench.verify.engines import EndpointEngine, EnginePair
 from peagle_bench.verify.run import QUICK, verify
 from peagle_bench.workloads import Workload, conversations_in, load_workload
-from peagle_learn.arms import (
-    arm_spec,
-    described_arm,
-    homes_of,
-    leftovers_of,
-    mark_of,
-    needs_with,
-    remove_leftovers,
-    running,
-)
-from peagle_learn.core.homes import Home
+from peagle_learn.arms import arm_spec, leftovers_of, mark_of, remove_leftovers
 from peagle_learn.core.proof import (
     UNKNOWN_TRAINING,
     Bound,
@@ -91,12 +80,7 @@ _ALONE = Load("closed", concurrency=1)
 
 @dataclass(frozen=True)
 class ProveOffer:
-    """What a proof would deploy and cost; ``usd`` is the estimate, ``most_usd`` until the lifetime's end.
-
-    ``components`` are those of ``deploys`` that run as inference components of the serving endpoint; ``why``
-    says of each arm why it runs where it does. A component adds nothing to the price, unless it alone keeps
-    an instance from being scaled in: ``most_usd`` has that.
-    """
+    """What a proof would deploy and cost; ``usd`` is the estimate, ``most_usd`` until the lifetime's end."""
 
     head: str
     head_uri: str
@@ -109,8 +93,6 @@ class ProveOffer:
     usd: float | None
     most_usd: float | None
     warnings: tuple[str, ...]
-    components: tuple[str, ...] = ()
-    why: Mapping[str, str] = field(default_factory=dict)
     leftovers: tuple[str, ...] = ()  #: arms of a killed proof, which are deleted first
     conversations: Mapping[str, int] = field(default_factory=dict)  #: of each set
 
@@ -127,7 +109,6 @@ class ProvePlan:
     candidate: Candidate
     bound: Bound
     arms: dict[str, EndpointSpec]
-    homes: dict[str, Home]
     held_out: Workload | None
     general: Workload | None
     offer: ProveOffer
@@ -222,7 +203,7 @@ def plan_prove(
         offer = ProveOffer(
             candidate.sha256, uri, endpoint.arm.endpoint, (), 0, 0, 0, 0, 0, 0, _warnings(candidate.report)
         )
-        return ProvePlan(spec, candidate, bound, {}, {}, None, None, offer)
+        return ProvePlan(spec, candidate, bound, {}, None, None, offer)
     apart = trained_apart(candidate, manifest, spec)
     held_out = _workload(spec, session, work, manifest, HELD_OUT)
     need_general(GENERAL in manifest["files"])
@@ -242,14 +223,10 @@ def plan_prove(
     plans = {arm: plan_for(each, session) for arm, each in arms.items()}
     for plan in plans.values():
         plan.refuse_errors()
-    weights = sum(path.stat().st_size for path in candidate.folder.glob("*.safetensors"))
-    heads = {CANDIDATE: math.ceil(weights / 1e6), PLAIN: 0}
-    needs = {arm: needs_with(plan, heads[arm]) for arm, plan in plans.items()}
-    homes = homes_of(session, endpoint.arm.endpoint, plans, needs, hours)
-    offer = _offer(candidate, uri, endpoint, plans, homes, held_out, general, leftovers)
+    offer = _offer(candidate, uri, endpoint, plans, held_out, general, leftovers)
     offer = replace(offer, warnings=(*offer.warnings, *([] if apart else [UNKNOWN_TRAINING])))
     refuse_the_price(offer.most_usd, spec.prove.budget_usd)
-    return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer, apart)
+    return ProvePlan(spec, candidate, bound, arms, held_out, general, offer, apart)
 
 
 def refuse_few_conversations(counts: Mapping[str, int]) -> None:
@@ -326,21 +303,12 @@ def _offer(
     uri: str,
     endpoint: Described,
     plans: Mapping[str, Plan],
-    homes: Mapping[str, Home],
     held_out: Workload,
     general: Workload,
     leftovers: tuple[str, ...],
 ) -> ProveOffer:
     every = Setup((*held_out.items, *general.items), (_ALONE,))
-    whole = estimate(list(plans.values()), every, arms=len(plans) + 1, deployments=1)
-    alone = [plan for arm, plan in plans.items() if homes[arm].host is None]
-    found = estimate(alone, every, arms=len(plans) + 1, deployments=1)
-    most = found.most_usd
-    hosted = [plan for arm, plan in plans.items() if homes[arm].host is not None]
-    if hosted and most is not None:
-        # In the worst case the components alone keep the instance of the endpoint until their lifetime ends.
-        kept = [plan.max_usd for plan in hosted if plan.max_usd is not None]
-        most = most + max(kept) if kept else None
+    cost = estimate(list(plans.values()), every, arms=len(plans) + 1, deployments=1)
     return ProveOffer(
         head=candidate.sha256,
         head_uri=uri,
@@ -348,12 +316,10 @@ def _offer(
         deploys=tuple(plan.names.endpoint for plan in plans.values()),
         held_out=len(held_out.items),
         general=len(general.items),
-        minutes=whole.minutes,
-        usd_per_hour=found.usd_per_hour,
-        usd=None if found.usd_per_hour is None else found.usd_per_hour * whole.minutes / 60,
-        most_usd=most,
-        components=tuple(plan.names.endpoint for plan in hosted),
-        why={plans[arm].names.endpoint: home.why for arm, home in homes.items()},
+        minutes=cost.minutes,
+        usd_per_hour=cost.usd_per_hour,
+        usd=None if cost.usd_per_hour is None else cost.usd_per_hour * cost.minutes / 60,
+        most_usd=cost.most_usd,
         warnings=_warnings(candidate.report),
         leftovers=leftovers,
         conversations={
@@ -409,8 +375,7 @@ def prove(
         try:
             evidence = _measured(plan, session, work, progress, unguarded, given, files)
         except EndpointFailed:
-            name, host = plan.arms[CANDIDATE].name, plan.homes[CANDIDATE].host
-            fault = canary_fault(session, host or name, began, component=name if host else None)
+            fault = canary_fault(session, plan.arms[CANDIDATE].name, began)
             if fault is None:  # no capacity, say: that tells nothing about the head
                 raise
             progress(Event("check", f"the candidate's canary found: {fault}"))
@@ -457,10 +422,9 @@ def _measured(
     folder = work / "prove" / plan.candidate.sha256[:16]
     folder.mkdir(parents=True, exist_ok=True)
     services = CompareDependencies.of(session, progress, seed=asked.seed)
-    plans = {name: plan_for(each, session) for name, each in plan.arms.items()}
-    with running(plans, plan.homes, session, fleet=given.fleet, unguarded=unguarded, progress=progress):
+    with given.fleet(plan.arms, session, unguarded=unguarded, progress=progress):
         serving = called(describe_endpoint(session, plan.bound.endpoint), SERVING, 1)
-        new = {name: described_arm(session, name, each, plan.homes[name]) for name, each in plans.items()}
+        new = {name: called(describe_endpoint(session, arm.name), name, 1) for name, arm in plan.arms.items()}
         arms = [new[PLAIN], serving, new[CANDIDATE]]
         every: list[Results] = []
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from peagle_learn.aws.jobs import describe_job, job_names
-from peagle_learn.core.jobs import PROCESSING_JOB, TRAINING_JOB
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.training_request import ChannelFacts
 from peagle_sm.aws.control import sagemaker as control
@@ -352,23 +351,22 @@ def find_data(spec: LearnSpec, session: Session) -> StoredData:
 
     Raises:
         NotFound: there is none.
-        PlanRefused: a training or processing job runs that may read it.
+        PlanRefused: a training job runs that may read it.
     """
     bucket, prefix = s3.split_uri(data_uri(spec))
     sizes = s3.list_sizes(session, bucket, prefix)
     if not sizes:
         raise NotFound(f"{data_uri(spec)} has no data", next_step="There is nothing to delete.")
-    for kind in (TRAINING_JOB, PROCESSING_JOB):
-        for name in job_names(session, kind, spec.name, running=True):
-            job = describe_job(session, kind, name)
-            inputs = job.inputs if job is not None and job.running else []
-            if any(uri.startswith(data_uri(spec)) for uri in inputs):
-                raise PlanRefused(
-                    f"the {kind.name} job {name} runs, and reads {data_uri(spec)}",
-                    next_step="Wait for its end, or stop it: "
-                    f"`peagle-sm learn stop {name}{session.command_flags()}`.",
-                    details={"findings": []},
-                )
+    for name in job_names(session, spec.name, running=True):
+        job = describe_job(session, name)
+        inputs = job.inputs if job is not None and job.running else []
+        if any(uri.startswith(data_uri(spec)) for uri in inputs):
+            raise PlanRefused(
+                f"the training job {name} runs, and reads {data_uri(spec)}",
+                next_step="Wait for its end, or stop it:"
+                f" `peagle-sm learn stop {name}{session.command_flags()}`.",
+                details={"findings": []},
+            )
     return StoredData(data_uri(spec), len(sizes), sum(sizes.values()))
 
 

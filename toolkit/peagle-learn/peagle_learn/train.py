@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_learn.core.job_names import attempt_of, next_attempt
-from peagle_learn.core.jobs import TRAINING_JOB, Job
+from peagle_learn.core.jobs import Job
 from peagle_learn.core.plan import LearnPlan, make_training_plan
 from peagle_learn.core.spec import LearnSpec, parse_learn_spec
 from peagle_learn.core.training_request import ChannelFacts
@@ -89,7 +89,7 @@ def _running_findings(plan: LearnPlan, session: Session) -> list[Finding]:
     """Name the spec's other jobs that run: with other data or settings the plan starts one beside them."""
     spec, flags, to_come = plan.spec, session.command_flags(), plan.facts.data_is_to_come
     try:
-        states = jobs_of(session, TRAINING_JOB, f"{spec.name}-", running=True)
+        states = jobs_of(session, f"{spec.name}-", running=True)
     except PeagleError as error:
         return [Finding("info", f"running jobs could not be listed: {error.message}", "", RUNNING_JOB)]
     found = []
@@ -135,7 +135,7 @@ def train(
         TrainingFailed: the job failed or was stopped.
     """
     plan = plan_training(spec, session, base)
-    earlier = find_job(session, TRAINING_JOB, plan.base)
+    earlier = find_job(session, plan.base)
     parameters: dict[str, Any] | None = None
     remaining = ""
     if earlier is not None and _is_usable(session, earlier):
@@ -144,12 +144,11 @@ def train(
         plan.refuse_errors()
         if earlier is not None:
             plan = plan.as_attempt(next_attempt(earlier.name, plan.base))
-        demand_consent(session, TRAINING_JOB, TrainingOffer(plan, earlier), confirm, unguarded=unguarded)
+        demand_consent(session, TrainingOffer(plan, earlier), confirm, unguarded=unguarded)
         remaining = send_data(plan, session, progress)
         name, parameters = plan.job, plan.parameters_at(session.now())
     return run_job(
         session,
-        TRAINING_JOB,
         name,
         parameters,
         usd_per_hour=plan.facts.price.usd_per_hour,

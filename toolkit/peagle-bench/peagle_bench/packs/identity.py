@@ -62,24 +62,24 @@ def judge_same(
     figures: dict[str, float] = {"compared": len(both), "identical": len(both) - len(differing)}
     if not both:
         return undecided("no prompt was answered by both", figures)
-    said = f"{len(both) - len(differing)} of {len(both)} answers identical"
+    summary = f"{len(both) - len(differing)} of {len(both)} answers identical"
     if not differing:
         power = f"detects any other answer to one of {len(both)} requests"
-        return CheckVerdict(True, said, power, figures)
+        return CheckVerdict(True, summary, power, figures)
     texts = {(one.prompt_id, one.turn): one.text or "" for one in baseline}
     bodies = [(f"{key[0]} {key[1]}", body_of(key, items, texts)) for key in differing[:MOST_ASKED]]
     again = _asked_again(engines, bodies, limit)
     if not again.cases:
-        return undecided(f"{said}; {again.problem}", figures)
+        return undecided(f"{summary}; {again.problem}", figures)
     verdict = judge_long_context(again.cases, floor_of(again.first, again.repeat))
     figures |= verdict.figures
     if verdict.passed and again.problem is not None:
         left = f"{len(bodies) - len(again.cases)} of {len(bodies)} that differ could not be judged"
-        return undecided(f"{said}; {left}: {again.problem}", figures)
+        return undecided(f"{summary}; {left}: {again.problem}", figures)
     if verdict.passed:
-        said += "; the others differ where two tokens are almost equally likely"
-        return replace(verdict, summary=said, figures=figures)
-    return replace(verdict, summary=f"{said}; {verdict.summary}", figures=figures)
+        summary += "; the others differ where two tokens are almost equally likely"
+        return replace(verdict, summary=summary, figures=figures)
+    return replace(verdict, summary=f"{summary}; {verdict.summary}", figures=figures)
 
 
 def body_of(key: Key, items: Sequence[WorkItem], texts: Mapping[Key, str]) -> Mapping[str, Any]:

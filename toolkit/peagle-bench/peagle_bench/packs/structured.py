@@ -18,9 +18,8 @@ from typing import Any, Literal
 
 from peagle_bench.benchmark.acceptance import from_requests
 from peagle_bench.load import WorkItem
-from peagle_bench.packs.judges import answered, judge_answered
+from peagle_bench.packs.judges import answered
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackWork, Probe
-from peagle_bench.packs.texts import LICENSE, SOURCE
 from peagle_bench.results.records import RequestRecord
 from peagle_bench.verify.answers import TokenAnswer, whole_or_cut
 from peagle_bench.verify.engines import Engine, EnginePair, Options, failing
@@ -191,13 +190,13 @@ _MAKERS = {
 
 @dataclass(frozen=True)
 class StructuredAnswers:
-    """Answers to one demand: of the baseline (None if there is none), and of the candidate.
+    """Answers to one demand: of the baseline, and of the candidate.
 
     For parallel tools they are streams: only these show the calls of an answer that max_tokens cuts.
     """
 
     demand: FormDemand
-    baseline: TokenAnswer | None
+    baseline: TokenAnswer
     answers: tuple[tuple[str, TokenAnswer], ...]  #: "whole" or "streamed", and the candidate's answer
 
 
@@ -275,12 +274,12 @@ TRUNCATED = "truncated at max_tokens"
 def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdict:
     """Judge whether the candidate follows each form wherever the baseline does.
 
-    Only demands with a valid answer of the baseline count; without a baseline all do. An answer that violates
+    Only demands with a valid answer of the baseline count. An answer that violates
     its form is always a fault: no rounding makes a token possible that a grammar excludes. Truncated answers
     that could still become valid are a fault only if there are more of them than the baseline's (Fisher): a
     tie may lead to another, longer answer.
     """
-    own = [problem(case.demand, case.baseline) if case.baseline else None for case in cases]
+    own = [problem(case.demand, case.baseline) for case in cases]
     sound = [case for case, wrong in zip(cases, own, strict=True) if wrong is None]
     faults, truncated, given = [], 0, 0
     for case in sound:
@@ -292,14 +291,11 @@ def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdic
             elif wrong is not None:
                 faults.append(f"{case.demand.name} ({how}): {wrong}: {content_of(answer)!r:.80}")
     cut = own.count(TRUNCATED)
-    p = fisher_greater(truncated, given, cut, sum(case.baseline is not None for case in cases))
+    p = fisher_greater(truncated, given, cut, len(cases))
     if p < alpha:
         faults.append(f"{truncated} of {counted(given, 'answer')} truncated (baseline: {cut}): p = {p:.1g}")
     same = sum(
-        content_of(answer) == content_of(case.baseline)
-        for case in sound
-        if case.baseline is not None
-        for _, answer in case.answers
+        content_of(answer) == content_of(case.baseline) for case in sound for _, answer in case.answers
     )
     figures: dict[str, float] = {
         "requests": len(cases),
@@ -315,17 +311,15 @@ def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdic
     if not sound:
         first = own[0] if own else "no request was answered"
         return undecided(f"none of the baseline's {len(cases)} answers follows its form ({first})", figures)
-    said = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
-    if all(case.baseline is None for case in cases):
-        said = counted(len(cases), "request")
-    said += (
+    summary = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
+    summary += (
         f", {counted(len(faults), 'fault')} of the arm" if faults else f", and all {given} answers of the arm"
     )
     power = (
         "detects each tested answer that violates its form; detects a random fault with 90% probability "
         f"if it affects {percent(rate_found(given))} of answers; does not compare which answer is chosen"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def content_of(answer: TokenAnswer) -> Any:
@@ -354,7 +348,7 @@ def make(asked: Make) -> PackWork:
     made = demands(asked.seed, (asked.units or UNITS) * len(FORMS))
     texts = [one for one in made if one.form not in TOOL_FORMS]
     items = tuple(WorkItem(one.name, {**one.body, **_SETTINGS}, category=one.form) for one in texts)
-    return PackWork(items, SOURCE, LICENSE, facts={one.name: one for one in made})
+    return PackWork(items, facts={one.name: one for one in made})
 
 
 @dataclass(frozen=True)
@@ -370,12 +364,12 @@ def probe(asked: Probe) -> FormsProbed:
     """Ask the arm for every form without streaming, and both engines for tool calls."""
     made: list[FormDemand] = list(asked.work.facts.values())
     options = Options(concurrency=1)
-    engines = EnginePair(asked.baseline or asked.engine, asked.engine, options)
+    engines = EnginePair(asked.baseline, asked.engine, options)
     texts = [one for one in made if one.form not in TOOL_FORMS]
     whole = engines.ask("candidate", [{**one.body, **_SETTINGS} for one in texts])
     answers = {one.name: answer for one, answer in zip(texts, whole, strict=True)}
     tools = [one for one in made if one.form in TOOL_FORMS]
-    if not tools or asked.baseline is None:
+    if not tools:
         return FormsProbed(answers, ())
     first = {**tools[0].body, **_SETTINGS, "max_tokens": 1}
     with failing("baseline"):
@@ -383,8 +377,8 @@ def probe(asked: Probe) -> FormsProbed:
     with failing("candidate"):
         mine = refusal(asked.engine, first)
     if plain is not None:
-        said = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
-        verdict = not_applicable(said) if said else undecided(f"the baseline refuses tools: {plain}")
+        reason = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
+        verdict = not_applicable(reason) if reason else undecided(f"the baseline refuses tools: {plain}")
         return FormsProbed(answers, (), verdict)
     if mine is not None:
         power = "detects that tools are refused"
@@ -419,20 +413,18 @@ def refusal(engine: Engine, body: Mapping[str, Any]) -> str | None:
 
 def judge(observed: Observed) -> Judgement:
     """Judge the forms, and the tool calls; equal answers are counted and not demanded."""
-    probed: FormsProbed | None = observed.probed
-    checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
-    whole = probed.whole if probed else {}
-    checks["forms"] = judge_forms(_cases(observed, whole), observed.alpha / 2)
-    if probed is not None and probed.no_tools is not None:
+    probed: FormsProbed = observed.probed
+    checks = {"forms": judge_forms(_cases(observed, probed.whole), observed.alpha / 2)}
+    if probed.no_tools is not None:
         checks["tools"] = probed.no_tools
-    elif probed is not None and probed.tools:
+    elif probed.tools:
         checks["tools"] = judge_forms(probed.tools, observed.alpha / 2)
     valid = checks["forms"].figures
     accepted = from_requests(answered(observed.requests))
-    said = f"{valid['answers']:.0f} answers in form" if checks["forms"].passed else ""
+    figure = f"{valid['answers']:.0f} answers in form" if checks["forms"].passed else ""
     if accepted is not None and accepted.per_step is not None:
-        said += f"{', ' if said else ''}acceptance length {accepted.per_step:.2f}"
-    return Judgement(checks, said)
+        figure += f"{', ' if figure else ''}acceptance length {accepted.per_step:.2f}"
+    return Judgement(checks, figure)
 
 
 def _cases(observed: Observed, whole: Mapping[str, TokenAnswer]) -> list[StructuredAnswers]:
@@ -443,9 +435,8 @@ def _cases(observed: Observed, whole: Mapping[str, TokenAnswer]) -> list[Structu
         given = [("streamed", _answer(one))]
         if one.prompt_id in whole:
             given.append(("whole", whole[one.prompt_id]))
-        if own is not None or observed.baseline is None:
-            demand = observed.work.facts[one.prompt_id]
-            cases.append(StructuredAnswers(demand, _answer(own) if own else None, tuple(given)))
+        if own is not None:
+            cases.append(StructuredAnswers(observed.work.facts[one.prompt_id], _answer(own), tuple(given)))
     return cases
 
 
@@ -459,7 +450,6 @@ PACK = Pack(
     passes="every answer follows its form wherever the answer without speculation does",
     finds="a form that is violated with speculation and kept without",
     needs=("an arm without speculation", "for tool calls: a tool parser on both"),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="the forms are enforced as on a large model; tool calls need SM_VLLM_TOOL_CALL_PARSER",
     make=make,
     judge=judge,

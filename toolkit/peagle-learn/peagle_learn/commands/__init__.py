@@ -22,13 +22,13 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "status",
         "train:status",
-        "Show training jobs, and processing jobs of `learn data`: steps, losses and cost.",
+        "Show training jobs: steps, losses and cost.",
         "Training",
     ),
     Entry(
         "stop",
         "train:stop",
-        "Stop a training job, or a processing job of `learn data`.",
+        "Stop a training job.",
         "Training",
     ),
     Entry(

@@ -56,9 +56,8 @@ def prove(
     """Measure a trained head beside the one that serves.
 
     The head's files are checked first. Then the command shows the price and asks, starts the candidate and
-    the target without speculation, measures both and the serving endpoint in turns, and deletes what it
-    created. Both run as inference components of the serving endpoint if it has components and room for them,
-    else as endpoints of their own. The head is offered only if its acceptance is significantly better on the
+    the target without speculation on endpoints of their own, measures both and the serving endpoint in turns,
+    and deletes what it created. The head is offered only if its acceptance is significantly better on the
     held-out prompts, not more than prove.most_general_loss worse on the general ones, and its answers are the
     target's own. Exit code 9 if it is not offered.
     """
@@ -116,11 +115,11 @@ def render_prove_offer(offer: ProveOffer) -> str:
     fields = [
         ("head", f"{offer.head[:16]}, to {offer.head_uri}"),
         ("beside", f"{offer.endpoint}, which is not changed"),
-        ("creates", "\n".join(_place(offer, name) for name in offer.deploys)),
+        ("creates", ", ".join(offer.deploys)),
         ("deletes", ", ".join(f"{name} (of an earlier proof)" for name in offer.leftovers)),
         ("prompts", _prompts(offer)),
         ("time", f"about {offer.minutes:.0f} min"),
-        ("price", _prices(offer)),
+        ("price", f"{usd(offer.usd_per_hour, 'hour')} for both"),
         ("cost", f"about {usd(offer.usd)}{most}"),
         ("note", wrapped(offer.warnings)),
     ]
@@ -135,24 +134,6 @@ def _prompts(offer: ProveOffer) -> str:
         for name, count in counts.items()
     ]
     return f"{', '.join(sets)}, and long ones"
-
-
-def _place(offer: ProveOffer, name: str) -> str:
-    """Say where an arm runs and why, in lines of a terminal."""
-    kind = f"inference component of {offer.endpoint}" if name in offer.components else "endpoint of its own"
-    return textwrap.fill(f"{name}: {kind} ({offer.why.get(name, '')})", 66, subsequent_indent="  ")
-
-
-def _prices(offer: ProveOffer) -> str:
-    alone = len(offer.deploys) - len(offer.components)
-    if not offer.components:
-        return f"{usd(offer.usd_per_hour, 'hour')} for both"
-    free = (
-        f"components add nothing: {offer.endpoint}'s instance is billed anyway. While they exist, it is not"
-        " scaled in, and what they take is not free for more copies."
-    )
-    lines = [] if not alone else [f"{usd(offer.usd_per_hour, 'hour')} for the endpoint"]
-    return "\n".join([*lines, textwrap.fill(free, 66)])
 
 
 def render_proof(proof: Proof) -> str:

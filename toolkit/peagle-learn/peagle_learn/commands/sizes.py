@@ -26,26 +26,9 @@ def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 @click.command(cls=Command)
 @click.argument("model", shell_complete=_complete_model)
-@click.option(
-    "--sequence-length",
-    "lengths",
-    type=click.IntRange(min=16),
-    multiple=True,
-    help="Length of a sequence in tokens. May be repeated.  [default: 4096, 10240, 20480]",
-)
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 64),
-    help="Parts of a sequence.  [default: the fewest that fit]",
-)
-@click.option(
-    "--prices/--no-prices",
-    default=True,
-    help="Ask AWS's price list for the prices of training, or use only those known here.",
-)
 @global_options
 @click.pass_obj
-def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | None, prices: bool) -> None:
+def plan(state: State, model: str) -> None:
     """Show what training a model needs: memory, hours and price.
 
     MODEL is a catalogue id. The memory of one GPU is a sum, shown for the first instance that fits. Hours and
@@ -65,15 +48,10 @@ def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | N
         )
     recipe = book.recipe(model)
     longest = catalog.models[model].max_context
-    if longest is not None and max(lengths, default=0) > longest:
-        raise SpecError(
-            f"--sequence-length: found {max(lengths)}; allowed: at most {longest}, the context of {model}",
-            next_step="Give a shorter sequence.",
-        )
-    chosen = lengths or tuple(one for one in LENGTHS if one <= (longest or one))
-    found = training_options(
-        recipe, catalog, book, _prices(state, prices), lengths=chosen, partitions=partitions
-    )
+    lengths = [length for length in LENGTHS if longest is None or length <= longest] or [
+        longest or LENGTHS[0]
+    ]
+    found = training_options(recipe, catalog, book, _prices(state), lengths=lengths)
     emit(
         state,
         table=lambda: render_options(model, recipe, found),
@@ -87,7 +65,7 @@ def plan(state: State, model: str, lengths: tuple[int, ...], partitions: int | N
     )
 
 
-def _prices(state: State, asked: bool) -> PriceOf:
+def _prices(state: State) -> PriceOf:
     from peagle_sm.aws.control.prices import find_job_price
     from peagle_sm.core.plan.resolve import DEFAULT_REGION
 
@@ -101,7 +79,7 @@ def _prices(state: State, asked: bool) -> PriceOf:
 
     def price_of(name: str) -> tuple[PriceEntry | None, str]:
         if name not in prices:
-            prices[name] = find_job_price(None if local or not asked else session, name, region, "Train")
+            prices[name] = find_job_price(None if local else session, name, region, "Train")
         return prices[name]
 
     return price_of

@@ -77,7 +77,7 @@ def job_tags(
     return [{"Key": key, "Value": value} for key, value in {**ours, **own}.items()]
 
 
-_MARK = "peagle-train "
+MARK = "peagle-train "
 _PAIR = re.compile(r"([a-z_0-9]+)=(\S+)")
 _NUMBER = r"([-+0-9.eEinfa]+)"
 #: Metrics of CloudWatch, by the trainer's keys; SageMaker reads them from its lines.
@@ -117,7 +117,7 @@ class TrainerLine:
 
 def read_line(text: str) -> TrainerLine | None:
     """Read a line of the trainer; None for any other line."""
-    _, mark, rest = text.partition(_MARK)
+    _, mark, rest = text.partition(MARK)
     if not mark:
         return None
     word = rest.split(" ", 1)[0]

@@ -13,7 +13,6 @@ import pytest
 from peagle_learn import jobs
 from peagle_learn import train as learning
 from peagle_learn.commands.run import render_run_offer
-from peagle_learn.core.jobs import TRAINING_JOB
 from peagle_learn.core.price import Duration, epoch_findings
 from peagle_learn.core.spec import LearnSpec, TrainSpec
 from peagle_learn.core.steps import RunState, StepCost
@@ -86,8 +85,8 @@ def test_the_offer_of_a_run_names_the_jobs_that_run_already(
     train = next(each for each in loop.steps() if each.step == "train")
     step = replace(train, inputs=lambda _: [], cost=lambda _: train.cost(results))
     offer = offer_of("run-beside", [step], finished_of([step], RunState("run-beside")), None)
-    jobs.stop(local, TRAINING_JOB, first.job)
-    eventually(lambda: not jobs.job_state(local, TRAINING_JOB, first.job).job.running)
+    jobs.stop(local, first.job)
+    eventually(lambda: not jobs.job_state(local, first.job).job.running)
     command = f"`peagle-sm learn stop {first.job}{local.command_flags()}`, {unless}"
     assert any(line.endswith(command) for line in render_run_offer(offer).splitlines()), "in one line"
     ((told,),) = (each["findings"] for each in json.loads(json.dumps(offer.to_dict()))["costs"])

@@ -106,7 +106,7 @@ def test_the_guard_turns_an_endpoint_off_that_scales_without_a_stack(
 
 def test_tune_offers_the_guard_as_deploy_does(peagle: Run, spec: Callable[..., str]) -> None:
     path = spec("demo", SCRIPT_INVOKE="chat", SCRIPT_CHUNK_DELAY="0.01", SCRIPT_CHUNKS="6")
-    size = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2")
+    size = ("--requests", "4", "--concurrency", "1", "--max-k", "2")
     try:
         tuned = peagle("tune", path, *size, "--by", "deployments", "--yes", "--no-write", "--out", "r.jsonl")
         assert tuned.exit_code == 0, tuned.stderr

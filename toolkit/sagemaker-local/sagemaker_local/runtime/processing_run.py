@@ -11,7 +11,6 @@ one past its maximum run time is ``Stopped``; which key goes to which instance.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -87,8 +86,7 @@ class ProcessingAttempt(JobProcesses):
     def _command(self, host: str) -> list[str]:
         """Return entry point and arguments, with this machine's Python and this instance's folders."""
         app = self._job.body["AppSpecification"]
-        entry = app.get("ContainerEntrypoint") or image_entrypoint()
-        words = [*entry, *app.get("ContainerArguments", [])]
+        words = [*app["ContainerEntrypoint"], *app.get("ContainerArguments", [])]
         if words[0] in ("python", "python3"):
             words[0] = sys.executable
         return [self._mapped(host, word) for word in words]
