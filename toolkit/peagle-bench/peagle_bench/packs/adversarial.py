@@ -204,12 +204,12 @@ UNITS = 8  #: prompts of each kind
 MAX_TOKENS = 96
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the prompts of each kind, as chats."""
     items = []
-    for number in range(asked.units or UNITS):
+    for number in range(settings.units or UNITS):
         for kind, maker in _MAKERS.items():
-            text, fields = maker(random.Random(f"adversarial {asked.seed} {number} {kind}"))
+            text, fields = maker(random.Random(f"adversarial {settings.seed} {number} {kind}"))
             body = {"messages": [{"role": "user", "content": text}], "max_tokens": MAX_TOKENS, **fields}
             name = f"{number:03}/{kind}"
             items.append(WorkItem(name, {**body, "temperature": 0.0}, category=kind))

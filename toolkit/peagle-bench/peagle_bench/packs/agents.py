@@ -48,14 +48,14 @@ _SYSTEM = (
 )
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the recorded conversations."""
-    model, units = asked.model, asked.units or CONVERSATIONS
+    model, units = settings.model, settings.units or CONVERSATIONS
     last = min(lengths(model.context, _ANSWER, shortest=1, most=1)[0], _MOST)
     rate = tokens_a_character(model)
     count = max(2, min(TURNS, last // _LEAST_TURN))
     each = int((last / rate - (0 if model.stand_in else len(_SYSTEM))) / count)
-    items = tuple(_conversation(model, asked.seed, unit, count, each) for unit in range(units))
+    items = tuple(_conversation(model, settings.seed, unit, count, each) for unit in range(units))
     notes = () if last >= _FULL else (f"scaled down: the last turn's prompt has about {last:,} tokens",)
     return PackWork(items, notes)
 

@@ -61,11 +61,11 @@ _THINGS = ("orders", "log lines", "invoices", "sensor values", "user names", "da
 _FORMS = ("function", "class", "script", "test")
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make short programming tasks, which instruct models answer and the small stand-in continues."""
-    rng = random.Random(f"guardrails {asked.seed}")
+    rng = random.Random(f"guardrails {settings.seed}")
     items = []
-    for number in range(asked.units or UNITS):
+    for number in range(settings.units or UNITS):
         text = f"Write a Python {rng.choice(_FORMS)} that {rng.choice(_TASKS)} {rng.choice(_THINGS)}."
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": MAX_TOKENS, "temperature": 0.0}
         items.append(WorkItem(f"{number:03}/task", body))
@@ -366,28 +366,28 @@ class GuardProbed:
     unmeasured: str | None = None
 
 
-def probe(asked: Probe) -> GuardProbed:
+def probe(context: Probe) -> GuardProbed:
     """Filter each answer on both engines; then cancel requests on the arm's.
 
     Raises:
         PackNotMeasured: an engine's stream does not name its tokens.
     """
-    options = Options(max_tokens=MAX_TOKENS, concurrency=4, seed=asked.make.seed)
-    engines = EnginePair(asked.baseline, asked.engine, options)
-    prompts = engines.prompts([(item.prompt_id, item.body) for item in asked.work.items])
+    options = Options(max_tokens=MAX_TOKENS, concurrency=4, seed=context.make.seed)
+    engines = EnginePair(context.baseline, context.engine, options)
+    prompts = engines.prompts([(item.prompt_id, item.body) for item in context.work.items])
     first = engines.score(prompts, engines.greedy("baseline", prompts, 4, **WITH_LOGPROBS))
     repeat = engines.score(prompts, engines.greedy("baseline", prompts, 1))
-    cases = [_filtered(engines, prompt, number, asked.make.seed) for number, prompt in enumerate(prompts)]
+    cases = [_filtered(engines, prompt, number, context.make.seed) for number, prompt in enumerate(prompts)]
     found = GuardProbed(tuple(cases), floor_of(first, repeat))
-    if asked.metrics is None:
+    if context.metrics is None:
         return replace(found, unmeasured="the engine's metrics cannot be read here")
-    if asked.make.model.context < LEAST_CONTEXT:
+    if context.make.model.context < LEAST_CONTEXT:
         reason = f"cancelled requests need a context of {LEAST_CONTEXT:,} tokens: a short one ends by itself"
         return replace(found, unmeasured=reason)
-    cancelling = Cancelling(asked.engine, asked.metrics)
+    cancelling = Cancelling(context.engine, context.metrics)
     cancelled = []
     for prompt in prompts[:CANCELLED]:
-        room = min(MOST_ASKED, asked.make.model.context - len(prompt.ids) - 1)
+        room = min(MOST_ASKED, context.make.model.context - len(prompt.ids) - 1)
         with failing("candidate"):
             cancelled.append(cancelling.cancel(greedy_body(prompt, room, ignore_eos=True), room))
     return replace(found, cancelled=tuple(cancelled))

@@ -112,19 +112,19 @@ class _Again:
             SideFailed: an engine refused it, or failed.
         """
         (prompt,) = engines.prompts([(name, body)])
-        asked = _limit(body)
-        own = greedy_body(prompt, asked)
+        tokens = _limit(body)
+        own = greedy_body(prompt, tokens)
         (its,) = engines.ask("baseline", [{**own, **WITH_LOGPROBS}], 1)
         (again,) = engines.ask("baseline", [own], 1)
         (mine,) = engines.ask("candidate", [own], 1)
         # Scoring writes a token of its own, so the token that fills the context cannot be scored.
-        room = asked if limit is None else limit - 1 - len(prompt.ids)
+        room = tokens if limit is None else limit - 1 - len(prompt.ids)
         begun = [answer.begin(room) for answer in (its, again, mine)]
         scored, scored_again, judged = engines.score([prompt] * 3, begun)
         self.first.append(scored)
         self.repeat.append(scored_again)
         gaps = _gaps(judged, its, mine) if mine.ids != its.ids else ()
-        self.cases.append(LongCase(len(prompt.ids), asked, its, mine, gaps, largest_difference(scored)))
+        self.cases.append(LongCase(len(prompt.ids), tokens, its, mine, gaps, largest_difference(scored)))
 
 
 def _asked_again(

@@ -34,21 +34,21 @@ AT_LIMIT = "at limit"  #: fact: whether the last part ends at the model's own li
 _FULL = 4096  #: a context that shows what the pack is for
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the prompts of each unit, shortest first.
 
     Raises:
         PackNotMeasured: the engine does not return token ids for a long text.
     """
-    model, units = asked.model, asked.units or UNITS
+    model, units = settings.model, settings.units or UNITS
     context = model.context
     lengths = [context * (2 * part + 1) // (2 * PARTS) for part in range(PARTS)]
     rate = tokens_a_character(model)
     ending = min(_END, context // 8)
     items: list[WorkItem] = []
     for unit in range(units):
-        rng = random.Random(f"long context {asked.seed} {unit}")
-        ids = _ids(asked, unit, int(1.3 * context / rate))
+        rng = random.Random(f"long context {settings.seed} {unit}")
+        ids = _ids(settings, unit, int(1.3 * context / rate))
         end, ids = ids[:ending], ids[ending:]
         if len(ids) < context - ending:
             raise PackNotMeasured(
@@ -66,8 +66,8 @@ def make(asked: Make) -> PackWork:
     return PackWork(tuple(items), notes, {AT_LIMIT: at_limit})
 
 
-def _ids(asked: Make, unit: int, characters: int) -> tuple[int, ...]:
-    source = documents(asked.model, f"long context {asked.seed} {unit}")
+def _ids(settings: Make, unit: int, characters: int) -> tuple[int, ...]:
+    source = documents(settings.model, f"long context {settings.seed} {unit}")
     texts: list[str] = []
     while sum(map(len, texts)) < characters:
         texts.append(next(source).text + BETWEEN)
@@ -76,8 +76,8 @@ def _ids(asked: Make, unit: int, characters: int) -> tuple[int, ...]:
     whole = "".join(texts)
     found: list[int] = []
     for at in range(0, len(whole), piece):
-        found += asked.model.tokenize(whole[at : at + piece])
-        if len(found) >= asked.model.context + _END:
+        found += settings.model.tokenize(whole[at : at + piece])
+        if len(found) >= settings.model.context + _END:
             break
     return tuple(found)
 

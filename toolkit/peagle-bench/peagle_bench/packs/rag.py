@@ -41,13 +41,13 @@ _FULL = 4096  #: a context that shows what the pack is for
 _SYSTEM = "Answer from the documents alone. Quote them word for word, and write nothing else."
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the questions at each length.
 
     Raises:
         PackNotMeasured: the context has no room for two lengths.
     """
-    model, units = asked.model, asked.units or GROUPS
+    model, units = settings.model, settings.units or GROUPS
     answer = 96 if model.context >= 1024 else 64
     parts = lengths(model.context, answer, shortest=_SHORTEST)
     if len(parts) < 2:
@@ -59,7 +59,7 @@ def make(asked: Make) -> PackWork:
     items: list[WorkItem] = []
     facts: dict[str, Any] = {}
     for group in range(units):
-        own = _documents(asked, group, int(parts[-1] / rate))
+        own = _documents(settings, group, int(parts[-1] / rate))
         # Two questions about one document would be the same prompt twice.
         questions = max(1, min(GROUP, _fitting(own, int(parts[0] / rate))))
         for part in parts:
@@ -83,9 +83,9 @@ def make(asked: Make) -> PackWork:
     return PackWork(tuple(items), tuple(notes) if model.context < _FULL else (), facts)
 
 
-def _documents(asked: Make, group: int, characters: int) -> list[SourceText]:
+def _documents(settings: Make, group: int, characters: int) -> list[SourceText]:
     found: list[SourceText] = []
-    source = documents(asked.model, f"rag {asked.seed} {group}")
+    source = documents(settings.model, f"rag {settings.seed} {group}")
     while sum(len(one.text) + len(BETWEEN) for one in found) < characters:
         found.append(next(source))
     return found

@@ -209,20 +209,20 @@ class _Run:
         first = next(one for one in described if one.arm.mode == "none")
         self._progress(f"measuring {', '.join(arm.name for arm in arms)}")
         model = model_of(first, self.around.engine_of(first.arm), self.options.context)
-        asked = Make(model, self.options.seed, self.options.units)
-        works = [self._work(pack, asked) for pack in self.packs]
+        settings = Make(model, self.options.seed, self.options.units)
+        works = [self._work(pack, settings) for pack in self.packs]
         if any(isinstance(work, PackWork) for work in works):
             self._progress(size_of_run(works, model))
         checked: set[str] = set()
         for place, (pack, work) in enumerate(zip(self.packs, works, strict=True), start=1):
             self._progress(f"pack {pack.name}, {place} of {len(self.packs)}")
-            self._one(pack, work, asked, described, f"{self.salt}/{number}/{pack.name}", checked)
+            self._one(pack, work, settings, described, f"{self.salt}/{number}/{pack.name}", checked)
 
-    def _work(self, pack: Pack, asked: Make) -> PackWork | PackNotMeasured:
+    def _work(self, pack: Pack, settings: Make) -> PackWork | PackNotMeasured:
         """Return a pack's requests, or why it has none here."""
         try:
-            demand_context(pack, asked.model)
-            return pack.make(asked)
+            demand_context(pack, settings.model)
+            return pack.make(settings)
         except PackNotMeasured as reason:
             return reason
 
@@ -230,7 +230,7 @@ class _Run:
         self,
         pack: Pack,
         work: PackWork | PackNotMeasured,
-        asked: Make,
+        settings: Make,
         described: Sequence[Described],
         salt: str,
         checked: set[str],
@@ -245,9 +245,9 @@ class _Run:
         began = self.turns.clock()
         measured = self._measured(work, described, salt, checked) if work.items else Measured(ALONE)
         for arm in judged:
-            observed = self._observed(pack, work, measured, arm, baseline, asked.model.limit)
+            observed = self._observed(pack, work, measured, arm, baseline, settings.model.limit)
             try:
-                judgement = self._judgement(pack, observed, asked)
+                judgement = self._judgement(pack, observed, settings)
             except PackNotMeasured as reason:
                 self._append(not_measured(pack.name, arm, baseline, reason, seed=self.options.seed))
                 continue
@@ -320,13 +320,13 @@ class _Run:
                 next_step=stopped.next_step,
             ) from error
 
-    def _judgement(self, pack: Pack, observed: Observed, asked: Make) -> Judgement:
+    def _judgement(self, pack: Pack, observed: Observed, settings: Make) -> Judgement:
         """Let the pack ask the engines itself, and judge; a failure of these requests is a result, too."""
         if pack.probe is None:
             return pack.judge(observed)
         engine = self.around.engine_of(observed.arm)
         plain = self.around.engine_of(observed.baseline)
-        own = Probe(engine, plain, observed.work, asked, self.around.metrics_of(observed.arm))
+        own = Probe(engine, plain, observed.work, settings, self.around.metrics_of(observed.arm))
         try:
             probed = pack.probe(own)
         except SideFailed as failed:

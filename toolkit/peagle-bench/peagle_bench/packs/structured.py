@@ -343,12 +343,12 @@ _SETTINGS = {"max_tokens": MAX_TOKENS, "temperature": 0.0}
 _TOOLS_MISSING = "--tool-call-parser"
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the demands; the load client sends those without tools, `probe` the others."""
-    made = demands(asked.seed, (asked.units or UNITS) * len(FORMS))
-    texts = [one for one in made if one.form not in TOOL_FORMS]
+    requests = demands(settings.seed, (settings.units or UNITS) * len(FORMS))
+    texts = [one for one in requests if one.form not in TOOL_FORMS]
     items = tuple(WorkItem(one.name, {**one.body, **_SETTINGS}, category=one.form) for one in texts)
-    return PackWork(items, facts={one.name: one for one in made})
+    return PackWork(items, facts={one.name: one for one in requests})
 
 
 @dataclass(frozen=True)
@@ -360,22 +360,22 @@ class FormsProbed:
     no_tools: CheckVerdict | None = None
 
 
-def probe(asked: Probe) -> FormsProbed:
+def probe(context: Probe) -> FormsProbed:
     """Ask the arm for every form without streaming, and both engines for tool calls."""
-    made: list[FormDemand] = list(asked.work.facts.values())
+    requests: list[FormDemand] = list(context.work.facts.values())
     options = Options(concurrency=1)
-    engines = EnginePair(asked.baseline, asked.engine, options)
-    texts = [one for one in made if one.form not in TOOL_FORMS]
+    engines = EnginePair(context.baseline, context.engine, options)
+    texts = [one for one in requests if one.form not in TOOL_FORMS]
     whole = engines.ask("candidate", [{**one.body, **_SETTINGS} for one in texts])
     answers = {one.name: answer for one, answer in zip(texts, whole, strict=True)}
-    tools = [one for one in made if one.form in TOOL_FORMS]
+    tools = [one for one in requests if one.form in TOOL_FORMS]
     if not tools:
         return FormsProbed(answers, ())
     first = {**tools[0].body, **_SETTINGS, "max_tokens": 1}
     with failing("baseline"):
-        plain = refusal(asked.baseline, first)
+        plain = refusal(context.baseline, first)
     with failing("candidate"):
-        mine = refusal(asked.engine, first)
+        mine = refusal(context.engine, first)
     if plain is not None:
         reason = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
         verdict = not_applicable(reason) if reason else undecided(f"the baseline refuses tools: {plain}")
