@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Check the base image during the image build; run as ``check_base.py BASE_IMAGE FLOOR [PACKAGE]``.
 
-It fails the build if the base is not pinned by its digest, or if its package (default: vLLM) is older than the
-floor. ``check_base.py --tag`` prints the beginning of the image's tag. Standard library only.
+It fails the build if the base is not pinned by its digest, or if its package (default: vLLM) is older than
+the floor. ``check_base.py --tag`` prints the beginning of the image's tag. Standard library only.
 """
 
 import re
@@ -25,8 +25,8 @@ def fault(base: str, installed: str, floor: str, package: str = "vLLM") -> str |
 
 def numbers(text: str) -> tuple[int, ...]:
     """Return the version's first three numbers: (0, 33, 0) for "0.33.0+cu130"."""
-    found = [int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3]]
-    return (*found, *[0] * (3 - len(found)))
+    parts = [int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3]]
+    return (*parts, *[0] * (3 - len(parts)))
 
 
 def tag(vllm: str, torch: str) -> str:

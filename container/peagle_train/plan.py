@@ -1,4 +1,4 @@
-"""What a job will do, found out before anything large is loaded: every mistake of the user is met here.
+"""The checked plan of a job, made before anything large is loaded; it reports all mistakes of the user.
 
 A plan goes pickled to the processes that train, so each trains with what was checked.
 """
@@ -51,20 +51,20 @@ class Folders:
         return self.root / "output" / "failure"
 
     def document(self, name: str) -> dict[str, Any]:
-        """Return one of the service's JSON files; empty where it is not there.
+        """Return one of the service's JSON files; empty if it does not exist.
 
         Raises:
-            Mistake: it is no JSON object.
+            Mistake: it is not a JSON object.
         """
         try:
-            found = json.loads((self.config / name).read_text(encoding="utf-8"))
+            content = json.loads((self.config / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             raise Mistake(f"{name} cannot be read: {error}") from error
-        if not isinstance(found, dict):
-            raise Mistake(f"{name} is no JSON object")
-        return found
+        if not isinstance(content, dict):
+            raise Mistake(f"{name} is not a JSON object")
+        return content
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def warm_start(self) -> Path:
-        """Where the head to start from lies in the library's layout."""
+        """Folder of the head to start from, in the library's layout."""
         return self.work / "warm-start"
 
     @property
@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def run(self) -> dict[str, Any]:
-        """What a checkpoint must agree with; how often the run logs and saves is free to change."""
+        """What must be the same in a checkpoint; intervals of logs and checkpoints may change."""
         free = ("checkpoint_every_steps", "log_every_steps")
         chosen = {name: value for name, value in settings.as_json(self.settings).items() if name not in free}
         return {

@@ -33,11 +33,11 @@ MISTAKES: dict[str, tuple[Change, str]] = {
     ),
     "a wrong line": (
         lambda given: given.write("training", lines([document(1), {"input_ids": []}])),
-        "training/part.tokens.jsonl, line 2: loss_mask is no list of whole numbers",
+        "training/part.tokens.jsonl, line 2: loss_mask is not a list of whole numbers",
     ),
     "a wrong line held out": (
         lambda given: given.write("validation", "no\n"),
-        "validation/part.tokens.jsonl, line 1: it is no JSON",
+        "validation/part.tokens.jsonl, line 1: not JSON",
     ),
     "another tokenizer": (
         lambda given: given.write("training", lines([{"input_ids": [1, 9999], "loss_mask": [0, 1]}])),

@@ -106,10 +106,10 @@ def trained_apart(candidate: Candidate, manifest: Mapping[str, Any], spec: Learn
 
 def _training(folder: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+        document = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _fetched(uri: str, session: Session, work: Path) -> Path:
@@ -165,8 +165,8 @@ def unpack(archive: Path, folder: Path) -> None:
     """
     total = count = 0
     try:
-        with tarfile.open(archive, "r:gz") as found:
-            for member in found:
+        with tarfile.open(archive, "r:gz") as opened:
+            for member in opened:
                 path = PurePosixPath(member.name)
                 if member.isdir():
                     continue
@@ -177,7 +177,7 @@ def unpack(archive: Path, folder: Path) -> None:
                     raise _bad_archive(
                         f"more than {_MOST_FILES} files or {_MOST_BYTES / 2**30:.0f} GiB; no head has that"
                     )
-                found.extract(member, folder, filter="data")
+                opened.extract(member, folder, filter="data")
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
         raise _bad_archive(str(error)) from error
 
@@ -209,10 +209,10 @@ def stage_candidate(
 def _is_staged(session: Session, bucket: str, prefix: str, size: int, sha256: str) -> bool:
     """Tell whether the prefix has the head already: its manifest may have lineage that must stay."""
     try:
-        found = parse_manifest(s3.read_range(session, bucket, prefix + MANIFEST, 0, size))
+        manifest = parse_manifest(s3.read_range(session, bucket, prefix + MANIFEST, 0, size))
     except ValueError:
         return False
-    return head_hash({file.name: str(file.sha256) for file in found.files}) == sha256
+    return head_hash({file.name: str(file.sha256) for file in manifest.files}) == sha256
 
 
 def staged_hash(uri: str, session: Session) -> str:

@@ -26,7 +26,7 @@ from peagle_sm.service.progress import Event, Pacing, Progress, Reporter, once_v
 
 _REPEAT = timedelta(minutes=1)
 """Log lines may arrive late: each poll begins this much before the newest line."""
-_AGAIN = "Run the same command again: it goes on from the last checkpoint, if one was saved"
+_AGAIN = "Run the same command again: it resumes from the last checkpoint, if one was saved"
 Offer = TypeVar("Offer")
 
 
@@ -85,7 +85,7 @@ def find_job(session: Session, base: str) -> Job | None:
 
 
 def job_state(session: Session, name: str, *, lines: bool = True) -> JobState:
-    """Return one job as it is now, with what its log says of its progress unless ``lines`` is False.
+    """Return one job as it is now, with the progress lines of its log unless ``lines`` is False.
 
     Raises:
         NotFound: there is no such job.
@@ -133,8 +133,8 @@ def start(
     """Create the job once; one that another run of the same spec created is taken.
 
     Raises:
-        ServiceFault: refused; the message says that nothing is billed and names ``remaining`` resources, or
-            how to look.
+        ServiceFault: refused; the message says that nothing is billed, with ``remaining`` resources, or how
+            to check.
     """
     name, flags = str(parameters["TrainingJobName"]), session.command_flags()
     pacing = pacing or Pacing.for_session(session)
@@ -276,7 +276,7 @@ def _state(session: Session, job: Job, tags: Mapping[str, str], texts: Iterable[
 
 
 def _limit_reached(state: JobState) -> str | None:
-    """Say that a job has run for its longest time; None if it has not."""
+    """Return that a job has reached its maximum run time; None if it has not."""
     longest = state.job.max_runtime_s
     return "it reached train.max_hours" if longest and state.billed_s >= longest else None
 
@@ -340,7 +340,7 @@ def _failure(state: JobState, session: Session, stopped_for: str | None) -> Trai
         }
         known = limits.get(job.secondary) or stopped_for or _limit_reached(state)
         return TrainingFailed(
-            f"The job {job.name} was stopped: {known or 'somebody, or the guard, stopped it'}.{cost}"
+            f"The job {job.name} was stopped: {known or 'a user or the guard stopped it'}.{cost}"
             " Nothing is billed any more.",
             next_step=f"{_AGAIN}; a higher train.max_hours or budget lets it train longer.",
             details=state.to_dict(),

@@ -1,4 +1,4 @@
-"""`learn prove`: what a candidate does beside the serving head, on held-out, general and long prompts.
+"""`learn prove`: measure a candidate and the serving head on held-out, general and long prompts.
 
 The static checks come first, and refuse most damaged heads before any engine is started. Then the candidate
 and an arm without speculation run beside the serving head, are measured in turns, and deleted; what serves is
@@ -117,8 +117,8 @@ class ProvePlan:
 
 def thresholds_of(spec: LearnSpec) -> Thresholds:
     """Return what learn.yaml asks of a proof."""
-    asked = spec.prove
-    return Thresholds(asked.confidence, asked.least_gain, asked.most_general_loss)
+    prove_spec = spec.prove
+    return Thresholds(prove_spec.confidence, prove_spec.least_gain, prove_spec.most_general_loss)
 
 
 def bound_of(spec: LearnSpec, session: Session, head: str, head_uri: str, manifest: dict[str, Any]) -> Bound:
@@ -128,7 +128,7 @@ def bound_of(spec: LearnSpec, session: Session, head: str, head_uri: str, manife
         NotFound, ServiceFault: the endpoint does not exist, or is not in service.
     """
     described = describe_endpoint(session, need_endpoint(spec))
-    found = status(described.arm.endpoint, session=session)
+    endpoint_status = status(described.arm.endpoint, session=session)
     return Bound(
         head=head,
         head_uri=head_uri,
@@ -136,7 +136,7 @@ def bound_of(spec: LearnSpec, session: Session, head: str, head_uri: str, manife
         target=spec.target.model,
         target_revision=spec.target.revision,
         endpoint=described.arm.endpoint,
-        endpoint_config=found.config_name,
+        endpoint_config=endpoint_status.config_name,
         num_speculative_tokens=described.arm.num_speculative_tokens,
     )
 
@@ -213,12 +213,12 @@ def plan_prove(
     name = f"{spec.name}-{candidate.sha256[:8]}"
     setup = Setup((*held_out.items, *general.items), (_ALONE,))
     hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
-    made = {
+    specs = {
         CANDIDATE: spec_of(served, "p-eagle", k=k, head=name, head_uri=uri),
         PLAIN: spec_of(served, "none"),
     }
     mark = mark_of(spec.name, work)
-    arms = {arm: arm_spec(each, spec.name, arm, hours, mark) for arm, each in made.items()}
+    arms = {arm: arm_spec(each, spec.name, arm, hours, mark) for arm, each in specs.items()}
     leftovers = leftovers_of(session, arms.values())
     plans = {arm: plan_for(each, session) for arm, each in arms.items()}
     for plan in plans.values():
@@ -254,9 +254,9 @@ def refuse_the_price(most_usd: float | None, budget: float | None) -> None:
         PlanRefused: it could; nothing was created.
     """
     if budget is not None and (most_usd is None or most_usd > budget):
-        found = "unknown" if most_usd is None else f"{most_usd:,.2f} USD"
+        cost = "unknown" if most_usd is None else f"{most_usd:,.2f} USD"
         raise PlanRefused(
-            f"prove.budget_usd: the proof could cost {found}; allowed: {budget:,.2f} USD. Nothing was"
+            f"prove.budget_usd: the proof could cost {cost}; allowed: {budget:,.2f} USD. Nothing was"
             " created.",
             next_step="Raise the budget, or lower lifecycle.max_lifetime_hours in the endpoint's spec.",
             details={"findings": []},
@@ -271,20 +271,20 @@ def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str,
     """Read a set of prompts as it was stored, and check it against the manifest."""
     uri = set_uri(spec, manifest["data"])
     bucket, prefix = s3.split_uri(uri)
-    told = manifest["files"][name]
-    content = s3.read_range(session, bucket, prefix + name, 0, told["size"])
-    if hashlib.sha256(content).hexdigest() != told["sha256"]:
+    entry = manifest["files"][name]
+    content = s3.read_range(session, bucket, prefix + name, 0, entry["size"])
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
         raise SpecError(
             f"{uri}{name} is not the file of its manifest",
             next_step="Make the data again: `peagle-sm learn data`.",
         )
     path = work / "prove" / name.rpartition("/")[2]
     write_file(path, content, parents=True)
-    asked = spec.prove
-    workload = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens)
-    if asked.prompts is None or len(workload.items) <= asked.prompts:
+    prove_spec = spec.prove
+    workload = load_workload(str(path), seed=prove_spec.seed, max_tokens=prove_spec.max_tokens)
+    if prove_spec.prompts is None or len(workload.items) <= prove_spec.prompts:
         return workload
-    return replace(workload, items=_one_by_one(workload.items)[: asked.prompts])
+    return replace(workload, items=_one_by_one(workload.items)[: prove_spec.prompts])
 
 
 def _one_by_one(items: Sequence[WorkItem]) -> tuple[WorkItem, ...]:
@@ -331,7 +331,7 @@ def _offer(
 
 @dataclass(frozen=True)
 class ProveDependencies:
-    """What a proof stands on; tests replace them. ``fleet`` deploys the arms and deletes them at its exit."""
+    """What a proof calls; tests replace them. ``fleet`` deploys the arms and deletes them at its exit."""
 
     fleet: Callable[..., Any] = Fleet
     measure: Callable[..., Outcome] = compare
@@ -376,7 +376,7 @@ def prove(
             evidence = _measured(plan, session, work, progress, unguarded, given, files)
         except EndpointFailed:
             fault = canary_fault(session, plan.arms[CANDIDATE].name, began)
-            if fault is None:  # no capacity, say: that tells nothing about the head
+            if fault is None:  # for example no capacity, which is not the head's fault
                 raise
             progress(Event("check", f"the candidate's canary found: {fault}"))
             evidence = ProofEvidence(canary_fault=fault)
@@ -417,11 +417,11 @@ def _measured(
 ) -> ProofEvidence:
     assert plan.held_out is not None  # of a head that passed its check
     assert plan.general is not None
-    asked = plan.spec.prove
+    prove_spec = plan.spec.prove
     wanted = thresholds_of(plan.spec)
     folder = work / "prove" / plan.candidate.sha256[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    services = CompareDependencies.of(session, progress, seed=asked.seed)
+    services = CompareDependencies.of(session, progress, seed=prove_spec.seed)
     with given.fleet(plan.arms, session, unguarded=unguarded, progress=progress):
         serving = called(describe_endpoint(session, plan.bound.endpoint), SERVING, 1)
         new = {name: called(describe_endpoint(session, arm.name), name, 1) for name, arm in plan.arms.items()}
@@ -439,12 +439,12 @@ def _measured(
             return outcome.results
 
         def whole(name: str, workload: Workload) -> SetEvidence:
-            return set_evidence(measured(name, workload, lambda _: False), asked.confidence)
+            return set_evidence(measured(name, workload, lambda _: False), prove_spec.confidence)
 
         records = [each.arm for each in arms]
         began = session.now()
-        first = measured("held-out", plan.held_out, lambda found: ends_early(found, records, wanted))
-        held_out, hopeless = set_evidence(first, asked.confidence), hopeless_ratio(first, wanted)
+        first = measured("held-out", plan.held_out, lambda so_far: ends_early(so_far, records, wanted))
+        held_out, hopeless = set_evidence(first, prove_spec.confidence), hopeless_ratio(first, wanted)
         if hopeless is not None:
             progress(Event("check", "the candidate cannot be offered any more: ending the measurement"))
             return ProofEvidence(held_out=held_out, hopeless=hopeless)
@@ -453,14 +453,17 @@ def _measured(
             given.engine(session, new[name].arm.endpoint, new[name].arm.component)
             for name in (PLAIN, CANDIDATE)
         )
-        long_work = _long_prompts(arms[0], plain, asked.seed)
+        long_work = _long_prompts(arms[0], plain, prove_spec.seed)
         long_context = None if long_work is None else whole("long", long_work)
         ended = session.now()
         progress(Event("check", "comparing the candidate's answers with the target's own"))
-        options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
+        most_tokens = min(QUICK.max_tokens, prove_spec.max_tokens)
+        options = replace(QUICK, max_tokens=most_tokens, seed=prove_spec.seed)
         items = greedy(plan.held_out.items[:_VERIFIED])
-        told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
-        checks = checks_of(told)
+        check_records = given.identity(
+            EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ()
+        )
+        checks = checks_of(check_records)
     return ProofEvidence(
         held_out=held_out,
         general=general,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from peagle_bench.tune.outcome import BaselineRatio
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.planning import Plan
-    from peagle_sm.core.resources.resource import Request
 
 MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` sends
 

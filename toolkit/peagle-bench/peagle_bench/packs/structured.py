@@ -1,7 +1,7 @@
-"""Pack "structured-output": JSON schemas, grammars, regular expressions, choices and tool calls.
+"""Pack "structured-output": JSON schemas, regular expressions, choices and tool calls.
 
 A demand is a request for an answer of a form, with a check of that form: `jsonschema` for JSON and arguments,
-a regular expression for grammars. The languages are finite and short, so an answer that follows its form ends
+a regular expression for the rest. The languages are finite and short, so an answer that follows its form ends
 by itself. vLLM masks tokens by grammar at each draft position; releases have lost the mask there, for example
 behind the end of reasoning (vllm pull request 36138), which only requests with speculation see.
 """
@@ -34,8 +34,8 @@ from peagle_bench.verify.statistics import (
 )
 from peagle_sm.core.errors import SpecError
 
-Form = Literal["json-schema", "grammar", "regex", "choice", "tool", "parallel-tools"]
-FORMS: tuple[Form, ...] = ("json-schema", "grammar", "regex", "choice", "tool", "parallel-tools")
+Form = Literal["json-schema", "regex", "choice", "tool", "parallel-tools"]
+FORMS: tuple[Form, ...] = ("json-schema", "regex", "choice", "tool", "parallel-tools")
 TOOL_FORMS: tuple[Form, ...] = ("tool", "parallel-tools")
 
 _WORDS = ("red", "green", "blue", "small", "large", "north", "south", "paid", "open", "express", "fragile")
@@ -113,25 +113,6 @@ def _json(name: str, rng: random.Random) -> FormDemand:
     return FormDemand(name, "json-schema", body, {"": schema})
 
 
-def _grammar(name: str, rng: random.Random) -> FormDemand:
-    columns, tables = rng.sample(_WORDS, 3), rng.sample(_NOUNS, 2)
-    root = 'root ::= "SELECT " col (", " col){0,2} " FROM " tab " WHERE " col " = " num'
-    grammar = "\n".join(
-        (
-            root,
-            f"col ::= {' | '.join(map(json.dumps, columns))}",
-            f"tab ::= {' | '.join(map(json.dumps, tables))}",
-            "num ::= [1-9] [0-9]{0,3}",
-        )
-    )
-    col, tab = "|".join(columns), "|".join(tables)
-    pattern = rf"SELECT ({col})(, ({col})){{0,2}} FROM ({tab}) WHERE ({col}) = [1-9][0-9]{{0,3}}"
-    body = {**_messages(rng, "Write the query for this order."), "structured_outputs": {"grammar": grammar}}
-    words = 4 * max(map(len, columns)) + max(map(len, tables))
-    longest = len("SELECT , ,  FROM  WHERE  = 1234") + words
-    return FormDemand(name, "grammar", body, pattern=pattern, longest=longest)
-
-
 def _regex(name: str, rng: random.Random) -> FormDemand:
     colours, digits = rng.sample(_WORDS, 3), rng.randint(2, 5)
     pattern = rf"[A-Z]{{2}}-[0-9]{{{digits}}}( ({'|'.join(colours)})){{1,3}}"
@@ -180,7 +161,6 @@ def _tool_of(verb: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 _MAKERS = {
     "json-schema": _json,
-    "grammar": _grammar,
     "regex": _regex,
     "choice": _choice,
     "tool": _tool,
@@ -446,7 +426,7 @@ def _answer(record: RequestRecord) -> TokenAnswer:
 
 PACK = Pack(
     name="structured-output",
-    shows="answers in a form: JSON schema, grammar, regular expression, choice, tool calls, parallel calls",
+    shows="answers in a form: JSON schema, regular expression, choice, tool calls, parallel calls",
     passes="every answer follows its form wherever the answer without speculation does",
     finds="a form that is violated with speculation and kept without",
     needs=("an arm without speculation", "for tool calls: a tool parser on both"),

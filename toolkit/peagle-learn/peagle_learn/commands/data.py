@@ -63,7 +63,7 @@ def data(state: State, spec_path: Path, dry_run: bool, yes: bool) -> None:
     SPEC is a learn.yaml. The command reads the prompts, removes secrets and repeats, and splits them by
     conversation, so that no held-out prompt has a near-duplicate in the training data. It shows what it would
     send, and asks. Then the endpoint answers, and the token ids go to the spec's bucket with a manifest. If
-    the command was stopped, run it again: each answer is asked for once. Sampling ends at data.budget_usd,
+    the command was stopped, run it again: no answer is requested twice. Sampling ends at data.budget_usd,
     and five minutes before the endpoint's lifetime does.
     """
     from peagle_learn.data import make_data, plan_data
@@ -95,9 +95,9 @@ def data(state: State, spec_path: Path, dry_run: bool, yes: bool) -> None:
 def delete_data(state: State, spec_path: Path, yes: bool) -> None:
     """Delete the data that learn data and learn train stored.
 
-    All sets of the spec go: prompts, answers and their older versions in S3, also what was sent for a job
-    that never started. Heads, checkpoints and proofs stay, and so do the answers beside learn.yaml, in
-    .peagle-learn. The command is refused while a training job reads the data.
+    It deletes all sets of the spec: prompts, answers and their older versions in S3, also data that was sent
+    for a job that never started. It keeps heads, checkpoints, proofs, and the answers in .peagle-learn beside
+    learn.yaml. The command is refused while a training job reads the data.
     """
     from peagle_learn import stored_data
     from peagle_learn.train import load_learn_spec
@@ -105,18 +105,18 @@ def delete_data(state: State, spec_path: Path, yes: bool) -> None:
     spec = load_learn_spec(spec_path)
     need_terminal(state, yes, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}")
     session = open_session(state)
-    found = stored_data.find_data(spec, session)
-    ask = asking(state, yes, "data", render_stored, lambda one: f"Delete all that lies below {one.uri}?")
-    if not ask(found):
+    stored = stored_data.find_data(spec, session)
+    ask = asking(state, yes, "data", render_stored, lambda data: f"Delete everything below {data.uri}?")
+    if not ask(stored):
         raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run it again and confirm.")
-    stored_data.delete_data(found, session)
-    emit(state, table=lambda: f"deleted {found.uri}", data=found.to_dict, names=[found.uri])
+    stored_data.delete_data(stored, session)
+    emit(state, table=lambda: f"deleted {stored.uri}", data=stored.to_dict, names=[stored.uri])
 
 
-def render_stored(found: StoredData) -> str:
+def render_stored(stored: StoredData) -> str:
     """Render what would be deleted."""
     return render_fields(
-        [("below", found.uri), ("objects", f"{found.objects:,}"), ("size", f"{found.bytes / 1e6:,.1f} MB")]
+        [("below", stored.uri), ("objects", f"{stored.objects:,}"), ("size", f"{stored.bytes / 1e6:,.1f} MB")]
     )
 
 
@@ -129,16 +129,16 @@ def data_question(offer: DataOffer) -> str:
 def render_data_offer(offer: DataOffer) -> str:
     """Render the sets with their lengths and slices, what is left out, and the price."""
     rows = [
-        (one.name, f"{one.conversations:,}" if one.name != "general" else "", f"{one.prompts:,}",
-         " / ".join(f"{each:,}" for each in one.characters))
-        for one in offer.sets
+        (facts.name, f"{facts.conversations:,}" if facts.name != "general" else "", f"{facts.prompts:,}",
+         " / ".join(f"{each:,}" for each in facts.characters))
+        for facts in offer.sets
     ]  # fmt: skip
     table = render_table(("set", "conversations", "prompts", "characters: least / median / most"), rows)
     slices = [
-        f"  {one.name}, {dimension}: "
+        f"  {facts.name}, {dimension}: "
         + ", ".join(f"{value} {count:,}" for value, count in list(values.items())[:5])
-        for one in offer.sets
-        for dimension, values in one.slices.items()
+        for facts in offer.sets
+        for dimension, values in facts.slices.items()
         if len(values) > 1
     ]
     redacted = ", ".join(f"{count:,} {kind}" for kind, count in sorted(offer.redacted.items()))
@@ -172,7 +172,7 @@ def render_data_offer(offer: DataOffer) -> str:
 
 
 def wrapped(notes: Iterable[str]) -> str:
-    """Return notes in lines of a terminal, beside their label."""
+    """Wrap notes for the terminal."""
     return "\n".join(
         textwrap.fill(each, 66, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for each in notes
@@ -188,13 +188,13 @@ def _until_words(offer: DataOffer) -> str:
 
 def ending_notes(result: DataResult) -> list[str]:
     """Return what the reader must know of how sampling ended."""
-    end, found = result.end, []
+    end, notes = result.end, []
     if end.waiting:
         why = end.stopped_by or "broken streams"
-        found.append(f"{end.waiting:,} prompts have no answer ({why}); run it again to ask for them")
+        notes.append(f"{end.waiting:,} prompts have no answer ({why}); run it again to ask for them")
     if end.left_out:
-        found.append(f"{end.left_out:,} prompts were refused by the endpoint, or their answer had a secret")
-    return found
+        notes.append(f"{end.left_out:,} prompts were refused by the endpoint, or their answer had a secret")
+    return notes
 
 
 def render_data(result: DataResult) -> str:

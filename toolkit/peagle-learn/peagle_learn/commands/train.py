@@ -46,9 +46,9 @@ def train(
     memory and price, and asks. Data of this machine is sent to S3 after that. The job ends at
     train.max_hours at the latest, which must be within train.budget_usd.
 
-    The same spec finds its running job and follows it, or its finished one. After a failure or a stop it
-    starts a further job, which goes on from the last checkpoint. Ctrl-C leaves the job running and names the
-    command that stops it.
+    The same spec finds its job again: a running job is followed, a finished one is shown. After a failure or
+    a stop it starts a further job, which resumes from the last checkpoint. Ctrl-C leaves the job running, and
+    shows the command that stops it.
     """
     from peagle_learn import train as learning
 
@@ -175,8 +175,8 @@ def render_job(shown: JobState, flags: str) -> str:
     return render_fields([(name, value) for name, value in fields if value])
 
 
-def _figures(found: object) -> str:
-    values = dict(found) if isinstance(found, dict) else {}
+def _figures(figures: object) -> str:
+    values = dict(figures) if isinstance(figures, dict) else {}
     named = {"loss": "loss {:.4f}", "accuracy": "accuracy {:.3f}", "tokens_per_second": "{:.0f} tokens/s"}
     return ", ".join(form.format(values[name]) for name, form in named.items() if name in values)
 

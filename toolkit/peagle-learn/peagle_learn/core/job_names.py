@@ -1,8 +1,7 @@
 """Names and tags of jobs, and the log lines of the trainer. Pure.
 
 A job's name has a hash of what it is made from: the same spec finds its job again, running or finished.
-SageMaker keeps names for ever, so a further attempt after a failure has a number; its checkpoints stay where
-they were.
+SageMaker never frees a name, so a further attempt after a failure has a number. It uses the same checkpoints.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ def attempt_of(name: str, base: str) -> int | None:
     if name == base:
         return 1
     rest = name.removeprefix(base)
-    found = _ATTEMPT.fullmatch(rest)
-    return int(found[1]) if rest != name and found else None
+    match = _ATTEMPT.fullmatch(rest)
+    return int(match[1]) if rest != name and match else None
 
 
 def newest_attempt(names: Iterable[str], base: str) -> str | None:
@@ -140,10 +139,10 @@ def read_lines(texts: Iterable[str]) -> list[TrainerLine]:
 
     A job that was interrupted trains the steps after its last checkpoint again.
     """
-    found: dict[tuple[str, int], TrainerLine] = {}
+    lines: dict[tuple[str, int], TrainerLine] = {}
     for text in texts:
         line = read_line(text)
         if line is not None:
-            found.pop((line.kind, line.step), None)
-            found[(line.kind, line.step)] = line
-    return list(found.values())
+            lines.pop((line.kind, line.step), None)
+            lines[(line.kind, line.step)] = line
+    return list(lines.values())

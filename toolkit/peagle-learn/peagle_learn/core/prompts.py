@@ -47,10 +47,10 @@ def read_target(files: Mapping[str, bytes | None]) -> TargetTexts:
 
 def _object(content: bytes | None) -> Mapping[str, Any] | None:
     try:
-        found = None if content is None else json.loads(content)
+        document = None if content is None else json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, Mapping) else None
+    return document if isinstance(document, Mapping) else None
 
 
 def _control_tokens(

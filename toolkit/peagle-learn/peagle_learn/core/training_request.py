@@ -60,7 +60,7 @@ class TrainingFacts:
 
     ``recipe`` has the real sizes of target and head where their files were read; ``head_uri`` is None for a
     head from nothing. ``sizes`` and ``head`` are what the trainer compares settings with; None if unknown.
-    ``data_is_to_come``: `learn data` will store it before the job, so its lack is no fault.
+    ``data_is_to_come``: `learn data` will store it before the job, so missing data is not an error.
     """
 
     account: str
@@ -165,8 +165,8 @@ def out_of_reach(spec: LearnSpec, facts: TrainingFacts, parameters: Mapping[str,
         read.append(f"s3://{parameters['PromptsBucket']}/{parameters.get('PromptsPrefix', '')}")
     used = {"target.uri": facts.target_uri, "head": facts.head_uri}
     used |= {f"train.{name}": channel.uri for name, channel in facts.channels.items()}
-    found = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}
-    return found | {name: uri for name, uri in used.items() if uri and not uri.startswith(tuple(read))}
+    unreachable = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}
+    return unreachable | {name: uri for name, uri in used.items() if uri and not uri.startswith(tuple(read))}
 
 
 def _channels(spec: LearnSpec, facts: TrainingFacts) -> list[dict[str, Any]]:
@@ -209,7 +209,7 @@ def own_disks(facts: TrainingFacts) -> bool:
 
 def _volume_gb(facts: TrainingFacts) -> int:
     data = sum(channel.bytes for channel in (facts.training, facts.validation) if channel)
-    # A checkpoint has the head with its states; two lie there at once, and the head in model/.
+    # A checkpoint has the head with its states; two exist at once, and the head in model/.
     head = facts.recipe.head.parameters(facts.recipe.target) * 16 * 3
     return math.ceil((facts.target_bytes + 2 * data + head) / 1e9) + _SPARE_GB
 

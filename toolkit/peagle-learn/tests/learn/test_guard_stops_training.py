@@ -17,8 +17,8 @@ from peagle_learn import jobs
 from peagle_learn import train as learning
 from peagle_learn.aws.jobs import JobLine, create_job, describe_job, log_lines, stop_job
 from peagle_learn.core.jobs import Job
-from peagle_learn.core.plan import LearnPlan
 from peagle_learn.core.spec import LearnSpec
+from peagle_learn.core.training_plan import LearnPlan
 from peagle_sm.aws.control import stacks
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import TrainingFailed

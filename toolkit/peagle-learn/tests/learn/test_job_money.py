@@ -21,8 +21,8 @@ from peagle_learn import jobs
 from peagle_learn import train as learning
 from peagle_learn.aws.jobs import create_job, describe_job, job_names, log_lines, stop_job
 from peagle_learn.core.jobs import WITHOUT_INSTANCES, Job
-from peagle_learn.core.plan import LearnPlan
 from peagle_learn.core.spec import LearnSpec
+from peagle_learn.core.training_plan import LearnPlan
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import Interrupted, TrainingFailed
@@ -262,7 +262,7 @@ def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
     offers: list[learning.TrainingOffer] = []
     done = run(local, make_spec("beside"), folder, confirm=remembering(offers))
     said = " ".join(str(offers[0]).split())
-    assert f"{first.job}, a job of beside, runs on beside the new one: 1 x " in said
+    assert f"{first.job}, a job of beside, runs beside the new one: 1 x " in said
     assert ", 100.00 USD/hour, 50." in said
     stops = f"peagle-sm learn stop {first.job}{local.command_flags()}"
     assert f"Stop it with `{stops}`, unless you want both." in said

@@ -21,8 +21,8 @@ from click.testing import Result
 
 from peagle_learn import train as learning
 from peagle_learn.aws.jobs import describe_job, job_names
-from peagle_learn.core.plan import LearnPlan, make_training_plan
 from peagle_learn.core.spec import LearnSpec
+from peagle_learn.core.training_plan import LearnPlan, make_training_plan
 from peagle_learn.core.training_request import TrainingFacts
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog

@@ -20,7 +20,7 @@ from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.service import leftovers
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
-from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
+from tests.learn.test_data import made, texts
 from tests.learn.test_promote import store_proof
 from tests.learn.test_prove import HEAD, stopped
 from tests.local.serving import Server, eventually
@@ -39,7 +39,7 @@ def served(**more: Any) -> EndpointSpec:
     )
 
 
-def create_as_a_stack(spec: EndpointSpec, session: Session) -> Plan:  # noqa: F811
+def create_as_a_stack(spec: EndpointSpec, session: Session) -> Plan:
     """Create what a stack creates for this spec: the model as a component of its endpoint."""
     sagemaker, plan = session.client("sagemaker"), plan_for(spec, session, stack=True)
     role = {
@@ -63,7 +63,7 @@ def create_as_a_stack(spec: EndpointSpec, session: Session) -> Plan:  # noqa: F8
 
 
 @pytest.fixture(scope="module")
-def endpoint(session: Session, server: Server) -> Iterator[str]:  # noqa: F811
+def endpoint(session: Session, server: Server) -> Iterator[str]:
     sagemaker, plan = server.client("sagemaker"), create_as_a_stack(served(), session)
     yield NAME
     for component in component_names(session, NAME):
@@ -75,11 +75,7 @@ def endpoint(session: Session, server: Server) -> Iterator[str]:  # noqa: F811
 
 
 @pytest.fixture
-def plan(
-    spec_of: Callable[..., LearnSpec],  # noqa: F811
-    session: Session,  # noqa: F811
-    tmp_path: Path,
-) -> ProvePlan:
+def plan(spec_of: Callable[..., LearnSpec], session: Session, tmp_path: Path) -> ProvePlan:
     spec = spec_of(texts(24), general=texts(10, seed=3))
     made(spec, session, tmp_path / "work")
     return plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
@@ -95,17 +91,14 @@ def asked(server: Server, component: str) -> dict[str, Any]:
     return dict(json.loads(answer["Body"].read()))
 
 
-def shown(session: Session) -> dict[str, Any]:  # noqa: F811
+def shown(session: Session) -> dict[str, Any]:
     """The serving component as SageMaker describes it."""
     found = describe_component(session, NAME) or {}
     return {key: value for key, value in found.items() if key != "ResponseMetadata"}
 
 
 def test_the_arms_are_measured_beside_the_serving_component_and_deleted(
-    plan: ProvePlan,
-    session: Session,  # noqa: F811
-    server: Server,
-    tmp_path: Path,
+    plan: ProvePlan, session: Session, server: Server, tmp_path: Path
 ) -> None:
     seen: list[Any] = []
     before = shown(session)
@@ -127,10 +120,7 @@ def test_the_arms_are_measured_beside_the_serving_component_and_deleted(
 
 
 def test_a_stack_s_endpoint_is_changed_by_its_stack_and_then_recorded(
-    plan: ProvePlan,
-    session: Session,  # noqa: F811
-    server: Server,
-    tmp_path: Path,
+    plan: ProvePlan, session: Session, server: Server, tmp_path: Path
 ) -> None:
     store_proof(plan, session, tmp_path)
     path = tmp_path / "peagle.yaml"

@@ -12,12 +12,12 @@ import pytest
 from peagle_learn import jobs
 from peagle_learn import train as learning
 from peagle_learn.aws.jobs import create_job, job_names, stop_job
-from peagle_learn.core.plan import LearnPlan
 from peagle_learn.core.spec import LearnSpec
+from peagle_learn.core.training_plan import LearnPlan
 from peagle_learn.core.training_request import out_of_reach
-from peagle_learn.facts import _reach_findings
 from peagle_learn.stored_data import find_data
 from peagle_learn.train import TrainingOffer
+from peagle_learn.training_facts import _reach_findings
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import (

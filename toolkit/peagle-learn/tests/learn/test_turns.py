@@ -19,7 +19,7 @@ from peagle_learn.core.conversations import (
     Split,
     shingles,
     similarity,
-    split_prompts,
+    split,
     user_text,
 )
 from peagle_learn.core.prompts import TargetTexts
@@ -29,8 +29,6 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
 from tests.learn.core.test_conversations import words
 from tests.traffic.planted import planted
-
-CHOSEN: dict[str, Any] = {"held_out": 0.3, "limit": None, "seed": 7}
 
 
 def jsonl(lines: Sequence[dict[str, Any]]) -> bytes:
@@ -116,9 +114,7 @@ def test_no_turn_of_a_held_out_conversation_is_nearly_in_training(
         read = read_lines(Path(folder), lines_of(seed, count))
         general = read_lines(Path(folder), [*lines_of(seed, 6), *lines_of(seed + 1, 20)], "g")
     try:
-        found = split_prompts(
-            read.prompts, general.prompts, general_trained=0.5, **{**CHOSEN, "held_out": share}
-        )
+        found = split(read.prompts, share, 7, general.prompts, 0.5)
     except SpecError:  # too few conversations
         return
     learned = [*rows(read, found.train), *rows(general, found.general_train)]
@@ -152,7 +148,7 @@ def halves(split: Split) -> tuple[int, int]:
 def test_the_same_text_in_a_later_turn_is_a_near_duplicate(tmp_path: Path) -> None:
     for other in ("greeting", "message", "text", "longer"):
         read = read_lines(tmp_path, pairs(other))
-        found = split_prompts(read.prompts, (), general_trained=0.0, **CHOSEN)
+        found = split(read.prompts, 0.3, 7)
         assert nearest(rows(read, found.train), rows(read, found.held_out)) < NEAR, other
         assert (sum(halves(found)), found.near_repeats) == (20, 20), other
 
@@ -162,7 +158,7 @@ def test_conversations_that_begin_alike_are_no_repeats_and_have_answers_of_their
     lines = [{"turns": ["hello", words(rng, 30)]} for _ in range(6)]
     lines += [{"turns": [words(rng, 30), "and then?"]} for _ in range(6)]
     read = read_lines(tmp_path, [*lines, lines[0]])
-    found = split_prompts(read.prompts, (), general_trained=0.0, **CHOSEN)
+    found = split(read.prompts, 0.3, 7)
     assert (sum(halves(found)), found.repeats, found.near_repeats) == (12, 1, 0)
     kept = [prompt for each in (*found.train, *found.held_out) for prompt in each.prompts]
     assert len({WantedAnswer(read.items[each.id], "c", each.turns).key for each in kept}) == 12

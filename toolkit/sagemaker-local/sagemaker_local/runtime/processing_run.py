@@ -11,6 +11,7 @@ one past its maximum run time is ``Stopped``; which key goes to which instance.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -20,7 +20,7 @@ from peagle_sm.core.words import usd
 LENGTHS = (4096, 10240, 20480)
 INSTANCES = ("ml.p5.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.p6-b300.48xlarge")
 TOKENS = 100_000_000
-"""Tokens for which hours and price are told: about an epoch of P-EAGLE's authors (47,000 x 2,048)."""
+"""Tokens of the shown hours and price: about an epoch of P-EAGLE's authors (47,000 x 2,048)."""
 PriceOf = Callable[[str], tuple[PriceEntry | None, str]]
 """Price of an instance, and its source or why there is none."""
 
@@ -63,14 +63,14 @@ def training_options(
     """Return a row for each length and instance; the recipe's own instance alone if it has no GPU."""
     own = catalog.instances.get(recipe.instance_type)
     types = INSTANCES if own is None or own.gpu_count else (recipe.instance_type,)
-    found = []
+    options = []
     for length in lengths:
         for name in types:
             entry = catalog.instances[name]
             values = chosen(TrainSpec(sequence_length=length), recipe, warm=warm, gpus=entry.gpu_count)
             head = head_sizes(recipe, values)
-            found.append(_option(recipe, head, values, name, catalog, book, price_of, partitions))
-    return found
+            options.append(_option(recipe, head, values, name, catalog, book, price_of, partitions))
+    return options
 
 
 def _option(

@@ -13,8 +13,8 @@ from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import PeagleError, SpecError
 
 if TYPE_CHECKING:
-    from peagle_learn.core.offers import PriceOf, TrainingOption
     from peagle_learn.core.recipes import Recipe
+    from peagle_learn.core.training_options import PriceOf, TrainingOption
     from peagle_sm.core.prices import PriceEntry
 
 
@@ -35,8 +35,8 @@ def plan(state: State, model: str) -> None:
     price are for 100 million tokens. Nothing is created, and no credentials are needed: without an answer of
     AWS's price list, the catalogue's price counts.
     """
-    from peagle_learn.core.offers import LENGTHS, training_options
     from peagle_learn.core.recipes import load_recipes
+    from peagle_learn.core.training_options import LENGTHS, training_options
     from peagle_sm.core.catalog import load_catalog
 
     book, catalog = load_recipes(), load_catalog()
@@ -51,17 +51,17 @@ def plan(state: State, model: str) -> None:
     lengths = [length for length in LENGTHS if longest is None or length <= longest] or [
         longest or LENGTHS[0]
     ]
-    found = training_options(recipe, catalog, book, _prices(state), lengths=lengths)
+    options = training_options(recipe, catalog, book, _prices(state), lengths=lengths)
     emit(
         state,
-        table=lambda: render_options(model, recipe, found),
+        table=lambda: render_options(model, recipe, options),
         data=lambda: {
             "model": model,
             "source": recipe.source,
             "checked": recipe.checked,
-            "options": [one.to_dict() for one in found],
+            "options": [option.to_dict() for option in options],
         },
-        names=[f"{one.sequence_length} {one.instance_type}" for one in found if one.fits],
+        names=[f"{option.sequence_length} {option.instance_type}" for option in options if option.fits],
     )
 
 
@@ -85,33 +85,33 @@ def _prices(state: State) -> PriceOf:
     return price_of
 
 
-def render_options(model: str, recipe: Recipe, found: list[TrainingOption]) -> str:
+def render_options(model: str, recipe: Recipe, options: list[TrainingOption]) -> str:
     """Render the table, the memory of the first row that fits, and the sources."""
     from peagle_sm.core.words import usd
 
     rows = [
         [
-            f"{one.sequence_length:,}",
-            one.instance_type,
-            str(one.partitions),
-            f"{one.needed_gb:.1f}",
-            f"{one.available_gb:.1f}",
-            "yes" if one.fits else "NO",
-            ("unknown" if one.hours is None else f"{one.hours:.1f}") if one.fits else "-",
-            f"{'at most ' if one.at_most else ''}{usd(one.usd)}" if one.fits else "-",
+            f"{option.sequence_length:,}",
+            option.instance_type,
+            str(option.partitions),
+            f"{option.needed_gb:.1f}",
+            f"{option.available_gb:.1f}",
+            "yes" if option.fits else "NO",
+            ("unknown" if option.hours is None else f"{option.hours:.1f}") if option.fits else "-",
+            f"{'at most ' if option.at_most else ''}{usd(option.usd)}" if option.fits else "-",
         ]
-        for one in found
+        for option in options
     ]
     heads = ("tokens", "instance", "parts", "needs GB", "has GB", "fits", "hours", "price")
     parts = [render_table(heads, rows, right=("tokens", "parts", "needs GB", "has GB", "hours", "price"))]
-    detailed = next((option for option in found if option.fits), found[0])
+    detailed = next((option for option in options if option.fits), options[0])
     fits = "" if detailed.fits else ", which does not fit"
     title = f"{detailed.sequence_length:,} tokens on {detailed.instance_type}{fits}, one GPU:"
     parts.append("\n".join([title, *(f"  {line}" for line in detailed.lines)]))
     fields: list[tuple[str, Any]] = [
         ("model", model),
         ("hours, price", "for 100 million tokens; estimated, not measured"),
-        *(("price from", price) for price in dict.fromkeys(one.price for one in found)),
+        *(("price from", price) for price in dict.fromkeys(option.price for option in options)),
         ("memory", "calculated from the trainer's code; measured on a CPU only"),
         ("sizes", recipe.source),
         ("", recipe.checked or ""),

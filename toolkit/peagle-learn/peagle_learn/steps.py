@@ -46,7 +46,7 @@ _NO_PRICE = (
 
 
 @dataclass(frozen=True)
-class Loop:
+class RunSteps:
     """What all steps share: the two specs, the session, and the folder of the run."""
 
     spec: LearnSpec
@@ -122,10 +122,10 @@ class Loop:
         return StepCost("data", what, min(usd, budget), budget, notes=offer.notes)
 
     def _data(self, results: Results) -> StepResult:
-        made = make_data(self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress)
+        stored = make_data(self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress)
         hourly = self.usd_per_hour()
-        usd = None if hourly is None else round(hourly * made.end.spent_s / 3600, 4)
-        return StepResult({"data": made.data, "uri": made.uri, "rows": dict(made.rows)}, usd)
+        usd = None if hourly is None else round(hourly * stored.end.spent_s / 3600, 4)
+        return StepResult({"data": stored.data, "uri": stored.uri, "rows": dict(stored.rows)}, usd)
 
     def _data_exists(self, result: Mapping[str, Any]) -> bool:
         """Return whether it is the newest set, which is the one that all later steps read."""
@@ -139,9 +139,9 @@ class Loop:
     def _train_inputs(self, results: Results) -> Any:
         spec = self.spec
         own = [each for each in (spec.train.training, spec.train.validation) if each is not None]
-        told = [spec.train.model_dump(mode="json"), spec.head, spec.target.model_dump(mode="json")]
+        parts = [spec.train.model_dump(mode="json"), spec.head, spec.target.model_dump(mode="json")]
         contents = [channel_content(each, self.base, self.session) for each in own]
-        return [results.get("data", {}).get("data"), *told, contents]
+        return [results.get("data", {}).get("data"), *parts, contents]
 
     def _train_cost(self, results: Results) -> StepCost:
         # The steps of the training follow from the rows; all else is known before an answer is paid for.
@@ -158,7 +158,7 @@ class Loop:
         return StepCost("train", what, usd, most_usd, findings=others)
 
     def _train(self, results: Results) -> StepResult:
-        found = train(
+        state = train(
             self.spec,
             self.session,
             confirm=_yes,
@@ -166,34 +166,34 @@ class Loop:
             unguarded=self.unguarded,
             base=self.base,
         )
-        if found.job.artifact is None:
-            look = f"peagle-sm learn status {found.job.name}{self.session.command_flags()}"
+        if state.job.artifact is None:
+            look = f"peagle-sm learn status {state.job.name}{self.session.command_flags()}"
             raise NotFound(
-                f"job {found.job.name} has no head",
+                f"job {state.job.name} has no head",
                 next_step=f"Look at it: `{look}`.",
             )
-        return StepResult({"job": found.job.name, "head": found.job.artifact}, found.usd)
+        return StepResult({"job": state.job.name, "head": state.job.artifact}, state.usd)
 
     def _head_exists(self, result: Mapping[str, Any]) -> bool:
         return s3.has_object(self.session, str(result["head"]))
 
     def _prove_inputs(self, results: Results) -> Any:
-        told = results.get("train", {}).get("head"), results.get("data", {}).get("data")
-        return [*told, self.spec.prove.model_dump(mode="json"), self.spec.endpoint]
+        parts = results.get("train", {}).get("head"), results.get("data", {}).get("data")
+        return [*parts, self.spec.prove.model_dump(mode="json"), self.spec.endpoint]
 
     def _prove_cost(self, results: Results) -> StepCost:
         """Estimate two endpoints of one instance each; arms that fit as components cost less."""
         need_general(self.spec.data.general is not None)
         refuse_few_conversations(self._conversations(results))
-        asked = self.spec.prove
-        tokens = (asked.prompts or 100) * _SETS * _ARMS * asked.max_tokens
+        prove_spec = self.spec.prove
+        tokens = (prove_spec.prompts or 100) * _SETS * _ARMS * prove_spec.max_tokens
         start = LOCAL_START_UP_MINUTES if self.session.is_local else START_UP_MINUTES
         hours = tokens * SECONDS_A_TOKEN / 3600 + start / 60
         arm = self._serving_arm()
         usd = None if arm.usd_per_hour is None else 2 * arm.usd_per_hour / max(1, arm.instance_count) * hours
-        why = "prove.budget_usd limits what it costs" if asked.budget_usd is None else ""
+        why = "prove.budget_usd limits what it costs" if prove_spec.budget_usd is None else ""
         why = _NO_PRICE if usd is None else why
-        return StepCost("prove", "two arms beside the serving head", usd, asked.budget_usd, unknown=why)
+        return StepCost("prove", "two arms beside the serving head", usd, prove_spec.budget_usd, unknown=why)
 
     def _conversations(self, results: Results) -> dict[str, int]:
         """Count the conversations of each measured set: of the stored data, or of what would be made."""
@@ -243,7 +243,7 @@ class Loop:
         return StepCost("promote", "a second fleet while the endpoint is updated", usd, most, unknown=why)
 
     def _promote(self, results: Results) -> StepResult:
-        found = promote(
+        promotion = promote(
             self.spec,
             self.endpoint_path,
             self.session,
@@ -251,7 +251,7 @@ class Loop:
             progress=self.progress,
             unguarded=self.unguarded,
         )
-        return StepResult({"promotion": found.number, "head": found.head})
+        return StepResult({"promotion": promotion.number, "head": promotion.head})
 
 
 def _yes(_: object) -> bool:
@@ -267,10 +267,10 @@ def content_of(source: str, base: Path, session: Session) -> str:
     Raises:
         PeagleError: there is nothing, or it cannot be read; the step itself would be refused, too.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for place in places_of(source, base):
         name = place if place.startswith("s3://") else os.path.relpath(place, base)
         for file in files_of(place, lambda: session):
             version = file.version or hashlib.sha256(file.load()).hexdigest()
-            found.update(json.dumps([name, file.name, version]).encode())
-    return found.hexdigest()
+            digest.update(json.dumps([name, file.name, version]).encode())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What a training plan stands on: target, head, data, price, role, quota, read from AWS; creates nothing."""
+"""The facts of a training plan, read from AWS: target, head, data, price, role and quota. Creates nothing."""
 
 from __future__ import annotations
 
@@ -190,12 +190,12 @@ def _config(folder: Folder) -> Mapping[str, Any]:
 
 
 def _head(spec: LearnSpec, session: Session, catalog: Catalog, target: _Target) -> _Head:
-    asked = spec.head
-    if asked == FROM_NOTHING:
+    given = spec.head
+    if given == FROM_NOTHING:
         return _Head(None, "", target.recipe)
     entry: HeadEntry | None = None
-    if asked is None or not asked.startswith("s3://"):
-        named = asked or _default_head(spec, catalog)
+    if given is None or not given.startswith("s3://"):
+        named = given or _default_head(spec, catalog)
         if named is None:
             return _Head(None, "", target.recipe)
         entry, uri = _catalogue_head(named, spec, session, catalog)
@@ -204,7 +204,7 @@ def _head(spec: LearnSpec, session: Session, catalog: Catalog, target: _Target) 
             fault = error_finding("head", f"head: no place of {named} in S3 is known", step)
             return _Head(None, "", target.recipe, (fault,))
     else:
-        uri = asked.rstrip("/") + "/"
+        uri = given.rstrip("/") + "/"
     try:
         folder = s3_folder(session, uri)
     except NotFound as error:
@@ -219,23 +219,23 @@ def _read_head(uri: str, digest: str, folder: Folder, target: _Target, trained: 
     """Check a head as a deploy does, and, if that finds no error, as the trainer does."""
     report = inspect_head(folder, target=target.config, mode="p-eagle", trained_k=trained)
     faults = [
-        Finding(one.severity, f"head: {one.message}", one.next_step, f"head-{one.check}")
-        for one in report.faults
-        if one.check != "licence"
+        Finding(fault.severity, f"head: {fault.message}", fault.next_step, f"head-{fault.check}")
+        for fault in report.faults
+        if fault.check != "licence"
     ]
     try:
         config = _config(folder)
-    except ValueError:  # the report says so
+    except ValueError:  # the report has it as a fault
         return _Head(uri, digest, target.recipe, tuple(faults))
     shape: HeadShape | None = None
     if report.ok and target.sizes is not None:
         try:
             shape = head_shape(config, target.sizes.longest)
-            said = list(head_faults(config, shape, target.sizes))
+            unfit = list(head_faults(config, shape, target.sizes))
         except ValueError as error:
-            said = [str(error)]
+            unfit = [str(error)]
         step = "Give a head that the trainer can train further, or train a new one with `head: none`."
-        faults += [error_finding("head-training", f"head: {one}", step) for one in said]
+        faults += [error_finding("head-training", f"head: {fault}", step) for fault in unfit]
     return _Head(uri, digest, _sized(target.recipe, config, report.trained_k), tuple(faults), shape)
 
 
@@ -324,21 +324,21 @@ def role_findings(session: Session, arn: str) -> Iterator[Finding]:
 
 
 def _reach_findings(spec: LearnSpec, facts: TrainingFacts, session: Session) -> Iterator[Finding]:
-    """What the role of the stack PeagleTraining may not use; nothing is told of a role of the user's own."""
+    """Check what the role of the stack PeagleTraining may use; a role of the user's own is not checked."""
     if session.is_local or spec.train.execution_role_arn is not None:
         return
     try:
         stack = describe(session, TRAINING_STACK)
-    except PeagleError:  # without the permission the job itself tells
+    except PeagleError:  # without the permission, the job itself fails with the reason
         return
     if stack is None:
         return
-    told = stack.parameters
-    for field, uri in out_of_reach(spec, facts, told).items():
+    parameters = stack.parameters
+    for field, uri in out_of_reach(spec, facts, parameters).items():
         yield error_finding(
             "role",
             f"{field}: found {uri}; the role of the stack {TRAINING_STACK} may use "
-            f"s3://{told.get('Bucket')}/{told.get('Prefix')}/ alone, so the job would fail",
+            f"s3://{parameters.get('Bucket')}/{parameters.get('Prefix')}/ alone, so the job would fail",
             f"Give a place below it, or deploy {TRAINING_STACK} with other parameters (Bucket, Prefix). If "
             "you allowed the role more than its stack does, name it in train.execution_role_arn.",
         )

@@ -79,7 +79,7 @@ class LearnPlan(Shown):
     @property
     def errors(self) -> list[Finding]:
         """Findings that forbid the job."""
-        return [one for one in self.findings if one.severity == "error"]
+        return [finding for finding in self.findings if finding.severity == "error"]
 
     def refuse_errors(self) -> None:
         """Refuse a plan with errors.
@@ -90,7 +90,7 @@ class LearnPlan(Shown):
         refuse_errors("training", self.findings)
 
     def as_attempt(self, attempt: int) -> LearnPlan:
-        """Return the plan of a further attempt, which goes on from the checkpoints of the others."""
+        """Return the plan of a further attempt, which resumes from the checkpoints of the others."""
         name = attempt_name(self.base, attempt)
         parameters = {**self.request.parameters, "TrainingJobName": name}
         request = Request(self.request.service, self.request.operation, parameters)
@@ -98,9 +98,9 @@ class LearnPlan(Shown):
 
     def parameters_at(self, now: datetime) -> dict[str, Any]:
         """Return the request as it is sent ``now``, from which the guard's deadline counts."""
-        told = {DEADLINE: time_tag(deadline(self.spec, now))}
+        deadlines = {DEADLINE: time_tag(deadline(self.spec, now))}
         sent = self.request.parameters
-        tags = [{**each, "Value": told.get(each["Key"], each["Value"])} for each in sent["Tags"]]
+        tags = [{**each, "Value": deadlines.get(each["Key"], each["Value"])} for each in sent["Tags"]]
         return {**sent, "Tags": tags}
 
     def card(self) -> Card:
@@ -147,7 +147,7 @@ class LearnPlan(Shown):
             "artifact": self.artifact,
             "channels": {name: channel_dict(channel) for name, channel in self.facts.channels.items()},
             "refused": bool(self.errors),
-            "findings": [one.to_dict() for one in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
             "request": self.request.parameters,
         }
 
@@ -200,26 +200,28 @@ def _digest(spec: LearnSpec, facts: TrainingFacts, values: Mapping[str, Any], gp
 
 def _findings(plan: LearnPlan) -> list[Finding]:
     facts, train, values = plan.facts, plan.spec.train, plan.values
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if facts.image is None:
-        found.append(
+        findings.append(
             error_finding(
                 "image",
                 "train.image is missing: AWS publishes no image with the trainer",
                 "Build it (`peagle-sm help container`) and write its URI into train.image.",
             )
         )
-    told = any(one.check == "data" and one.severity == "error" for one in facts.findings)
-    if facts.training is None and not facts.data_is_to_come and not told:
-        found.append(
+    has_data_error = any(
+        finding.check == "data" and finding.severity == "error" for finding in facts.findings
+    )
+    if facts.training is None and not facts.data_is_to_come and not has_data_error:
+        findings.append(
             error_finding(
                 "data",
-                f"no training data: none lies below {plan.spec.folder}data/",
+                f"no training data exists below {plan.spec.folder}data/",
                 "Run `peagle-sm learn data` first, or give train.training.",
             )
         )
     if facts.instance is None:
-        found.append(
+        findings.append(
             error_finding(
                 "instance",
                 f"train.instance_type: the memory of {facts.instance_type} is not known",
@@ -227,7 +229,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
             )
         )
     if plan.memory is not None and not plan.memory.fits:
-        found.append(
+        findings.append(
             error_finding(
                 "memory",
                 f"too little memory on {facts.instance_type}: {plan.memory.needed_gb:.1f} GB needed, "
@@ -238,7 +240,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
         )
     length = int(values["sequence_length"])
     if int(values.get("sequence_partitions", 1)) > length // _LEAST_SEGMENT:
-        found.append(
+        findings.append(
             error_finding(
                 "partitions",
                 f"train.sequence_partitions: found {values['sequence_partitions']} parts of {length} tokens; "
@@ -247,7 +249,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
             )
         )
     if float(values["down_sample_ratio_min"]) > float(values["down_sample_ratio"]):
-        found.append(
+        findings.append(
             error_finding(
                 "down-sample-ratio",
                 f"train.down_sample_ratio_min: found {values['down_sample_ratio_min']:g}; allowed: at most "
@@ -256,7 +258,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
             )
         )
     if facts.head_uri is None and "mask_token_id" not in values:
-        found.append(
+        findings.append(
             error_finding(
                 "mask-token",
                 "train.mask_token_id is missing: a head from nothing needs a token that the data never has",
@@ -264,7 +266,7 @@ def _findings(plan: LearnPlan) -> list[Finding]:
             )
         )
     if facts.training and facts.validation and facts.training.digest == facts.validation.digest:
-        found.append(
+        findings.append(
             Finding(
                 "warning",
                 "train.training and train.validation are the same data: validation then shows how well the "
@@ -273,24 +275,24 @@ def _findings(plan: LearnPlan) -> list[Finding]:
                 "validation",
             )
         )
-    found += _few_findings(plan)
-    found += _fit_findings(plan)
-    found += _key_and_network_findings(plan)
-    found += price_findings(train, facts.price)
+    findings += _few_findings(plan)
+    findings += _fit_findings(plan)
+    findings += _key_and_network_findings(plan)
+    findings += price_findings(train, facts.price)
     if facts.training is not None:
         tokens = facts.training.tokens
-        found += epoch_findings(train, values, tokens, plan.duration, facts.price.instances)
-    return found
+        findings += epoch_findings(train, values, tokens, plan.duration, facts.price.instances)
+    return findings
 
 
 def _few_findings(plan: LearnPlan) -> Iterator[Finding]:
     """Data of fewer conversations than `learn data` makes."""
     for name, channel in (("training", plan.facts.training), ("validation", plan.facts.validation)):
-        found = None if channel is None else channel.conversations
-        if found is not None and found < FEWEST:
+        count = None if channel is None else channel.conversations
+        if count is not None and count < FEWEST:
             yield error_finding(
                 "data",
-                f"train.{name}: found {found} conversation; allowed: at least {FEWEST}, as in `learn data`",
+                f"train.{name}: found {count} conversation; allowed: at least {FEWEST}, as in `learn data`",
                 "Run `peagle-sm learn data` with prompts of more conversations, or add documents of others.",
             )
 
@@ -300,18 +302,18 @@ def _fit_findings(plan: LearnPlan) -> Iterator[Finding]:
     facts, values = plan.facts, plan.values
     if facts.sizes is None:
         return
-    told = {} if facts.head is None else facts.head.as_settings
-    for fault in contradictions(values, told):
+    of_head = {} if facts.head is None else facts.head.as_settings
+    for fault in contradictions(values, of_head):
         yield error_finding("head-settings", f"train.{fault}", "Leave it out, or set `head: none`.")
     gpus = facts.instance.gpu_count if facts.instance else 0
     world = plan.spec.train.instance_count * max(1, gpus)
-    for fault in fit_faults({**values, **told}, facts.sizes, facts.head, world):
+    for fault in fit_faults({**values, **of_head}, facts.sizes, facts.head, world):
         check = fault.partition(":")[0].replace("_", "-")
         yield error_finding(check, f"train.{fault}", "Correct it, or leave it out.")
 
 
 def _key_and_network_findings(plan: LearnPlan) -> Iterator[Finding]:
-    """What AWS refuses or leaves out, and what it cannot tell before the job waits for its network."""
+    """Settings that AWS refuses or ignores, and network settings that fail only in the running job."""
     train, kind = plan.spec.train, plan.facts.instance_type
     if train.kms_key is not None and not own_disks(plan.facts) and "alias/" in train.kms_key:
         yield error_finding(
