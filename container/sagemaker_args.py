@@ -96,7 +96,7 @@ def _objects(value: str) -> list[dict[str, Any]]:
     if not text.endswith("}"):
         return []
     decoder = json.JSONDecoder()
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     at = 0
     while at < len(text):
         try:
@@ -105,10 +105,10 @@ def _objects(value: str) -> list[dict[str, Any]]:
             return []
         if not isinstance(parsed, dict):
             return []
-        found.append(parsed)
+        objects.append(parsed)
         while at < len(text) and text[at].isspace():
             at += 1
-    return found
+    return objects
 
 
 def _token(element: Any) -> str:

@@ -26,15 +26,7 @@ from peagle_sm.core import guard as guard_names
 from peagle_sm.core.planning import Plan
 from stacks import observability
 from stacks.alarms import watches
-from stacks.endpoint import (
-    add_component,
-    add_config,
-    add_endpoint,
-    add_lifetime,
-    add_model,
-    add_scaling,
-    stack_tags,
-)
+from stacks.endpoint import add_resources, stack_tags
 from stacks.metrics import add_filters, watched
 from stacks.observability import dashboard_body
 
@@ -147,10 +139,9 @@ class EndpointStack(Stack):
         self._plan = plan
         self._endpoint = watched(plan)
         self._is_on = self._add_switch()
-        logs = observability.add_log_group(self, self._endpoint, logs_key)
-        created = self._add_endpoint(logs)
-        add_filters(self, self._endpoint, logs)
-        self._add_watchers(created, email)
+        resources = add_resources(self, plan, self._is_on, logs_key)
+        add_filters(self, self._endpoint, resources["log-group"])
+        self._add_watchers(resources["endpoint"], email)
         for output, value in outputs(plan).items():
             CfnOutput(self, output, value=Fn.sub(value) if "${" in value else value)
         for key, text in stack_tags(plan).items():
@@ -167,18 +158,12 @@ class EndpointStack(Stack):
         )
         return CfnCondition(self, "EndpointIsOn", expression=Fn.condition_equals(state.value_as_string, "on"))
 
-    def _add_endpoint(self, logs: CfnResource) -> CfnResource:
-        config = add_config(self, self._plan, add_model(self, self._plan))
-        lifetime = add_lifetime(self, self._plan, self._is_on)
-        endpoint = add_endpoint(self, self._plan, [config, lifetime, logs], self._is_on)
-        component = add_component(self, self._plan, endpoint, self._is_on)
-        add_scaling(self, self._plan, component or endpoint, self._is_on)
-        return endpoint
-
     def _add_watchers(self, created: CfnResource, email: str | None) -> None:
         topic = observability.add_topic(self, self._endpoint, email)
         looked_at = watches(self._endpoint)
-        observability.add_alarms(self, self._endpoint, looked_at, topic, (self._is_on, created))
+        observability.add_alarms(
+            self, self._endpoint, looked_at, topic, (self._is_on, created), stack_tags(self._plan)
+        )
         keys = [watch.key for watch in looked_at if not watch.only_on]
         text = advice(self._plan)
         observability.add_dashboard(self, self._endpoint, dashboard_body(self._endpoint, keys, text))

@@ -46,7 +46,7 @@ BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
 # Not part of the image, so a change of these files must not change it.
 _NOT_SENT = [
     *("**/__pycache__", "engine-cpu*.lock", "plugins/peagle_cpu_fixes", "plugins/vllm_metadata"),
-    *("Dockerfile.train*", "train-gpu.lock", "peagle_train", "Dockerfile.prepare*", "prepare.lock"),
+    *("Dockerfile.train*", "train-gpu.lock", "peagle_train", "README.md"),
 ]
 REASONS = {
     "BuildRole": {

@@ -64,13 +64,6 @@ class Watched:
     max_lifetime_hours: float
 
     @property
-    def log_group(self) -> str:
-        """Return the log group of the containers' output."""
-        if self.component is not None:
-            return f"/aws/sagemaker/InferenceComponents/{self.component}"
-        return f"/aws/sagemaker/Endpoints/{self.name}"
-
-    @property
     def acceptance_namespace(self) -> str:
         """Return the namespace of metrics from the log; it contains the endpoint's name."""
         return acceptance_namespace(self.name)
@@ -255,7 +248,7 @@ def _pattern(tokens: int, *, drafted: str = "", s1: str = "", s2: str = "") -> s
     return f"[{', '.join(columns)}]"
 
 
-def add_filters(scope: Construct, endpoint: Watched, log_group: logs.CfnLogGroup) -> list[CfnResource]:
+def add_filters(scope: Construct, endpoint: Watched, log_group: CfnResource) -> list[CfnResource]:
     """Add the metric filters to the endpoint's log group."""
     return [
         logs.CfnMetricFilter(

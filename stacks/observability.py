@@ -1,4 +1,4 @@
-"""Log group, alarms with their topic, and dashboard; all of them stay while the endpoint is off.
+"""Alarms with their topic, and dashboard; all of them stay while the endpoint is off.
 
 `dashboard_body` is pure: the widgets, the most important first, from left to right and from top to
 bottom.
@@ -13,12 +13,11 @@ from typing import Any
 from aws_cdk import Aws, CfnCondition, CfnResource, Fn, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from stacks.alarms import AlarmRule
-from stacks.endpoint import properties
+from stacks.endpoint import add_checked
 from stacks.metrics import (
     ACCEPTED,
     DRAFTED,
@@ -218,29 +217,12 @@ def _hardware(endpoint: Watched) -> dict[str, Any]:
     )
 
 
-LOGS_KEPT_DAYS = 30
 _DESCRIPTION_LIMIT = 1024
 
 
 def alarm_name(endpoint: str, key: str) -> str:
     """Return the name of an alarm."""
     return f"Peagle-{endpoint}-{key}"
-
-
-def add_log_group(scope: Construct, endpoint: Watched, key_arn: str | None) -> logs.CfnLogGroup:
-    """Add the log group; SageMaker would create it without retention and outside the stack.
-
-    The policy of the key of ``key_arn`` must let CloudWatch Logs use it; None: AWS's own encryption.
-    """
-    group = logs.CfnLogGroup(
-        scope,
-        "Logs",
-        log_group_name=endpoint.log_group,
-        retention_in_days=LOGS_KEPT_DAYS,
-        kms_key_id=key_arn,
-    )
-    group.apply_removal_policy(RemovalPolicy.DESTROY)
-    return group
 
 
 def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.CfnTopic:
@@ -311,9 +293,10 @@ def add_alarms(
     watches: Sequence[AlarmRule],
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
-) -> list[cloudwatch.CfnAlarm]:
+    tags: Mapping[str, str],
+) -> list[CfnResource]:
     """Add the alarms; ``while_on`` is the condition that the endpoint is on, and the endpoint."""
-    return [_alarm(scope, endpoint, watch, topic, while_on) for watch in watches]
+    return [_alarm(scope, endpoint, watch, topic, while_on, tags) for watch in watches]
 
 
 def _alarm(
@@ -322,14 +305,12 @@ def _alarm(
     watch: AlarmRule,
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
-) -> cloudwatch.CfnAlarm:
-    alarm = cloudwatch.CfnAlarm(
-        scope,
-        "".join(part.capitalize() for part in watch.key.split("-")) + "Alarm",
-        **properties(cloudwatch.CfnAlarm, _payload(endpoint, watch)),
-        alarm_actions=[topic.ref],
-        ok_actions=[topic.ref],
-    )
+    tags: Mapping[str, str],
+) -> CfnResource:
+    actions = {"AlarmActions": [topic.ref], "OKActions": [topic.ref]}
+    logical_id = "".join(part.capitalize() for part in watch.key.split("-")) + "Alarm"
+    properties = {**_payload(endpoint, watch), **actions}
+    alarm = add_checked(scope, logical_id, "AWS::CloudWatch::Alarm", properties, tags)
     if watch.only_on:
         is_on, created = while_on
         alarm.cfn_options.condition = is_on

@@ -81,10 +81,10 @@ def read_counts(metrics: str) -> Counts:
     sums: dict[str, float] = {}
     positions: dict[int, float] = {}
     for line in metrics.splitlines():
-        found = _LINE.match(line)
-        if not found or not found[1].startswith((_SPEC, _GENERATED, _FINISHED)):
+        match = _LINE.match(line)
+        if not match or not match[1].startswith((_SPEC, _GENERATED, _FINISHED)):
             continue
-        name, labels, value = found[1], found[2] or "", float(found[3])
+        name, labels, value = match[1], match[2] or "", float(match[3])
         position = _POSITION.search(labels)
         if name == f"{_SPEC}num_accepted_tokens_per_pos_total" and position:
             at = int(position[1])
@@ -186,13 +186,13 @@ def emf_line(
         values[ACCEPTANCE_LENGTH] = round(counts.acceptance_length, 4)
         for position, rate in enumerate(counts.survival, 1):
             values[f"Survival{position}"] = round(rate, 4)
-    found: dict[str, Any] = {}
+    reasons: dict[str, Any] = {}
     judges = enough(window, parallel=parallel, always=always)
     if judges:
         reason = fault(window, parallel=parallel, always=always)
         values[FAULT] = 1 if reason else 0
         if reason:
-            found["reason"] = reason
+            reasons["reason"] = reason
     described = {
         "Timestamp": unix_ms,
         "CloudWatchMetrics": [
@@ -203,7 +203,7 @@ def emf_line(
             }
         ],
     }
-    return json.dumps({"_aws": described, "source": "peagle_gate", **found, **values}), judges
+    return json.dumps({"_aws": described, "source": "peagle_gate", **reasons, **values}), judges
 
 
 def _unit(name: str) -> str:

@@ -220,15 +220,15 @@ class Gate:
 
     async def _counts(self) -> Counts:
         """Return the engine's counts; log a failure once, and retry."""
-        told = False
+        is_logged = False
         while True:
             try:
                 return await scrape(self._ask)
             except Exception as error:
                 # The endpoint still serves, but the end of its metrics must be visible.
-                if not told:
+                if not is_logged:
                     _log(f"drafting metrics unavailable: {type(error).__name__}: {error}")
-                told = True
+                is_logged = True
             await self._sleep(self._settings.sample_s)
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -316,8 +316,8 @@ def _with_length(scope: Message, body: bytes) -> Message:
 async def _answer(send: Send, status: int, message: str, param: str = "") -> None:
     """Respond in the format of vLLM's errors, so that clients read both in the same way."""
     kind = "BadRequestError" if status in (400, 413) else "NotFoundError" if status == 404 else "Unavailable"
-    told = {"error": {"message": message, "type": kind, "param": param or None, "code": status}}
-    content = json.dumps(told).encode()
+    document = {"error": {"message": message, "type": kind, "param": param or None, "code": status}}
+    content = json.dumps(document).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     if status == 503:
         headers.append((b"retry-after", b"5"))

@@ -1,25 +1,19 @@
 """Canary: fixed prompts that the engine answers before the first healthy ``/ping``.
 
-Their drafts show whether drafting is effective. ``python3 -m peagle_gate.canary http://127.0.0.1:8080 >
-canary.json`` writes a head's own profile: run it where an engine runs the head in a good configuration and
-serves no other requests. Put the file beside the head's ``config.json``; the canary then compares the head
-with it.
+Their drafts show whether drafting is effective. If a file ``canary.json`` with the head's own prompts and
+profile is beside the head's ``config.json``, the canary compares the head with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from peagle_gate.acceptance import Counts, Profile, fault, read_counts, read_profile
-from peagle_gate.ineffective import DRAFTS_NEEDED
 from peagle_gate.startup import Settings, Speculation
 
 PROFILE_NAME = "canary.json"
@@ -129,60 +123,3 @@ async def verdict(ask: Ask, settings: Settings, speculation: Speculation) -> tup
     if profile is not None:
         profile = replace(profile, survival=profile.survival[:k])
     return fault(counts, parallel=speculation.parallel and k > 1, profile=profile, always=k > 0), seen
-
-
-async def measure(ask: Ask, prompts: tuple[str, ...] = PROMPTS, tokens: int = 128) -> dict[str, Any]:
-    """Return the document of a ``canary.json``.
-
-    Raises:
-        CanaryError: the engine did not answer, or there were too few drafts.
-    """
-    counts: Counts = await look(ask, prompts, tokens, at_once=8)
-    if counts.drafts < DRAFTS_NEEDED:
-        raise CanaryError(f"{counts.drafts} drafts, and {DRAFTS_NEEDED} are needed: is speculation on?")
-    return {
-        "drafts": counts.drafts,
-        "tokens_each": tokens,
-        "survival": [round(rate, 4) for rate in counts.survival],
-        "prompts": list(prompts),
-    }
-
-
-def asking(url: str) -> Ask:
-    """Return a function that calls an engine over HTTP."""
-
-    def at_once(method: str, path: str, body: object) -> tuple[int, bytes]:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            url.rstrip("/") + path, data, {"Content-Type": "application/json"}, method=method
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=600) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
-        except OSError as error:
-            raise CanaryError(f"{url} does not answer: {error}") from error
-
-    async def ask(method: str, path: str, body: object) -> tuple[int, bytes]:
-        return await asyncio.to_thread(at_once, method, path, body)
-
-    return ask
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the command."""
-    if len(arguments) != 1 or not arguments[0].startswith("http"):
-        print("usage: python3 -m peagle_gate.canary http://HOST:PORT > canary.json", file=sys.stderr)
-        return 2
-    try:
-        document = asyncio.run(measure(asking(arguments[0])))
-    except CanaryError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(document, indent=1, ensure_ascii=False))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,8 @@
-"""Limits of grammars: the cost that a schema, pattern or grammar of a request may have. Pure.
+"""Limits of grammars: the cost that a schema, a pattern or a choice of a request may have. Pure.
 
-vLLM parses a grammar in the API server's event loop, where a slow one holds every request and a deep one ends
-the process; then it compiles the grammar in the engine. The estimates are from measurements of xgrammar
+A grammar in EBNF or Lark and a structural tag are refused: their cost has no simple bound. vLLM parses a
+grammar in the API server's event loop, where a slow one holds every request and a deep one ends the process;
+then it compiles the grammar in the engine. The estimates are from measurements of xgrammar
 (docs/explanation/container.md).
 """
 
@@ -15,7 +16,7 @@ from decimal import Decimal
 from math import prod
 from typing import Any
 
-from peagle_gate.patterns import Cost, Shape, cost_of_pattern, cost_of_rule, names_in, open_names, rules_of
+from peagle_gate.patterns import cost_of_pattern
 from peagle_gate.startup import Limits
 
 Found = Iterator[str]
@@ -24,8 +25,6 @@ Found = Iterator[str]
 FIELDS = ("structured_outputs", "response_format", "tools")
 _PATTERN_REPEATS = 128  # above it xgrammar 0.2 fails to compile a schema's pattern, or takes seconds
 _REGEX_REPEATS = 1024
-_RULES = 256
-_RULE_CHOICES = 14  # xgrammar's own JSON grammar has 13 in a rule
 _STRING_STATES = 256  # a longer string costs no more
 _NOTES = {"description", "title", "$comment", "default", "examples", "example", "markdownDescription"}
 _RANGES = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -39,8 +38,7 @@ _KEY_SIGNS = 4  # bytes around a key
 _OTHER_KEYS = 1.16  # units, and states, of each byte of a key that further properties must not have
 _MULTIPLE, _MULTIPLE_UNITS = 20_000, 50  # guidance's automaton has as many states; states that cost a unit
 _PRODUCT = 256  # schemas that guidance makes of an allOf whose members have alternatives
-#: Texts of a structural tag, and units for each byte where free text is searched for them.
-_TAG_TEXTS = {"value": 0.0, "begin": 0.0, "end": 0.15, "excludes": 0.6}
+_NOT_SUPPORTED = ("grammar", "structural_tag")
 
 
 @dataclass
@@ -125,6 +123,12 @@ def excessive(request: Mapping[str, Any], limits: Limits) -> Iterator[tuple[str,
                 yield name, message
 
 
+def _not_supported(at: str, node: Mapping[str, Any]) -> Found:
+    for name in _NOT_SUPPORTED:
+        if node.get(name) is not None or node.get("type") == name:
+            yield f"{at[:-1]}: {name} is not supported; write the form as json, regex or choice"
+
+
 def _field(value: Any, name: str, limits: Limits) -> Found:
     cost = _Schema(limits, defined=_definitions(value))
     pending: list[tuple[str, str, Any]] = [(f"{name}:/", "", value)]
@@ -136,6 +140,8 @@ def _field(value: Any, name: str, limits: Limits) -> Found:
             else:
                 yield from _string(at, key, node, cost)
         elif isinstance(node, Mapping):
+            if at == f"{name}:/":
+                yield from _not_supported(at, node)
             yield from _object(at, node, cost)
             pending += [(f"{at}{_step(inner)}/", inner, below) for inner, below in node.items()]
         elif isinstance(node, list):
@@ -170,15 +176,10 @@ def _json_in(key: str, text: str) -> list[Any]:
 
 def _string(at: str, key: str, text: str, cost: _Schema) -> Found:
     limits = cost.limits
-    if key == "grammar":
-        yield from _grammar(at, text, cost)
-    elif key in ("pattern", "regex"):
+    if key in ("pattern", "regex"):
         yield from _pattern(at, text, cost, _PATTERN_REPEATS if key == "pattern" else _REGEX_REPEATS)
     elif key not in _NOTES and len(text) > limits.max_literal_chars:
         yield f"{at[:-1]}: a text of {len(text)} characters; at most {limits.max_literal_chars}"
-    elif key in _TAG_TEXTS:
-        cost.add_literal(text)
-        cost.units += len(text.encode(errors="surrogatepass")) * _TAG_TEXTS[key]
 
 
 def _pattern(at: str, text: str, cost: _Schema, most_repeats: int) -> Found:
@@ -187,32 +188,26 @@ def _pattern(at: str, text: str, cost: _Schema, most_repeats: int) -> Found:
         yield f"{at[:-1]}: a pattern of {len(text)} characters; at most {limits.max_pattern_chars}"
         return
     pattern_cost = cost_of_pattern(text)
-    cost.states += min(pattern_cost.shape.size, _REGEX_REPEATS)
-    cost.units += pattern_cost.shape.choices * 4
-    yield from _judged(at, "pattern", pattern_cost, limits, most_repeats)
-
-
-def _judged(at: str, kind: str, cost: Cost, limits: Limits, most_repeats: int) -> Found:
-    shape = cost.shape
-    if cost.depth > limits.max_pattern_depth:
-        yield f"{at[:-1]}: groups of the {kind} nest {cost.depth} deep; at most {limits.max_pattern_depth}"
-    if cost.repeats > most_repeats:
-        yield f"{at[:-1]}: the {kind} repeats up to {cost.repeats} times; at most {most_repeats}"
-    if cost.repeats_empty:
-        yield f"{at[:-1]}: the {kind} repeats what may be empty, as (a*)* does; let each turn have text"
+    shape = pattern_cost.shape
+    cost.states += min(shape.size, _REGEX_REPEATS)
+    cost.units += shape.choices * 4
+    if pattern_cost.depth > limits.max_pattern_depth:
+        deepest = limits.max_pattern_depth
+        yield f"{at[:-1]}: groups of the pattern nest {pattern_cost.depth} deep; at most {deepest}"
+    if pattern_cost.repeats > most_repeats:
+        yield f"{at[:-1]}: the pattern repeats up to {pattern_cost.repeats} times; at most {most_repeats}"
+    if pattern_cost.repeats_empty:
+        yield f"{at[:-1]}: the pattern repeats what may be empty, as (a*)* does; let each turn have text"
     if shape.size > limits.max_pattern_size:
         yield (
-            f"{at[:-1]}: the {kind} has {shape.size} characters with its repetitions written out;"
+            f"{at[:-1]}: the pattern has {shape.size} characters with its repetitions written out;"
             f" at most {limits.max_pattern_size}"
         )
     # A regex of its own is matched without the states that xgrammar makes of a schema's pattern.
-    in_schema = most_repeats == _PATTERN_REPEATS and "/format/" not in at
-    most_choices = limits.max_pattern_choices // (1 if in_schema else 2)
-    if kind.startswith("rule "):
-        most_choices = min(_RULE_CHOICES, limits.max_pattern_choices)
+    most_choices = limits.max_pattern_choices // (1 if most_repeats == _PATTERN_REPEATS else 2)
     if shape.choices > most_choices:
         yield (
-            f"{at[:-1]}: the {kind} has {shape.choices} optional or repeated parts in a row (a bounded"
+            f"{at[:-1]}: the pattern has {shape.choices} optional or repeated parts in a row (a bounded"
             f" repetition counts twice, and its parts up to 8 times); at most {most_choices}"
         )
 
@@ -238,12 +233,6 @@ def _object(at: str, node: Mapping[str, Any], cost: _Schema) -> Found:
     yield from _guidance(at, node, cost)
     if "const" in node:
         cost.add_literal(node["const"])
-    if node.get("type") == "repeat":  # of a structural tag
-        copies = max(_number(node.get("max")), _number(node.get("min")))
-        if copies > _PATTERN_REPEATS:
-            yield f"{at[:-1]}: repeats {copies} times; at most {_PATTERN_REPEATS}"
-    if node.get("type") in ("repeat", "star", "plus") and _may_be_empty(node.get("content")):
-        yield f"{at[:-1]}: repeats what may be empty; write it so that each turn has text"
 
 
 def _guidance(at: str, node: Mapping[str, Any], cost: _Schema) -> Found:
@@ -263,29 +252,6 @@ def _guidance(at: str, node: Mapping[str, Any], cost: _Schema) -> Found:
                 f"{at[:-1]}: the alternatives of the members of allOf have {min(product, 10**9)}"
                 f" combinations; at most {_PRODUCT}"
             )
-
-
-_EMPTY_TAGS = {"optional", "star", "any_text", "any_tokens", "grammar"}
-_EMPTY_TAGS |= {"triggered_tags", "token_triggered_tags", "tags_with_separator"}
-
-
-def _may_be_empty(content: Any) -> bool:
-    """Return whether a part of a structural tag may be empty; a kind that is not known may not."""
-    pending = [content]
-    while pending:
-        node = pending.pop()
-        kind = node.get("type") if isinstance(node, Mapping) else None
-        if kind in _EMPTY_TAGS or (kind == "repeat" and not _number(node.get("min"))):
-            return True
-        if kind == "regex" and cost_of_pattern(str(node.get("pattern"))[:_REGEX_REPEATS]).shape.empty:
-            return True
-        if kind == "const_string" and not node.get("value"):
-            return True
-        if kind in ("repeat", "plus"):
-            pending.append(node.get("content"))
-        elif kind in ("or", "sequence") and isinstance(node.get("elements"), list):
-            pending += node["elements"]  # a sequence with one such element counts, too
-    return False
 
 
 def _number(value: Any) -> int:
@@ -340,92 +306,3 @@ def _copied_bytes(lengths: Mapping[str, int], properties: Mapping[str, Any]) -> 
         for value in properties.values()
     )
     return (sum(lengths.values()) + _COUNTED_ARRAY * bounded) / len(lengths) + _KEY_SIGNS
-
-
-def _grammar(at: str, text: str, cost: _Schema) -> Found:
-    """Judge an EBNF or Lark grammar by its rules."""
-    limits = cost.limits
-    if len(text) > limits.max_ebnf_chars:
-        yield f"{at[:-1]}: a grammar of {len(text)} characters; at most {limits.max_ebnf_chars}"
-        return
-    rules = rules_of(text)
-    if len(rules) > _RULES:
-        yield f"{at[:-1]}: a grammar of {len(rules)} rules; at most {_RULES}"
-        return
-    recursive = {name for name, reached in _reaches(rules).items() if name in reached}
-    shapes, regexes = {name: Shape(1, 0, False) for name in rules}, set[str]()
-    for _ in range(_ROUNDS):
-        before = dict(shapes)
-        for name, body in rules.items():
-            rule_cost, inner = cost_of_rule(body, shapes)
-            regexes |= set(inner)
-            shape = rule_cost.shape
-            shapes[name] = Shape(1, 0, shape.empty) if name in recursive else shape
-            for message in _judged(at, f"rule {name}", rule_cost, limits, _REGEX_REPEATS):
-                yield message
-                return
-        if shapes == before:
-            break
-    for regex in regexes:
-        yield from _pattern(at, regex, cost, _REGEX_REPEATS)
-    yield from _recursion(at, rules, shapes)
-    cost.units += len(text) / 20
-
-
-_ROUNDS = 6
-
-
-def _recursion(at: str, rules: Mapping[str, str], shapes: Mapping[str, Shape]) -> Found:
-    """Refuse recursion that lets one text be read in a growing number of ways."""
-    opened = {name: open_names(body) for name, body in rules.items()}
-    ways = _reach_all({name: {*part.names} & rules.keys() for name, part in opened.items()})
-    rule_names = _named(rules)
-    for name in rules:
-        if name not in ways[name]:
-            continue
-        back = [
-            before
-            for called, before in rule_names[name]
-            if called in opened[name].names and name in ways[called] | {called}
-        ]
-        loose = {
-            other
-            for other in back
-            if other and other in shapes and (shapes[other].empty or other in ways[other])
-        }
-        if shapes[name].empty and (None in back or loose):
-            yield f"{at[:-1]}: the rule {name} may be empty and names itself; make it optional in its uses"
-            return
-        if loose:
-            yield f"{at[:-1]}: the rule {name} names itself right after another rule; write a repetition"
-            return
-    for name, part in opened.items():
-        for called in sorted(part.repeated & rules.keys()):
-            if any(rule in ways[rule] for rule in {called, *ways[called]}):
-                yield (
-                    f"{at[:-1]}: the rule {name} repeats {called}, which is recursive; put a text before and"
-                    f' after it, as in "{{" {called}* "}}", or a text into each turn, as in ({called} ";")*'
-                )
-                return
-
-
-def _named(rules: Mapping[str, str]) -> dict[str, list[tuple[str, str | None]]]:
-    return {name: [entry for entry in names_in(body) if entry[0] in rules] for name, body in rules.items()}
-
-
-def _reaches(rules: Mapping[str, str]) -> dict[str, set[str]]:
-    return _reach_all({name: {called for called, _ in entries} for name, entries in _named(rules).items()})
-
-
-def _reach_all(calls: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Return every rule that each rule leads to."""
-    return {name: _reached(name, calls) for name in calls}
-
-
-def _reached(name: str, calls: Mapping[str, set[str]]) -> set[str]:
-    reached, pending = set[str](), [name]
-    while pending:
-        for called in calls[pending.pop()] - reached:
-            reached.add(called)
-            pending.append(called)
-    return reached

@@ -25,7 +25,7 @@ NEVER = {
     "use_beam_search": "a beam holds many sequences in one request",
     "kv_transfer_params": "the inner protocol of a split engine",
     "ec_transfer_params": "the inner protocol of a split engine",
-    "mm_processor_kwargs": "it reconfigures the media processor for everybody",
+    "mm_processor_kwargs": "it reconfigures the media processor for all users",
     "media_io_kwargs": "it reconfigures the media loader",
 }
 _MEDIA = ("image", "audio", "video", "file", "prompt_embeds")
@@ -46,16 +46,11 @@ class Refusal:
     message: str
 
 
-def judge(body: bytes, limits: Limits) -> Refusal | None:
-    """Return the first reason to refuse a request's body; None if there is none.
+def judged(body: bytes, limits: Limits) -> tuple[Request, Refusal | None]:
+    """Return a request's parsed JSON, empty if it is not an object, and the first reason to refuse it.
 
     The body is parsed as vLLM's server parses it, so both read the same of two equal keys.
     """
-    return judged(body, limits)[1]
-
-
-def judged(body: bytes, limits: Limits) -> tuple[Request, Refusal | None]:
-    """Return a request's parsed JSON, empty if it is not an object, and the first reason to refuse it."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -250,14 +245,14 @@ def _template(request: Request, limits: Limits) -> Found:
 
 
 def _media(request: Request, limits: Limits) -> Found:
-    found = 0
+    count = 0
     for part in _parts(request.get("messages")):
         kind = part.get("type", "text")
         is_text = isinstance(kind, str) and kind in _TEXT_PARTS
         if is_text and not any(word in key for key in part for word in _MEDIA):
             continue
-        found += 1
-        if found > limits.max_media:
+        count += 1
+        if count > limits.max_media:
             yield "messages", f"more than {limits.max_media} images, sounds, videos or files in the messages"
         for address in _addresses(part):
             if not address.startswith("data:"):

@@ -1,4 +1,4 @@
-"""Cost of a regular expression or an EBNF grammar in the grammar compiler. Pure, and without recursion.
+"""Cost of a regular expression in the grammar compiler. Pure, and without recursion.
 
 The figures are estimates, from measurements of xgrammar (docs/explanation/container.md). Unknown syntax
 counts as ordinary characters, so a pattern that the engine itself refuses may pass here.
@@ -7,22 +7,14 @@ counts as ordinary characters, so a pattern that the engine itself refuses may p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 #: Most copies of a repeated expression that count as further choices; more copies cost no more.
 _COPIES = 8
 _MOST = 10**9  # figures are cut here, so that nested repetitions make no huge integers
 _REPEATED = re.compile(r"\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}")
-_LARK_REPEATED = re.compile(r"~\s*(\d+)(?:\s*\.\.\s*(\d+))?")
 _SKIPPED = re.compile(r"\?(?:[:=!]|<[=!]|P?<\w*>)")
 _BRACED = re.compile(r"[upPx]\{[^}]*\}")
-_RULE = re.compile(r"^[ \t]*[?!]*([A-Za-z_][\w.-]*)(?:\{[^}\n]*\})?[ \t]*(::=|:)", re.MULTILINE)
-_TOKEN = re.compile(
-    r'(?P<space>\s+|(?:#|//)[^\n]*)|(?P<text>"(?:[^"\\\n]|\\.)*"i?)|(?P<regex>/(?:[^/\\\n]|\\.)+/[a-z]*)'
-    r"|(?P<class>\[(?:[^\]\\]|\\.)*\])|(?P<name>[A-Za-z_][\w.-]*)|(?P<other>.)",
-    re.DOTALL,
-)
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,7 @@ class Shape:
 
 @dataclass
 class Cost:
-    """Cost of a whole pattern or grammar.
+    """Cost of a whole pattern.
 
     Attributes:
         shape: of the whole.
@@ -167,150 +159,3 @@ def _bounds(match: re.Match[str]) -> tuple[int, int | None]:
     if not match[2]:
         return least, least
     return least, int(match[3][:9]) if match[3] else None
-
-
-def rules_of(grammar: str) -> dict[str, str]:
-    """Return the rules of an EBNF or Lark grammar: the text of each by its name."""
-    starts = list(_RULE.finditer(grammar))
-    ends = [*(start.start() for start in starts[1:]), len(grammar)]
-    rules: dict[str, str] = {}
-    for start, end in zip(starts, ends, strict=False):
-        rules[start[1]] = rules.get(start[1], "") + " | " * (start[1] in rules) + grammar[start.end() : end]
-    return rules
-
-
-def cost_of_rule(text: str, shapes: Mapping[str, Shape]) -> tuple[Cost, list[str]]:
-    """Return the cost of one rule, given the ``shapes`` of other rules, and its regexes."""
-    built, regexes, at = _Builder(), list[str](), 0
-    while at < len(text):
-        repeated = _REPEATED.match(text, at) or _LARK_REPEATED.match(text, at)
-        if repeated:
-            at = repeated.end()
-            if repeated.re is _REPEATED:
-                built.repeat(*_bounds(repeated))
-            else:
-                least = int(repeated[1][:9])
-                built.repeat(least, int(repeated[2][:9]) if repeated[2] else least)
-            continue
-        token = _TOKEN.match(text, at)
-        assert token is not None, "the last alternative matches any character"
-        at, kind, value = token.end(), token.lastgroup, token.group()
-        if kind == "text":
-            built.atom(Shape(len(value) - 2, 0, len(value) <= 2))
-        elif kind == "class":
-            built.atom(_ONE)
-        elif kind == "regex":
-            regexes.append(value[1 : value.rindex("/")])
-            built.atom(cost_of_pattern(regexes[-1]).shape)
-        elif kind == "name":
-            built.atom(shapes.get(value, _ONE))
-        elif value in "([":
-            built.open()
-        elif value in ")]":
-            built.close()
-        elif value == "|":
-            built.branch()
-        elif value in "*+?":
-            built.repeat(1 if value == "+" else 0, 1 if value == "?" else None)
-    return built.finish(), regexes
-
-
-def names_in(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each rule that a rule names, and the name before it: "" after a text, None after neither."""
-    before: str | None = None
-    for token in _TOKEN.finditer(text):
-        kind, value = token.lastgroup, token.group()
-        if kind == "name":
-            yield value, before
-            before = value
-        elif kind in ("class", "regex") or (kind == "text" and len(value) > 2):
-            before = ""
-        elif value == "|" or (value in "*?{~" and before == ""):
-            before = None
-
-
-@dataclass
-class _Part:
-    """One part of a rule's branch: fixed text in it, the rules it names, and those that it repeats."""
-
-    text: bool = False
-    names: set[str] = field(default_factory=set)
-    repeated: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True)
-class OpenNames:
-    """Rules that a rule names without fixed text on both sides, and those of them that it repeats."""
-
-    names: frozenset[str]
-    repeated: frozenset[str]
-
-
-def open_names(text: str) -> OpenNames:
-    """Return the names in a rule that no fixed text encloses. A repetition with a text does not count."""
-    frames: list[tuple[list[_Part], list[_Part]]] = [([], [])]  # branches that ended, parts of this branch
-
-    def close() -> _Part:
-        ended, parts = frames.pop()
-        return _any_of([*ended, _enclosed(parts)])
-
-    at = 0
-    while at < len(text):
-        parts = frames[-1][1]
-        bounds = _REPEATED.match(text, at) or _LARK_REPEATED.match(text, at)
-        token = _TOKEN.match(text, at)
-        assert token is not None, "the last alternative matches any character"
-        at, kind, value = token.end(), token.lastgroup, token.group()
-        if bounds:
-            at = bounds.end()
-            _repeat(parts, optional=not int(bounds[1][:9] or 0))
-        elif kind == "text":
-            parts.append(_Part(text=len(value) > 2))
-        elif kind == "name":
-            parts.append(_Part(names={value}))
-        elif kind in ("class", "regex"):
-            parts.append(_Part())
-        elif value in "([":
-            frames.append(([], []))
-        elif value in ")]" and len(frames) > 1:
-            part = close()
-            frames[-1][1].append(part)
-        elif value == "|":
-            frames[-1][0].append(_enclosed(parts))
-            parts.clear()
-        elif value in "*+":
-            _repeat(parts, optional=value == "*")
-        elif value == "?" and parts:
-            parts[-1].text = False
-    while len(frames) > 1:
-        part = close()
-        frames[-1][1].append(part)
-    rule = close()
-    return OpenNames(frozenset(rule.names), frozenset(rule.repeated))
-
-
-def _repeat(parts: list[_Part], *, optional: bool) -> None:
-    if parts:
-        part = parts[-1]
-        if not part.text:
-            part.repeated |= part.names
-        part.text = part.text and not optional
-
-
-def _enclosed(parts: list[_Part]) -> _Part:
-    """Return a branch as one part, without the names between two fixed texts."""
-    texts = [place for place, part in enumerate(parts) if part.text]
-    joined = _Part(text=bool(texts))
-    for place, part in enumerate(parts):
-        if not texts or not texts[0] < place < texts[-1]:
-            joined.names |= part.names
-            joined.repeated |= part.repeated
-    return joined
-
-
-def _any_of(branches: list[_Part]) -> _Part:
-    joined = _Part(text=all(branch.text for branch in branches))
-    for branch in branches:
-        joined.names |= branch.names
-        joined.repeated |= branch.repeated
-    return joined

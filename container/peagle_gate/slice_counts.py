@@ -1,8 +1,8 @@
 """Count of drafts and accepted tokens by slice, from the answers that pass through the gate.
 
 vLLM (0.29 and later) reports a request's drafts in its answer, in a stream only with its usage. So the gate
-asks for the usage of each stream, and takes the event out again if the caller did not ask. It looks at the
-bytes only for a mark that no text of an answer can contain, since quotes are escaped there.
+requests the usage of each stream, and removes that event again if the caller did not request it. It searches
+the bytes only for a mark that no text of an answer can contain, since quotes are escaped there.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class SliceCounter:
         text = next((value for name, value in headers if name.lower() == LABEL_HEADER.encode()), b"")
         labels = labels_of_header(text.decode("latin-1"))
         options = request.get("stream_options")
-        asked = isinstance(options, Mapping) and options.get("include_usage") is True
-        added = request.get("stream") is True and not asked and not self._forced
+        has_usage = isinstance(options, Mapping) and options.get("include_usage") is True
+        added = request.get("stream") is True and not has_usage and not self._forced
         slices = slices_of_body(request, labels, script="script" in self.dimensions)
         return Following(self, slices, options if added else None, added=added)
 
@@ -94,7 +94,7 @@ class Following:
     """Reader of one answer, event by event or whole."""
 
     def __init__(self, counter: SliceCounter, slices: dict[str, str], options: Any, *, added: bool) -> None:
-        """``added``: the usage is asked for only here, so its event is not passed on."""
+        """``added``: only the gate requested the usage, so its event is not passed on."""
         self._counter = counter
         self._slices = slices
         self._options = options
@@ -103,7 +103,7 @@ class Following:
         self._done = False
 
     def body(self, body: bytes) -> bytes:
-        """Return the body with the usage asked for; of two equal keys JSON's reader takes the last."""
+        """Return the body with a request for the usage; of two equal keys, JSON's reader uses the last."""
         if not self._added or json.detect_encoding(body) != "utf-8":
             self._added = False
             return body

@@ -45,11 +45,10 @@ class Limits:
         max_format_bytes: ``response_format``, ``structured_outputs`` or ``tools``, as JSON.
         max_format_depth: how deep those may nest.
         max_pattern_chars: of one pattern, and of a key of a schema.
-        max_pattern_depth: how deep groups of a pattern or grammar nest.
+        max_pattern_depth: how deep groups of a pattern nest.
         max_pattern_size: characters of a pattern with its repetitions written out.
         max_pattern_choices: optional or repeated parts of a schema's pattern in a row; half of it in a regex.
         max_literal_chars: of one text of a schema, such as a const or a value of an enum.
-        max_ebnf_chars: of a grammar in EBNF or Lark.
         max_grammar_cost: of all the grammars of a field, in units of some 0.3 ms of CPU.
         max_media: images, sounds and videos in a request, as ``data:`` addresses; never by an address to
             fetch.
@@ -72,7 +71,6 @@ class Limits:
     max_pattern_size: int = 1024
     max_pattern_choices: int = 20
     max_literal_chars: int = 4096
-    max_ebnf_chars: int = 8192
     max_grammar_cost: int = 1800
     max_media: int = 0
     template_keys: tuple[str, ...] = ("enable_thinking", "thinking", "reasoning_effort")
@@ -203,12 +201,12 @@ def _by_single_flags(args: Sequence[str]) -> Speculation | None:
 
 def last_value(args: Sequence[str], flag: str) -> str | None:
     """Return the flag's last value, which argparse uses; None without one."""
-    found = None
+    last = None
     for index, argument in enumerate(args):
         name, equals, value = argument.partition("=")
         if name == flag:
-            found = value if equals else (args[index + 1] if index + 1 < len(args) else None)
-    return found
+            last = value if equals else (args[index + 1] if index + 1 < len(args) else None)
+    return last
 
 
 FORBIDDEN = parse_forbidden(Path(__file__).with_name("forbidden.json").read_text(encoding="utf-8"))
@@ -255,14 +253,14 @@ def _argument_refusals(written: str, value: str) -> Iterator[str]:
 
 def _nested(keys: str, value: str) -> str:
     """Return the JSON that a dotted flag means; a + at its end appends to a list."""
-    found: Any
+    nested: Any
     try:
-        found = json.loads(value)
+        nested = json.loads(value)
     except (ValueError, RecursionError):
-        found = value
+        nested = value
     for key in reversed(keys.removesuffix("+").split(".")):
-        found = {key: found}
-    return json.dumps(found)
+        nested = {key: nested}
+    return json.dumps(nested)
 
 
 def runner_refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:

@@ -1,13 +1,13 @@
-"""The training job in SageMaker's container: NVIDIA NeMo AutoModel's P-EAGLE recipe, on SageMaker's terms.
+"""The training job in SageMaker's container, with NVIDIA NeMo AutoModel's P-EAGLE recipe.
 
 ``python -m peagle_train train`` reads the folders that SageMaker fills below ``/opt/ml``, trains a head for
-the target that lies there, and leaves it in the layout that vLLM serves. The library trains; this package
-brings the data, the checkpoints that a spot interruption needs, the head's two layouts, and messages.
+the target, and writes it in the layout that vLLM serves. The library trains; this package adds the data, the
+checkpoints for spot interruptions, the head's two layouts, and error messages.
 
-All but `recipe` and `on_cpu` imports without torch: what a user got wrong is found before anything large is
-loaded.
+Only `recipe`, `masters` and `on_cpu` import torch, so the user's mistakes are reported before anything large
+is loaded. `job` is the start: it calls `plan` for all checks, then `recipe`.
 """
 
 
 class Mistake(Exception):
-    """Error: the job cannot run as it was asked to; the message is for the user, in one line."""
+    """Error: the user's input is invalid; the message is one line for the user."""

@@ -1,9 +1,8 @@
 """Checkpoints in the folder that SageMaker copies to S3 while the job runs, and back when it starts again.
 
-The library's own checkpoints are written by all processes together and need one file system under all
-instances, which SageMaker's are not; it copies each instance's folder to one place in S3, in any order. Here
-one process writes one file, and a manifest with the sizes: what was copied in part is not taken for a
-checkpoint.
+The library's own checkpoints are written by all processes together and need a file system that all instances
+share. SageMaker copies each instance's folder to one place in S3, in any order. Here one process writes one
+file, and a manifest with the sizes, so that a partial copy does not count as a checkpoint.
 """
 
 import json
@@ -71,8 +70,8 @@ def newest(folder: Path) -> Saved | None:
 
 def _complete(folder: Path) -> list[Saved]:
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    found = [_read(folder / name) for name in names if _NAME.fullmatch(name)]
-    return [each for each in found if each is not None]
+    checkpoints = [_read(folder / name) for name in names if _NAME.fullmatch(name)]
+    return [each for each in checkpoints if each is not None]
 
 
 def _read(folder: Path) -> Saved | None:
@@ -89,7 +88,7 @@ def _read(folder: Path) -> Saved | None:
 
 
 def check_same_run(saved: Saved, run: Mapping[str, Any]) -> None:
-    """Check that a checkpoint is of the run that is to go on.
+    """Check that a checkpoint belongs to this run.
 
     Raises:
         Mistake: it is not; the message names what differs.

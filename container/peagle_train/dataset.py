@@ -1,8 +1,8 @@
-"""Documents to train on: ``*.tokens.jsonl``, checked line by line, in an order that a seed alone decides.
+"""Documents to train on: ``*.tokens.jsonl``, checked line by line, in an order that only the seed decides.
 
-A line is ``{"input_ids": [...], "loss_mask": [...], "conversation": "..."}``. Documents stay on the disk;
-what is held is where each begins. The order is endless, one shuffle after the other, so a place in it is one
-number: a run that was interrupted goes on where its checkpoint says, whatever came before.
+A line is ``{"input_ids": [...], "loss_mask": [...], "conversation": "..."}``. Documents stay on the disk; the
+process keeps only the offset of each. The order is an endless sequence of shuffles, so one number is a
+position in it: an interrupted run continues at the position of its checkpoint.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ PATTERN = "*.tokens.jsonl"
 
 @dataclass(frozen=True)
 class Channel:
-    """A checked channel; ``tokens`` and ``supervised`` count what is left within the sequence length."""
+    """A checked channel; ``tokens`` and ``supervised`` count only tokens within the sequence length."""
 
     name: str
     folder: Path
@@ -34,7 +34,7 @@ class Channel:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What ``training.json`` says of it."""
+        """Facts for ``training.json``."""
         return {
             "files": list(self.files),
             "documents": self.documents,
@@ -57,8 +57,8 @@ def check_channel(name: str, folder: Path, *, vocab: int, sequence_length: int) 
     digest = hashlib.sha256()
     documents = tokens = supervised = truncated = 0
     for file in files:
-        told = file.relative_to(folder).as_posix()
-        digest.update(f"{told}\n".encode())
+        name_in_channel = file.relative_to(folder).as_posix()
+        digest.update(f"{name_in_channel}\n".encode())
         with file.open("rb") as opened:
             for number, line in enumerate(opened, 1):
                 digest.update(line)
@@ -67,7 +67,7 @@ def check_channel(name: str, folder: Path, *, vocab: int, sequence_length: int) 
                 try:
                     ids, mask = read_line(line, vocab)
                 except ValueError as error:
-                    raise Mistake(f"{name}/{told}, line {number}: {error}") from error
+                    raise Mistake(f"{name}/{name_in_channel}, line {number}: {error}") from error
                 documents += 1
                 tokens += min(len(ids), sequence_length)
                 supervised += sum(mask[1:sequence_length])
@@ -75,15 +75,13 @@ def check_channel(name: str, folder: Path, *, vocab: int, sequence_length: int) 
     if not documents:
         raise Mistake(f"the channel {name} is empty: {len(files)} files without a line")
     if not supervised:
-        raise Mistake(
-            f"the channel {name}: no token to learn from lies within sequence_length={sequence_length}"
-        )
+        raise Mistake(f"the channel {name}: no supervised token is within sequence_length={sequence_length}")
     names = tuple(file.relative_to(folder).as_posix() for file in files)
     return Channel(name, folder, names, documents, tokens, supervised, truncated, digest.hexdigest())
 
 
 class Documents:
-    """The documents of a checked channel, by number; each is read from the disk when it is asked for."""
+    """The documents of a checked channel, by number; each is read from the disk on access."""
 
     def __init__(self, folder: Path, files: tuple[str, ...], vocab: int, sequence_length: int) -> None:
         self._files = [(folder / name).open("rb") for name in files]
@@ -127,7 +125,7 @@ def shares(
 
 
 class Batches:
-    """What the library takes for a loader; its length is what is left of the run. It is gone through once."""
+    """Loader for the library; its length is the number of remaining batches. It can be iterated once."""
 
     sampler = None
 
@@ -176,14 +174,14 @@ class InOrder:
 
 
 def padded(rows: list[tuple[list[int], list[int]]]) -> dict[str, Any]:
-    """Return a batch of tensors, as long as its longest document; what is behind a shorter one is masked."""
+    """Return a batch of tensors, as long as its longest document; shorter ones are padded and masked."""
     import torch
 
     longest = max(len(ids) for ids, _ in rows)
     names = ("input_ids", "loss_mask", "attention_mask")
-    made = {name: torch.zeros(len(rows), longest, dtype=torch.long) for name in names}
+    batch = {name: torch.zeros(len(rows), longest, dtype=torch.long) for name in names}
     for number, (ids, mask) in enumerate(rows):
-        made["input_ids"][number, : len(ids)] = torch.tensor(ids)
-        made["loss_mask"][number, : len(ids)] = torch.tensor(mask)
-        made["attention_mask"][number, : len(ids)] = 1
-    return made
+        batch["input_ids"][number, : len(ids)] = torch.tensor(ids)
+        batch["loss_mask"][number, : len(ids)] = torch.tensor(mask)
+        batch["attention_mask"][number, : len(ids)] = 1
+    return batch

@@ -2,13 +2,12 @@
 
 vLLM has no ``model.`` before a name, calls the first layer ``midlayer``, and may leave out what a head shares
 with its target. The library's recipe refuses a file with holes. vLLM counts the layers whose output the head
-reads from 1, and takes layers of its own choice, silently, where the config names none: the library's own
-export names none.
+reads from 1. If the config has no layers, vLLM silently uses defaults; the library's own export has none.
 """
 
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,10 @@ from peagle_train.rules import HeadShape, head_faults, head_shape
 from peagle_train.target import Target, read_config, tensors_of
 
 TOKEN_MAP = "tokens.pt"
-"""The library's name of a choice of draft tokens, beside the head to start from."""
-_FLOATS = ("F32", "F16", "BF16")
+"""The library's file with the chosen draft tokens, beside the head to start from."""
 _AT_THE_TOP = ("lm_head.", "mask_hidden", "d2t", "t2d")
-_KEPT = (
-    *(
+_KEPT = tuple(
+    [
         "bos_token_id",
         "eos_token_id",
         "pad_token_id",
@@ -30,10 +28,20 @@ _KEPT = (
         "head_dim",
         "hidden_act",
         "hidden_size",
-    ),
-    *("initializer_range", "intermediate_size", "max_position_embeddings", "mlp_bias", "num_attention_heads"),
-    *("num_hidden_layers", "num_key_value_heads", "rms_norm_eps", "vocab_size"),
-    *("draft_vocab_size", "target_hidden_size", "norm_output", "fc_norm"),
+        "initializer_range",
+        "intermediate_size",
+        "max_position_embeddings",
+        "mlp_bias",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "num_key_value_heads",
+        "rms_norm_eps",
+        "vocab_size",
+        "draft_vocab_size",
+        "target_hidden_size",
+        "norm_output",
+        "fc_norm",
+    ]
 )
 
 
@@ -45,10 +53,10 @@ class Head(HeadShape):
 
 
 def unpacked(folder: Path, work: Path) -> Path:
-    """Return the folder of the head's files: a job's own ``model.tar.gz`` is taken apart into ``work``.
+    """Return the folder of the head's files: a job's ``model.tar.gz`` is unpacked into ``work``.
 
     Raises:
-        Mistake: the archive cannot be read, or names a file outside itself.
+        Mistake: the archive cannot be read, or has a path outside itself.
     """
     archive = folder / "model.tar.gz"
     if (folder / "config.json").is_file() or not archive.is_file():
@@ -65,65 +73,19 @@ def read_head(folder: Path, target: Target) -> Head:
     """Read a head in vLLM's layout and check that it fits the target.
 
     Raises:
-        Mistake: it is no head that can be trained further for this target.
+        Mistake: it cannot be trained further for this target.
     """
     config = read_config(folder, "the head to start from")
     try:
         head = Head(**asdict(head_shape(config, target.longest)), folder=folder)
     except ValueError as error:
         raise Mistake(str(error)) from error
-    for fault in (*head_faults(config, head, target), *_tensor_faults(head)):
+    for fault in head_faults(config, head, target):
         raise Mistake(f"the head to start from: {fault}")
+    names = {name for file in weights_of(folder) for name in tensors_of(file)}
+    if "mask_hidden" not in names:
+        raise Mistake("the head to start from: its weights have no mask_hidden; it cannot draft in parallel")
     return head
-
-
-def _expected(head: Head) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that the config asks for, by vLLM's name with ``layers.0``."""
-    hidden, inner = head.hidden, head.inner
-    queries, keys = head.heads * head.head_dim, head.kv_heads * head.head_dim
-    made: dict[str, tuple[int, ...]] = {
-        "fc.weight": (hidden, 3 * head.target_hidden),
-        "norm.weight": (hidden,),
-        "layers.0.hidden_norm.weight": (hidden,),
-    }
-    for number in range(head.layers):
-        name, width = f"layers.{number}", hidden * (1 if number else 2)
-        made |= {
-            f"{name}.self_attn.{each}_proj.weight": (size, width)
-            for each, size in (("q", queries), ("k", keys), ("v", keys))
-        }
-        made |= {
-            f"{name}.self_attn.o_proj.weight": (hidden, queries),
-            f"{name}.mlp.gate_proj.weight": (inner, hidden),
-            f"{name}.mlp.up_proj.weight": (inner, hidden),
-            f"{name}.mlp.down_proj.weight": (hidden, inner),
-            f"{name}.input_layernorm.weight": (hidden,),
-            f"{name}.post_attention_layernorm.weight": (hidden,),
-        }
-    if head.draft_vocab < head.vocab:
-        made |= {"d2t": (head.draft_vocab,), "t2d": (head.vocab,)}
-    return made
-
-
-def _tensor_faults(head: Head) -> Iterator[str]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for file in weights_of(head.folder):
-        found |= {
-            name.replace("midlayer.", "layers.0.", 1): entry for name, entry in tensors_of(file).items()
-        }
-    if not found:
-        yield "it has no *.safetensors"
-    for name, shape in _expected(head).items():
-        if name not in found:
-            yield f"{name} is missing from its weights"
-            return
-        if tuple(found[name]["shape"]) != shape:
-            yield f"{name} has the shape {found[name]['shape']}; its config.json asks for {list(shape)}"
-    if "mask_hidden" not in found:
-        yield "mask_hidden is missing from its weights: it was not trained to draft in parallel"
-    for name, entry in found.items():
-        if name not in ("d2t", "t2d") and entry["dtype"] not in _FLOATS:
-            yield f"{name} is of type {entry['dtype']}; allowed: {', '.join(_FLOATS)}"
 
 
 def weights_of(folder: Path) -> list[Path]:
@@ -177,19 +139,19 @@ def write_warm_start(head: Head, target: Target, out: Path) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
-    made = {
+    tensors = {
         library_name(name): tensor
         for file in weights_of(head.folder)
         for name, tensor in load_file(file).items()
     }
     # d2t has the distance from a draft token's number to the target's.
-    chosen = torch.arange(head.draft_vocab) + made["d2t"].long() if head.draft_vocab < head.vocab else None
+    chosen = torch.arange(head.draft_vocab) + tensors["d2t"].long() if head.draft_vocab < head.vocab else None
     for name, rows in (("model.embed_tokens.weight", None), ("lm_head.weight", chosen)):
-        if name not in made:
+        if name not in tensors:
             shared = _shared(target, name.removeprefix("model."))
-            made[name] = shared if rows is None else shared[rows]
+            tensors[name] = shared if rows is None else shared[rows]
     out.mkdir(parents=True, exist_ok=True)
-    whole = {name: tensor.contiguous() for name, tensor in made.items()}
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
     save_file(whole, out / "model.safetensors", metadata={"format": "pt"})
     if chosen is not None:
         torch.save({"selected_token_ids": chosen, "target_vocab_size": head.vocab}, out / TOKEN_MAP)
@@ -213,13 +175,13 @@ def write_head(state: Mapping[str, Any], config: Mapping[str, Any], out: Path) -
     import torch
     from safetensors.torch import save_file
 
-    made = {}
+    tensors = {}
     for name, tensor in state.items():
         value = tensor.detach().cpu()
-        made[vllm_name(name)] = (
+        tensors[vllm_name(name)] = (
             value.to(torch.bfloat16) if value.is_floating_point() else value
         ).contiguous()
     out.mkdir(parents=True, exist_ok=True)
-    save_file(made, out / "model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     (out / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-    return sum(tensor.numel() for tensor in made.values() if tensor.is_floating_point())
+    return sum(tensor.numel() for tensor in tensors.values() if tensor.is_floating_point())

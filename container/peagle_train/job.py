@@ -1,13 +1,14 @@
-"""The job from start to end: check, train, export, and a message where it does not get that far.
+"""The job from start to end: check, train, export; a message if one of them fails.
 
-Exit statuses: 0 for a head in ``model/``; 2 for a mistake in what was given; 143 after SIGTERM, with a
-checkpoint that the next start goes on from; 1 for anything else. What went wrong is in ``output/failure``,
-which SageMaker shows as the job's FailureReason.
+Exit statuses: 0 with a head in ``model/``; 2 for a mistake of the user; 143 after SIGTERM, with a checkpoint
+from which the next start resumes; 1 for anything else. The error is written to ``output/failure``, which
+SageMaker shows as the job's FailureReason.
 """
 
 import hashlib
 import json
 import os
+import pickle
 import sys
 import tempfile
 import traceback
@@ -28,7 +29,7 @@ from peagle_train.launch import (
     read_fleet,
     run_torchrun,
 )
-from peagle_train.plan import Folders, Plan, make_plan, read_plan, write_plan
+from peagle_train.plan import Folders, Plan, make_plan
 from peagle_train.progress import PREFIX
 
 ROOT = "/opt/ml"
@@ -66,7 +67,7 @@ def _train(folders: Folders, work: Path, stop: Stop, environ: Mapping[str, str])
     try:
         fleet = read_fleet(folders.document("resourceconfig.json"), environ, gpus_of(Path("/dev"), environ))
         plan = make_plan(folders, work, fleet.world)
-        _tell(plan, fleet)
+        _print_plan(plan, fleet)
         if plan.head:
             write_warm_start(plan.head, plan.target, plan.warm_start)
         if fleet.world == 1:
@@ -79,7 +80,7 @@ def _train(folders: Folders, work: Path, stop: Stop, environ: Mapping[str, str])
     return _run_together(plan, fleet, stop, environ)
 
 
-def _tell(plan: Plan, fleet: Fleet) -> None:
+def _print_plan(plan: Plan, fleet: Fleet) -> None:
     training = plan.training
     print(
         f"{PREFIX} plan steps={plan.steps} documents={training.documents} tokens={training.tokens} "
@@ -90,13 +91,13 @@ def _tell(plan: Plan, fleet: Fleet) -> None:
 
 
 def _run_together(plan: Plan, fleet: Fleet, stop: Stop, environ: Mapping[str, str]) -> int:
-    file, left = plan.work / "plan.json", plan.work / "outcome"
-    write_plan(plan, file)
+    file, left = plan.work / "plan.pickle", plan.work / "outcome"
+    file.write_bytes(pickle.dumps(plan))
     assert stop.file is not None
     status = run_torchrun(fleet, file, environ, stop.file)
-    told = outcome(left)
-    if told is not None and told != DONE:
-        return told
+    worker_status = outcome(left)
+    if worker_status is not None and worker_status != DONE:
+        return worker_status
     if status and not plan.folders.failure.exists():
         return _failed(
             plan.folders, FAILED, f"a process of the job ended with status {status}; its log has the cause"
@@ -106,7 +107,7 @@ def _run_together(plan: Plan, fleet: Fleet, stop: Stop, environ: Mapping[str, st
 
 def _worker(file: Path) -> int:
     die_with_parent()
-    plan = read_plan(file)
+    plan: Plan = pickle.loads(file.read_bytes())  # written by this job, into a folder of its own
     stop = Stop(Path(os.environ[STOP_FILE]))
     stop.listen()
     try:
@@ -118,7 +119,7 @@ def _worker(file: Path) -> int:
         status = _failed(plan.folders, FAILED, _internal(error))
     if status != DONE:
         (plan.work / "outcome").write_text(str(status))
-    # To torchrun an end on request is an end; any other status makes it kill the rest.
+    # torchrun kills the other processes on any status but 0, also after a requested stop.
     return DONE if status == STOPPED else status
 
 
@@ -149,7 +150,7 @@ def _run(plan: Plan, stop: Stop) -> int:
 
 
 def _write_record(plan: Plan, trained: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Write ``training.json`` beside the head: from what it was made, how, and what was seen meanwhile."""
+    """Write ``training.json`` beside the head: its data, settings, libraries and history."""
     weights = plan.folders.model / "model.safetensors"
     with weights.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -177,7 +178,7 @@ def _internal(error: Exception) -> str:
 
 
 def _failed(folders: Folders, status: int, reason: str) -> int:
-    """Leave the reason where SageMaker looks for it; the first that is left stays."""
+    """Write the reason where SageMaker reads it; the first one stays."""
     print(f"error: {reason}", file=sys.stderr, flush=True)
     with suppress(OSError):
         folders.failure.parent.mkdir(parents=True, exist_ok=True)

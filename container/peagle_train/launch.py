@@ -46,7 +46,7 @@ def read_fleet(resources: Mapping[str, Any], environ: Mapping[str, str], gpus: i
     """Read ``resourceconfig.json``; without it the job has one instance.
 
     Raises:
-        Mistake: the file names no hosts, or not this one.
+        Mistake: the file has no hosts, or lacks this one.
     """
     hosts, own = resources.get("hosts", ["localhost"]), resources.get("current_host", "localhost")
     if not isinstance(hosts, list) or own not in hosts:
@@ -72,13 +72,13 @@ def gpus_of(devices: Path, environ: Mapping[str, str]) -> int:
 
 
 class Stop:
-    """Whether the job was asked to stop: by a signal to this process, or by a file of its parent's."""
+    """Whether the job must stop: after a signal to this process, or when the parent's file exists."""
 
     def __init__(self, file: Path | None = None) -> None:
         self.file, self._signalled = file, False
 
     def __call__(self) -> bool:
-        """Return whether it was."""
+        """Return whether it must stop."""
         return self._signalled or (self.file is not None and self.file.exists())
 
     def listen(self) -> None:
@@ -103,18 +103,18 @@ def torchrun_command(fleet: Fleet, plan: Path) -> list[str]:
 
 def torchrun_environ(fleet: Fleet, environ: Mapping[str, str], stop: Path) -> dict[str, str]:
     """Return the variables of this instance's processes."""
-    made = {**environ, STOP_FILE: str(stop), "PYTHONSAFEPATH": "1"}
-    made.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // fleet.processes)))
+    variables = {**environ, STOP_FILE: str(stop), "PYTHONSAFEPATH": "1"}
+    variables.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // fleet.processes)))
     if fleet.interface:
-        made |= {name: fleet.interface for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")}
-    return made
+        variables |= {name: fleet.interface for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")}
+    return variables
 
 
 def run_torchrun(fleet: Fleet, plan: Path, environ: Mapping[str, str], stop: Path) -> int:
     """Run this instance's processes to their end; return torchrun's exit status.
 
     SIGTERM reaches this process alone or the whole group; torchrun would pass it on and kill after 30
-    seconds. It ignores it here: the file ``stop`` tells every process, and each ends after the step it is in.
+    seconds. Here torchrun ignores it: every process checks the file ``stop`` and ends after its step.
     """
     with subprocess.Popen(
         torchrun_command(fleet, plan),

@@ -2,7 +2,7 @@
 
 torch 2.13 has no backward pass of flex_attention on a CPU. The same attention is computed here from what
 P-EAGLE's mask is made of: a real position sees the real ones before it; a masked one sees the real ones up to
-its anchor, and its own chain; nobody sees anything else. That never holds a mask of all positions squared.
+its anchor, and its own chain, and nothing else. That never holds a mask of all positions squared.
 ``dense`` does, as flex_attention would; a test holds one against the other.
 """
 
@@ -24,7 +24,7 @@ def dense(q: Any, k: Any, v: Any, *, block_mask: Any, scale: float) -> Any:
     rows, columns = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])[None, :]
     zero = torch.zeros((), dtype=torch.long)
     allowed = block_mask.mask_mod(zero, zero, rows, columns)
-    # Padding sees nothing, and a softmax over nothing is no number; its loss is masked, so it may see itself.
+    # Padding sees nothing, and a softmax over nothing is NaN; its loss is masked, so it may see itself.
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed | (rows == columns), scale=scale)
 
 

@@ -1,11 +1,10 @@
-"""What a job will do, found out before anything large is loaded: every mistake of the user is met here.
+"""The checked plan of a job, made before anything large is loaded; it reports all mistakes of the user.
 
-A plan goes as JSON to the processes that train, so each trains with what was checked.
+A plan goes pickled to the processes that train, so each trains with what was checked.
 """
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,20 +51,20 @@ class Folders:
         return self.root / "output" / "failure"
 
     def document(self, name: str) -> dict[str, Any]:
-        """Return one of the service's JSON files; empty where it is not there.
+        """Return one of the service's JSON files; empty if it does not exist.
 
         Raises:
-            Mistake: it is no JSON object.
+            Mistake: it is not a JSON object.
         """
         try:
-            found = json.loads((self.config / name).read_text(encoding="utf-8"))
+            content = json.loads((self.config / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             raise Mistake(f"{name} cannot be read: {error}") from error
-        if not isinstance(found, dict):
-            raise Mistake(f"{name} is no JSON object")
-        return found
+        if not isinstance(content, dict):
+            raise Mistake(f"{name} is not a JSON object")
+        return content
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Plan:
 
     @property
     def warm_start(self) -> Path:
-        """Where the head to start from lies in the library's layout."""
+        """Folder of the head to start from, in the library's layout."""
         return self.work / "warm-start"
 
     @property
@@ -109,7 +108,7 @@ class Plan:
 
     @property
     def run(self) -> dict[str, Any]:
-        """What a checkpoint must agree with; how often the run logs and saves is free to change."""
+        """What must be the same in a checkpoint; intervals of logs and checkpoints may change."""
         free = ("checkpoint_every_steps", "log_every_steps")
         chosen = {name: value for name, value in settings.as_json(self.settings).items() if name not in free}
         return {
@@ -187,55 +186,3 @@ def _channel(folders: Folders, name: str, target: Target, chosen: Settings) -> C
 def _check_fit(chosen: Settings, target: Target, head: Head | None, world: int) -> None:
     for fault in fit_faults(settings.as_json(chosen), target, head, world):
         raise Mistake(fault)
-
-
-def write_plan(plan: Plan, file: Path) -> None:
-    """Write a plan for the processes that train."""
-    document = {
-        "root": str(plan.folders.root),
-        "work": str(plan.work),
-        "settings": settings.as_json(plan.settings),
-        "hashes": [plan.target_hash, plan.head_hash],
-        "head": str(plan.head.folder) if plan.head else None,
-        "channels": [_told(plan.training), _told(plan.validation) if plan.validation else None],
-        "world": plan.world,
-    }
-    file.write_text(json.dumps(document), encoding="utf-8")
-
-
-def _told(channel: Channel) -> dict[str, Any]:
-    return {"name": channel.name, "folder": str(channel.folder), **channel.facts}
-
-
-def read_plan(file: Path) -> Plan:
-    """Read what `write_plan` wrote."""
-    document = json.loads(file.read_text(encoding="utf-8"))
-    folders = Folders(Path(document["root"]))
-    target = read_target(folders.data / "target")
-    training, validation = (_from(each) if each else None for each in document["channels"])
-    assert training is not None
-    return Plan(
-        folders=folders,
-        work=Path(document["work"]),
-        settings=settings.from_json(document["settings"]),
-        target=target,
-        target_hash=document["hashes"][0],
-        head=heads.read_head(Path(document["head"]), target) if document["head"] else None,
-        head_hash=document["hashes"][1],
-        training=training,
-        validation=validation,
-        world=document["world"],
-    )
-
-
-def _from(told: Mapping[str, Any]) -> Channel:
-    return Channel(
-        name=told["name"],
-        folder=Path(told["folder"]),
-        files=tuple(told["files"]),
-        documents=told["documents"],
-        tokens=told["tokens"],
-        supervised=told["supervised_tokens"],
-        truncated=told["truncated_documents"],
-        sha256=told["sha256"],
-    )

@@ -1,4 +1,4 @@
-"""What the job says while it runs: one line an event; CloudWatch's metrics are read from them. Pure."""
+"""Log lines of the job, one for each event; CloudWatch's metrics are read from them. Pure."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class Pace:
 
 
 class Log:
-    """The job's lines, and what of them goes into ``training.json``."""
+    """The job's lines, and the history for ``training.json``."""
 
     def __init__(
         self, total: int, history: dict[str, Any] | None = None, say: Callable[[str], None] = print
@@ -54,20 +54,20 @@ class Log:
         self.history: dict[str, Any] = {"steps": [], "validation": [], "resumed_at": [], **(history or {})}
 
     def step(self, step: int, record: dict[str, Any]) -> None:
-        """Tell of the steps since the last such line."""
+        """Log the figures of the steps since the last such line."""
         self.history["steps"].append({"step": step, **record})
         self._say(f"{PREFIX} step={step}/{self.total} {words(record)}")
 
     def validation(self, step: int, record: dict[str, Any]) -> None:
-        """Tell of the held-out documents."""
+        """Log the figures of the held-out documents."""
         self.history["validation"].append({"step": step, **record})
         self._say(f"{PREFIX} validation step={step} {words(record)}")
 
     def checkpoint(self, step: int) -> None:
-        """Tell that a checkpoint is complete."""
+        """Log that a checkpoint is complete."""
         self._say(f"{PREFIX} checkpoint step={step}")
 
     def resumed(self, step: int) -> None:
-        """Tell that the run goes on from a checkpoint."""
+        """Log that the run resumes from a checkpoint."""
         self.history["resumed_at"].append(step)
         self._say(f"{PREFIX} resumed step={step}")

@@ -1,4 +1,4 @@
-"""The library's recipe, with what a job on SageMaker needs beside it.
+"""The library's recipe, with what a SageMaker job needs in addition.
 
 `HeadRecipe` is NeMo AutoModel 0.7.0's ``TrainEagle3Recipe``: its target, its loss, its partition of
 sequences, its steps. Added are the data, the head's shape, float32 master weights, no logits of context rows,
@@ -122,7 +122,7 @@ class HeadRecipe(TrainEagle3Recipe):
     # --- what the library builds -------------------------------------------------------------------
 
     def setup(self) -> None:
-        """Load the target, build or load the head, and go on from the newest checkpoint."""
+        """Load the target, build or load the head, and resume from the newest checkpoint."""
         torch.manual_seed(self.plan.settings.seed)  # the library seeds after it has built the head
         super().setup()
         if self.plan.validation is not None:
@@ -186,16 +186,16 @@ class HeadRecipe(TrainEagle3Recipe):
     def _shape(self) -> dict[str, Any]:
         """The head's shape where it is not the target's; the library takes the target's."""
         chosen, head = self.plan.settings, self.plan.head
-        made = {
+        shape = {
             "num_attention_heads": chosen.draft_num_attention_heads,
             "num_key_value_heads": chosen.draft_num_key_value_heads,
             "intermediate_size": chosen.draft_intermediate_size,
             "hidden_act": "silu",  # vLLM's head knows no other
         }
         if head:
-            made |= {"head_dim": head.head_dim, "max_position_embeddings": head.longest}
-            made |= {"attention_bias": head.attention_bias, "mlp_bias": head.mlp_bias}
-        return {name: value for name, value in made.items() if value is not None}
+            shape |= {"head_dim": head.head_dim, "max_position_embeddings": head.longest}
+            shape |= {"attention_bias": head.attention_bias, "mlp_bias": head.mlp_bias}
+        return {name: value for name, value in shape.items() if value is not None}
 
     def build_peagle_trainer(
         self, recipe_cfg: Any, selected_token_ids: Any, selected_token_mask: Any, mask_token_id: int
@@ -225,7 +225,7 @@ class HeadRecipe(TrainEagle3Recipe):
 
         Raises:
             Stopped: the job was asked to stop; the checkpoint is complete.
-            Mistake: the loss is no number, or the memory does not suffice.
+            Mistake: the loss is NaN or infinite, or the GPU runs out of memory.
         """
         self._pace = Pace(self.runtime.global_step, self.plan.steps)
         if self._agreed(self.stop()):
@@ -236,8 +236,8 @@ class HeadRecipe(TrainEagle3Recipe):
             self.run_train_validation_loop()
         except torch.OutOfMemoryError as error:
             raise Mistake(
-                "the GPU's memory did not suffice; a shorter sequence_length, more sequence_partitions, "
-                f"gradient_checkpointing or a larger instance help ({str(error).splitlines()[0]})"
+                "the GPU is out of memory; use a shorter sequence_length, more sequence_partitions, "
+                f"gradient_checkpointing or a larger instance ({str(error).splitlines()[0]})"
             ) from error
 
     def _maybe_save_step_checkpoint(self, epoch: int) -> bool:
@@ -255,24 +255,26 @@ class HeadRecipe(TrainEagle3Recipe):
             self._run_eval()
         return saves
 
-    def _agreed(self, asked: bool) -> bool:
+    def _agreed(self, wanted: bool) -> bool:
         """Return whether any process was asked to stop; all must end after the same step."""
-        flag = torch.tensor(float(asked), device=self.device)
+        flag = torch.tensor(float(wanted), device=self.device)
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag.item())
 
     def _tell_interval(self, step: int) -> None:
         """Write the line of the steps since the last one, over all processes."""
-        found = figures(self._summed(self._module().take_counts(True)))
+        interval = figures(self._summed(self._module().take_counts(True)))
         tokens = self._summed(torch.tensor(float(self.train_dataloader.tokens)))
-        if not math.isfinite(found["loss"]):  # on every process, so that none waits for another
+        if not math.isfinite(interval["loss"]):  # on every process, so that none waits for another
             raise Mistake(
-                f"the loss is no number after step {step}; a lower learning_rate or a longer warm-up helps"
+                f"the loss is not finite after step {step}; use a lower learning_rate or a longer warm-up"
             )
         if self.dist_env.is_main:
             rate = self.lr_scheduler.get_last_lr()[0]
             pace = self._pace.at(step, int(tokens.item()))
-            self._log.step(step, {"epoch": self.plan.epoch_at(step), **found, "learning_rate": rate, **pace})
+            self._log.step(
+                step, {"epoch": self.plan.epoch_at(step), **interval, "learning_rate": rate, **pace}
+            )
 
     def _summed(self, value: Any) -> Any:
         whole = value.to(self.device)
@@ -286,11 +288,11 @@ class HeadRecipe(TrainEagle3Recipe):
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(self.plan.settings.seed + self.dist_env.rank)
-            found = super()._run_eval()
+            result = super()._run_eval()
         counts = self._summed(self._module().take_counts(False))
         if self.dist_env.is_main:
             self._log.validation(self.runtime.global_step, figures(counts))
-        return found
+        return result
 
     def _forward_batch(self, batch: Any, target_batch: Any = None) -> Any:
         """The library validates without partitions, in memory that a long sequence lacks; here with them."""
@@ -329,11 +331,11 @@ class HeadRecipe(TrainEagle3Recipe):
         dist.barrier()
 
     def _chance(self) -> dict[str, Any]:
-        found = {"cpu": torch.get_rng_state()}
-        return {**found, "cuda": torch.cuda.get_rng_state()} if self.device.type == "cuda" else found
+        states = {"cpu": torch.get_rng_state()}
+        return {**states, "cuda": torch.cuda.get_rng_state()} if self.device.type == "cuda" else states
 
     def load_checkpoint(self, restore_from: str | None = None) -> None:
-        """Go on from the newest checkpoint; the library calls this at the end of its set-up."""
+        """Resume from the newest checkpoint; the library calls this at the end of its set-up."""
         saved = checkpoint.newest(self.plan.folders.checkpoints)
         if saved is None:
             return
@@ -382,7 +384,7 @@ def figures(counts: Any) -> dict[str, float]:
 
 
 def peak_memory_gib() -> float:
-    """Return the most memory that this process needed: of its GPU, or of the machine where there is none."""
+    """Return the most memory that this process needed: of its GPU, or of the machine without a GPU."""
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 2**30, 2)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)

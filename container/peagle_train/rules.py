@@ -89,7 +89,7 @@ def target_shape(config: Mapping[str, Any], files: Collection[str]) -> TargetSha
     """Read a target's ``config.json``; ``files`` are the names in its folder.
 
     Raises:
-        ValueError: it is no model that a head can be trained for.
+        ValueError: no head can be trained for this model.
     """
     named = config.get("architectures")
     architecture = named[0] if isinstance(named, list) and named else "none"
@@ -114,7 +114,7 @@ def head_shape(config: Mapping[str, Any], longest: int) -> HeadShape:
     """Read a head's ``config.json`` in vLLM's layout; ``longest`` is the target's context.
 
     Raises:
-        ValueError: it is in no layout that can be trained further.
+        ValueError: its layout cannot be trained further.
     """
     eagle = config.get("eagle_config")
     eagle = eagle if isinstance(eagle, dict) else {}
@@ -127,9 +127,7 @@ def head_shape(config: Mapping[str, Any], longest: int) -> HeadShape:
     layers = config.get("eagle_aux_hidden_state_layer_ids") or eagle.get("eagle_aux_hidden_state_layer_ids")
     mask = next((config[key] for key in MASK_KEYS if config.get(key) is not None), None)
     if type(mask) is not int:
-        raise ValueError(
-            "the head's config.json names no mask token: it was not trained to draft in parallel"
-        )
+        raise ValueError("the head's config.json has no mask token: it was not trained to draft in parallel")
     if not isinstance(layers, list) or len(layers) != 3 or any(type(each) is not int for each in layers):
         raise ValueError(
             f"the head's eagle_aux_hidden_state_layer_ids: found {layers!r}; allowed: three layers"
@@ -233,7 +231,7 @@ def read_line(line: bytes, vocab: int | None) -> tuple[list[int], list[int]]:
     """Return a line's tokens and the mask of those that are learned; ``vocab`` None: unknown.
 
     Raises:
-        ValueError: it is no document.
+        ValueError: it is not a document.
     """
     return checked_document(parse_line(line), vocab)
 
@@ -242,16 +240,16 @@ def parse_line(line: bytes) -> dict[str, Any]:
     """Return a line's JSON object.
 
     Raises:
-        ValueError: it is none, or too long.
+        ValueError: it is not a JSON object, or too long.
     """
     if len(line) > _MOST_LINE:
         raise ValueError(f"it has {len(line)} bytes; allowed: {_MOST_LINE}")
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON ({error})") from error
+        raise ValueError(f"not JSON ({error})") from error
     if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("not a JSON object")
     return document
 
 
@@ -276,12 +274,12 @@ def checked_document(document: dict[str, Any], vocab: int | None) -> tuple[list[
     if not set(mask) <= {0, 1}:
         raise ValueError(f"loss_mask has {max(mask, key=abs)}; allowed: 0 and 1")
     if not any(mask[1:]):
-        raise ValueError("loss_mask has no 1, so nothing is learned from it; leave it out")
+        raise ValueError("loss_mask has no 1, so nothing is learned from it; remove the line")
     return ids, mask
 
 
 def _numbers(document: dict[str, Any], key: str) -> list[int]:
     found = document.get(key)
     if not isinstance(found, list) or any(type(each) is not int for each in found):
-        raise ValueError(f"{key} is no list of whole numbers")
+        raise ValueError(f"{key} is not a list of whole numbers")
     return found

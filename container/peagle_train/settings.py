@@ -1,63 +1,18 @@
 """Hyperparameters: SageMaker's strings to checked numbers, and those to the library's recipe. Pure.
 
-SageMaker passes every value as a string. What a head to start from says of itself stands for what was not
-given; a value that contradicts it is a mistake, since the weights would not fit.
+SageMaker passes every value as a string. The head to start from gives the values that the user left out. A
+value that contradicts the head is a mistake, since the weights would not fit.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from peagle_train import Mistake
 from peagle_train.rules import contradictions
 
 Parse = Callable[[str], Any]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a job trains with; None where the target or the head to start from decides."""
-
-    num_depths: int = 8
-    num_draft_layers: int | None = None
-    down_sample_ratio: float = 0.8
-    down_sample_ratio_min: float = 0.2
-    sequence_length: int = 4096
-    sequence_partitions: int = 1
-    micro_batch_size: int = 1
-    grad_accumulation_steps: int = 8
-    epochs: int = 1
-    max_steps: int | None = None
-    learning_rate: float = 1e-4
-    warmup_ratio: float = 0.05
-    min_lr_ratio: float = 0.1
-    weight_decay: float = 0.0
-    aux_layer_ids: tuple[int, ...] | None = None
-    mask_token_id: int | None = None
-    draft_num_attention_heads: int | None = None
-    draft_num_key_value_heads: int | None = None
-    draft_intermediate_size: int | None = None
-    freeze_embeddings: bool = False
-    gradient_checkpointing: bool = False
-    checkpoint_every_steps: int = 100
-    log_every_steps: int = 10
-    seed: int = 42
-    expert_parallel_size: int = 1
-    target_shards: int = 1
-
-
-OF_THE_HEAD = (
-    "num_draft_layers",
-    "aux_layer_ids",
-    "mask_token_id",
-    "draft_num_attention_heads",
-    "draft_num_key_value_heads",
-    "draft_intermediate_size",
-)
-"""What a head to start from says."""
-DEFAULT_LAYERS = 4
-"""Layers of a head from nothing: what the authors and the library's own example train."""
 
 
 def _whole(least: int, most: int) -> tuple[Parse, str]:
@@ -96,63 +51,84 @@ def _three_layers() -> tuple[Parse, str]:
     return parse, "three different layers, counted from 1 as vLLM counts them, for example [2, 12, 21]"
 
 
-_RULES: dict[str, tuple[Parse, str]] = {
-    "num_depths": _whole(1, 32),
-    "num_draft_layers": _whole(1, 16),
-    "down_sample_ratio": _ratio(0.05, 1),
-    "down_sample_ratio_min": _ratio(0, 1),
-    "sequence_length": _whole(16, 1 << 20),
-    "sequence_partitions": _whole(1, 256),
-    "micro_batch_size": _whole(1, 1024),
-    "grad_accumulation_steps": _whole(1, 4096),
-    "epochs": _whole(1, 1000),
-    "max_steps": _whole(1, 10_000_000),
-    "learning_rate": _ratio(1e-8, 1),
-    "warmup_ratio": _ratio(0, 1),
-    "min_lr_ratio": _ratio(0, 1),
-    "weight_decay": _ratio(0, 1),
-    "aux_layer_ids": _three_layers(),
-    "mask_token_id": _whole(0, 1 << 24),
-    "draft_num_attention_heads": _whole(1, 1024),
-    "draft_num_key_value_heads": _whole(1, 1024),
-    "draft_intermediate_size": _whole(1, 1 << 20),
-    "freeze_embeddings": _switch(),
-    "gradient_checkpointing": _switch(),
-    "checkpoint_every_steps": _whole(1, 1_000_000),
-    "log_every_steps": _whole(1, 1_000_000),
-    "seed": _whole(0, 2**32 - 1),
-    "expert_parallel_size": _whole(1, 1024),
-    "target_shards": _whole(1, 1024),
-}
+def _setting(default: Any, rule: tuple[Parse, str]) -> Any:
+    """Return a field with its default, how its text is read, and what is allowed."""
+    return field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a job trains with; None where the target or the head to start from decides."""
+
+    num_depths: int = _setting(8, _whole(1, 32))
+    num_draft_layers: int | None = _setting(None, _whole(1, 16))
+    down_sample_ratio: float = _setting(0.8, _ratio(0.05, 1))
+    down_sample_ratio_min: float = _setting(0.2, _ratio(0, 1))
+    sequence_length: int = _setting(4096, _whole(16, 1 << 20))
+    sequence_partitions: int = _setting(1, _whole(1, 256))
+    micro_batch_size: int = _setting(1, _whole(1, 1024))
+    grad_accumulation_steps: int = _setting(8, _whole(1, 4096))
+    epochs: int = _setting(1, _whole(1, 1000))
+    max_steps: int | None = _setting(None, _whole(1, 10_000_000))
+    learning_rate: float = _setting(1e-4, _ratio(1e-8, 1))
+    warmup_ratio: float = _setting(0.05, _ratio(0, 1))
+    min_lr_ratio: float = _setting(0.1, _ratio(0, 1))
+    weight_decay: float = _setting(0.0, _ratio(0, 1))
+    aux_layer_ids: tuple[int, ...] | None = _setting(None, _three_layers())
+    mask_token_id: int | None = _setting(None, _whole(0, 1 << 24))
+    draft_num_attention_heads: int | None = _setting(None, _whole(1, 1024))
+    draft_num_key_value_heads: int | None = _setting(None, _whole(1, 1024))
+    draft_intermediate_size: int | None = _setting(None, _whole(1, 1 << 20))
+    freeze_embeddings: bool = _setting(False, _switch())
+    gradient_checkpointing: bool = _setting(False, _switch())
+    checkpoint_every_steps: int = _setting(100, _whole(1, 1_000_000))
+    log_every_steps: int = _setting(10, _whole(1, 1_000_000))
+    seed: int = _setting(42, _whole(0, 2**32 - 1))
+    expert_parallel_size: int = _setting(1, _whole(1, 1024))
+    target_shards: int = _setting(1, _whole(1, 1024))
+
+
+OF_THE_HEAD = (
+    "num_draft_layers",
+    "aux_layer_ids",
+    "mask_token_id",
+    "draft_num_attention_heads",
+    "draft_num_key_value_heads",
+    "draft_intermediate_size",
+)
+"""Settings that a head to start from decides."""
+DEFAULT_LAYERS = 4
+"""Layers of a head from nothing: what the authors and the library's own example train."""
 
 
 def read_settings(given: Mapping[str, Any]) -> Settings:
     """Read SageMaker's ``hyperparameters.json``.
 
     Raises:
-        Mistake: a name is unknown, a value is none that is allowed, or two contradict each other.
+        Mistake: a name is unknown, a value is not allowed, or two values contradict each other.
     """
-    unknown = sorted(set(given) - set(_RULES))
+    rules = {entry.name: entry.metadata["rule"] for entry in fields(Settings)}
+    unknown = sorted(set(given) - set(rules))
     if unknown:
-        raise Mistake(f"unknown hyperparameter {', '.join(unknown)}; allowed: {', '.join(_RULES)}")
+        raise Mistake(f"unknown hyperparameter {', '.join(unknown)}; allowed: {', '.join(rules)}")
     values = {}
     for name, value in given.items():
-        parse, allowed = _RULES[name]
+        parse, allowed = rules[name]
         # The SageMaker SDK writes a string as JSON, in quotes.
         text = str(value).strip().strip('"')
         try:
             values[name] = parse(text)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise Mistake(f"hyperparameter {name}: found {text[:80]!r}; allowed: {allowed}") from error
-    found = Settings(**values)
-    if found.sequence_partitions > found.sequence_length // 16:
+    settings = Settings(**values)
+    if settings.sequence_partitions > settings.sequence_length // 16:
         raise Mistake(
-            f"sequence_partitions: {found.sequence_partitions} parts of {found.sequence_length} tokens are "
-            "shorter than 16 tokens; use fewer"
+            f"sequence_partitions: {settings.sequence_partitions} parts of {settings.sequence_length} tokens"
+            " are shorter than 16 tokens; use fewer"
         )
-    if found.down_sample_ratio_min > found.down_sample_ratio:
+    if settings.down_sample_ratio_min > settings.down_sample_ratio:
         raise Mistake("down_sample_ratio_min is larger than down_sample_ratio; it is the least that is kept")
-    return found
+    return settings
 
 
 def joined(settings: Settings, head: Mapping[str, Any] | None) -> Settings:
@@ -180,19 +156,10 @@ def joined(settings: Settings, head: Mapping[str, Any] | None) -> Settings:
 
 
 def as_json(settings: Settings) -> dict[str, Any]:
-    """Return the settings as they stand in ``training.json``."""
+    """Return the settings for ``training.json``."""
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()
     }
-
-
-def from_json(document: Mapping[str, Any]) -> Settings:
-    """Return the settings that `as_json` wrote."""
-    known = {field.name for field in fields(Settings)}
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
-    }
-    return Settings(**{name: value for name, value in values.items() if name in known})
 
 
 def recipe(
@@ -214,7 +181,7 @@ def recipe(
     number of processes.
     """
     assert settings.aux_layer_ids is not None
-    made: dict[str, Any] = {
+    document: dict[str, Any] = {
         "recipe": "TrainEagle3Recipe",
         "dist_env": {"backend": "nccl" if on_gpu else "gloo", "timeout_minutes": 30},
         "recipe_args": {
@@ -260,9 +227,13 @@ def recipe(
         "checkpoint": {"enabled": False, "checkpoint_dir": work, "save_consolidated": False},
     }
     if settings.expert_parallel_size > 1:
-        made["distributed"] = {"strategy": "fsdp2", "tp_size": 1, "ep_size": settings.expert_parallel_size}
+        document["distributed"] = {
+            "strategy": "fsdp2",
+            "tp_size": 1,
+            "ep_size": settings.expert_parallel_size,
+        }
     elif settings.target_shards > 1:
         # Each group of GPUs has a whole target, so that layers are gathered within one instance.
         copies = world // settings.target_shards
-        made["distributed"] = {"strategy": "fsdp2", "tp_size": 1, "dp_replicate_size": copies}
-    return made
+        document["distributed"] = {"strategy": "fsdp2", "tp_size": 1, "dp_replicate_size": copies}
+    return document

@@ -33,7 +33,7 @@ def read_target(folder: Path) -> Target:
     """Read the channel ``target``.
 
     Raises:
-        Mistake: it holds no model that a head can be trained for.
+        Mistake: no head can be trained for the model in it.
     """
     config = read_config(folder, "the target")
     files = [path.name for path in folder.iterdir()]
@@ -48,7 +48,7 @@ def read_config(folder: Path, whose: str) -> dict[str, Any]:
     """Read a folder's ``config.json``.
 
     Raises:
-        Mistake: there is none, or it is no JSON object.
+        Mistake: it does not exist, or is not a JSON object.
     """
     file = folder / "config.json"
     try:
@@ -58,7 +58,7 @@ def read_config(folder: Path, whose: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise Mistake(f"{whose}: config.json cannot be read: {error}") from error
     if not isinstance(document, dict):
-        raise Mistake(f"{whose}: config.json is no JSON object")
+        raise Mistake(f"{whose}: config.json is not a JSON object")
     return document
 
 
@@ -71,7 +71,7 @@ def tensors_of(file: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the header of a safetensors file: dtype and shape by tensor.
 
     Raises:
-        Mistake: the file is cut short or no safetensors file.
+        Mistake: the file is cut short, or not a safetensors file.
     """
     size = file.stat().st_size
     try:
@@ -91,7 +91,7 @@ def tensors_of(file: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a hash that tells one target from another without reading all of it.
+    """Return a hash that identifies a target without reading all of its files.
 
     Of each JSON and safetensors file: the name, the size, and the first and last MiB.
     """

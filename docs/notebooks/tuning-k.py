@@ -30,7 +30,7 @@ lifecycle:
 peagle_sm.plan("peagle.yaml", session=session)
 
 # %% [markdown]
-# **Your traffic.** `workload` is a name (`humaneval`, `mt-bench`, `speed-bench`, `synthetic:1024/256`) or a file:
+# **Your traffic.** `workload` is a name (`humaneval`, `mt-bench`, `synthetic:1024/256`) or a file:
 # JSON lines of OpenAI bodies, or what SageMaker's data capture wrote.
 #
 # **Tune.** The model comes up without speculation and with it. A few K are measured, acceptance and the time of a step
@@ -44,7 +44,6 @@ tuned = peagle_sm.tune(
     session=session,
     concurrency=(1,),
     max_k=6,
-    rounds=2,
     requests=6,
     max_tokens=48,
     yes=True,

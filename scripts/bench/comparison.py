@@ -1,4 +1,4 @@
-"""The modes of the small model, compared by the product's `compare`: for the quickstart and bench-modes.
+"""The modes of the small model, compared by the product's `compare`: for the quickstart.
 
 A draft head guesses repetition easily. So the answers without speculation divide the prompts into two
 categories: the least repetitive third, which gives the honest figures, and the other prompts.
@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from peagle_bench.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint, look_at
 from peagle_bench.compare import run
-from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, by_category, compare
+from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, compare
 from peagle_bench.compare.measurement import Setup, point_of
 from peagle_bench.compare.run import CompareDependencies
+from peagle_bench.compare.slices import slices_of_pairs
 from peagle_bench.load import ClientUsage, Clock, LoadRun, Target, Timeouts, Window, make_target
 from peagle_bench.load.answer import Answer
 from peagle_bench.load.http_client import Sender, open_sender
@@ -180,16 +181,15 @@ def measured(
 
 
 def by_repetition(results: Results) -> Results:
-    """The same with a category for each prompt, and the ratios within each."""
+    """The same with a category for each prompt, and the figures by slice with the categories."""
     third = _least_repetitive(results)
     requests = tuple(
         replace(row, category=THIRD if row.prompt_id in third else REST) for row in measured_requests(results)
     )
     turns = _turns(requests)
-    comparisons = tuple(
-        replace(row, categories=by_category(_pair(results, row), [turns])) for row in results.comparisons
-    )
-    return replace(results, requests=requests, comparisons=comparisons)
+    parts = [(_pair(results, row), [turns]) for row in results.comparisons]
+    slices = slices_of_pairs(parts, temperature=0.0)
+    return replace(results, requests=requests, slices=tuple(slices))
 
 
 def measured_requests(results: Results) -> tuple[RequestRecord, ...]:

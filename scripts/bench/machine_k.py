@@ -14,7 +14,7 @@ from peagle_bench.benchmark.endpoint_arm import describe_endpoint
 from peagle_bench.load import WorkItem
 from peagle_bench.tune.outcome import conclude
 from peagle_bench.tune.readings import Reading
-from peagle_bench.tune.windows import EndpointReader, WindowReader, WindowSize
+from peagle_bench.tune.windows import EndpointReader, WindowReader
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.environment import RUNTIME_K
@@ -97,7 +97,7 @@ def reader_of(session: Session, endpoint: Endpoint, mode: Mode, items: Sequence[
         mode,
         describe_endpoint(session, endpoint.name).arm,
         items,
-        WindowSize(REQUESTS),
+        REQUESTS,
         sink=lambda record: None,
         runtime=True,
         salt="machine-k",

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.report.markdown import markdown
 from peagle_bench.report.merging import view_of
-from peagle_bench.report.tables import markdown
 from peagle_bench.report.verdict import verdict
 from peagle_bench.results.result_file import Results, read
 from peagle_sm.core.errors import PeagleError, SpecError

@@ -21,9 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from peagle_bench.results import provenance
-from peagle_bench.tune.choice import MOST_DEPLOYED
 from peagle_bench.tune.curve import Array, Noise
-from peagle_bench.tune.loads import conclude_loads
 from peagle_bench.tune.outcome import ModeResult, conclude
 from peagle_bench.tune.readings import Reading
 from peagle_bench.tune.strategy import by_deployments, in_one_engine
@@ -206,7 +204,6 @@ def deployments(
         loads,
         surface.max_k,
         _silent,
-        most=MOST_DEPLOYED,
         beside=False,
     )
     result = conclude("p-eagle", readings, deployments=deployed, levelled=False)
@@ -218,8 +215,8 @@ def one_engine(
 ) -> tuple[int, int, int]:
     """K changed inside one engine."""
     engine = Engine(surface, noise, seed)
-    drafting, plain = in_one_engine(engine, engine, loads, surface.max_k, _silent)
-    return _measured_k(conclude("p-eagle", [*drafting, *plain], deployments=1)), 1, engine.windows
+    readings = in_one_engine(engine, engine, loads, surface.max_k, _silent)
+    return _measured_k(conclude("p-eagle", readings, deployments=1)), 1, engine.windows
 
 
 def always_7(
@@ -309,7 +306,7 @@ def trace_regret(surface: Surface, trace: Array, k_at: Callable[[int], int]) -> 
 
 
 def simulate_tables(endpoints: int, seed: int, max_k: int = 11) -> dict[str, Outcome]:
-    """Tune K by load on endpoints under a trace each, as `tune --loads` does without the validation."""
+    """Tune endpoints under a trace of load each; compare the table of K with one K."""
     every = tuple(range(1, LOADS[-1] + 1))
     table, fixed, single, windows = [], [], [], []
     for index in range(endpoints):
@@ -317,16 +314,15 @@ def simulate_tables(endpoints: int, seed: int, max_k: int = 11) -> dict[str, Out
         trace = draw_trace(np.random.default_rng([seed, index, 2]), LOADS[-1])
         engine = Engine(surface, NOISE, (seed, index, 1), head=True)
         baseline = Engine(surface, NOISE, (seed, index, 3))
-        result = conclude_loads(
-            "p-eagle", *in_one_engine(engine, baseline, LOADS, max_k, _silent, drafts_off=True)
-        )
+        readings = in_one_engine(engine, baseline, LOADS, max_k, _silent)
+        result = conclude("p-eagle", readings, deployments=1)
         constant = [trace_regret(surface, trace, lambda _, k=k: k) for k in range(1, max_k + 1)]  # type: ignore[misc]
         table.append(trace_regret(surface, trace, result.table.k_at))
-        fixed.append(constant[result.fixed.common.k - 1])
+        fixed.append(constant[result.common.k - 1])
         single.append(min(constant))
         windows.append((engine.windows + baseline.windows) / len(LOADS))
     return {
-        "the table of `tune --loads`": Outcome(np.asarray(table), 1, float(np.mean(windows))),
+        "the table of `tune`": Outcome(np.asarray(table), 1, float(np.mean(windows))),
         "the one K of `tune`, from the same windows": Outcome(np.asarray(fixed)),
         "the best single K for the trace, known in advance": Outcome(np.asarray(single)),
     }

@@ -1,35 +1,75 @@
-"""Make the ``canary.json`` of a shipped stand-in head: ``python -m scripts.lib.canary_profile``.
+"""Make a head's ``canary.json``: ``PYTHONPATH=container python -m scripts.lib.canary_profile [URL]``.
 
-It starts the local engine on the shipped weights, without its own canary, and runs the container's
-``peagle_gate.canary`` against it. Needed again whenever the head is trained again.
+With the URL of an engine that runs the head in a good configuration and serves no other requests, it prints
+the file. Without one it starts the local engine on the shipped stand-in head, and writes the file beside that
+head.
 """
+
+from __future__ import annotations
 
 import asyncio
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+from peagle_gate.canary import PROMPTS, CanaryError, look
+from peagle_gate.ineffective import DRAFTS_NEEDED
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.plan.environment import CHANNEL_MOUNT, MODEL_MOUNT
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineRequest
-from sagemaker_local.paths import container_dir, weights_dir
+from sagemaker_local.paths import weights_dir
 
-IMAGE = "vllm:cpu"
-HEAD = "p-eagle"
+IMAGE, HEAD, TOKENS_EACH = "vllm:cpu", "p-eagle", 128
 #: As many positions as any spec of the stand-in asks for; a smaller K is compared over its own.
 TOKENS = 12
 
 
+async def measure(url: str) -> str:
+    """Return the text of a ``canary.json``.
+
+    Raises:
+        CanaryError: the engine did not answer, or there were too few drafts.
+    """
+
+    def send(method: str, path: str, body: object) -> tuple[int, bytes]:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(url.rstrip("/") + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=600) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+        except OSError as error:
+            raise CanaryError(f"{url} does not answer: {error}") from error
+
+    async def ask(method: str, path: str, body: object) -> tuple[int, bytes]:
+        return await asyncio.to_thread(send, method, path, body)
+
+    counts = await look(ask, PROMPTS, TOKENS_EACH, at_once=8)
+    if counts.drafts < DRAFTS_NEEDED:
+        raise CanaryError(f"{counts.drafts} drafts, and {DRAFTS_NEEDED} are needed: is speculation on?")
+    survival = [round(rate, 4) for rate in counts.survival]
+    document = {
+        "drafts": counts.drafts,
+        "tokens_each": TOKENS_EACH,
+        "survival": survival,
+        "prompts": list(PROMPTS),
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
 async def profile_of_stand_in(weights: Path) -> str:
-    """Return the text of the file.
+    """Return the text of the shipped head's file.
 
     Raises:
         EngineError: the engine did not start.
-        subprocess.CalledProcessError: it was not measured; what was wrong stands on stderr.
+        CanaryError: see `measure`.
     """
 
     async def fetch(uri: str, directory: Path) -> None:
@@ -53,15 +93,14 @@ async def profile_of_stand_in(weights: Path) -> str:
                 if engine.exited is not None:
                     raise SystemExit(f"the engine ended: {engine.last_words()}")
                 await asyncio.sleep(0.2)
-            command = [sys.executable, "-m", "peagle_gate.canary", engine.url]
-            done = await asyncio.to_thread(
-                subprocess.run, command, cwd=container_dir(), stdout=subprocess.PIPE, text=True, check=True
-            )
+            return await measure(engine.url)
         finally:
             await engine.stop()
-    return str(done.stdout)
 
 
 if __name__ == "__main__":
-    text = asyncio.run(profile_of_stand_in(weights_dir()))
-    (weights_dir() / HEAD / "canary.json").write_text(text, encoding="utf-8")
+    if sys.argv[1:]:
+        print(asyncio.run(measure(sys.argv[1])), end="")
+    else:
+        text = asyncio.run(profile_of_stand_in(weights_dir()))
+        (weights_dir() / HEAD / "canary.json").write_text(text, encoding="utf-8")

@@ -1,11 +1,12 @@
-"""Write the properties in AWS's resource schemas for the types of the local CloudFormation.
+"""Write the properties in AWS's resource schemas, for the local CloudFormation and for the stacks.
 
 The schemas are those that cfn-lint ships, so run it with the environment that has it:
 
     .venv/bin/python scripts/lib/cfn_schemas.py
 
-The types are those of the handlers. Below AWS::SageMaker::* nested properties are kept too, since a field
-that CloudFormation lacks there is what this project must know of.
+The local CloudFormation has the types of its handlers; below AWS::SageMaker::* nested properties are kept
+too. The stacks have the types of an endpoint's resources, with all nested properties: a field that
+CloudFormation lacks must stop the synthesis.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ from typing import Any
 
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
+import stacks.schemas
 from sagemaker_local.cloudformation.resources import schemas
 from sagemaker_local.cloudformation.resources.types import HANDLERS
 
 _REGION = "us-east-1"
 _NESTED = "AWS::SageMaker::"
+_OF_AN_ENDPOINT = (
+    "AWS::ApplicationAutoScaling::ScalableTarget",
+    "AWS::ApplicationAutoScaling::ScalingPolicy",
+    "AWS::CloudWatch::Alarm",
+    "AWS::Logs::LogGroup",
+    "AWS::SageMaker::Endpoint",
+    "AWS::SageMaker::EndpointConfig",
+    "AWS::SageMaker::InferenceComponent",
+    "AWS::SageMaker::Model",
+)
 
 
 def generate() -> dict[str, Any]:
@@ -39,11 +51,25 @@ def text() -> str:
     return f'{{"source": {json.dumps(made["source"])}, "types": {{\n' + ",\n".join(lines) + "\n}}\n"
 
 
+def text_for_the_stacks() -> str:
+    """Give the stacks' file: for each type the tree of its properties; null where anything goes."""
+    rows = []
+    for name in _OF_AN_ENDPOINT:
+        schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(_REGION, name).schema
+        tree = _tree(schema, schema, _read_only(schema), (), deep=True)
+        rows.append(f"{json.dumps(name)}: {json.dumps(tree, sort_keys=True)}")
+    source = json.dumps(f"cfn-lint {version('cfn-lint')}, {_REGION}")
+    return f'{{"source": {source}, "types": {{\n' + ",\n".join(rows) + "\n}}\n"
+
+
+def _read_only(schema: Mapping[str, Any]) -> frozenset[tuple[str, ...]]:
+    return frozenset(_path(pointer) for pointer in schema.get("readOnlyProperties", []))
+
+
 def _described(name: str) -> dict[str, Any]:
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(_REGION, name).schema
-    read_only = frozenset(_path(pointer) for pointer in schema.get("readOnlyProperties", []))
     fixed = [*schema.get("createOnlyProperties", []), *schema.get("conditionalCreateOnlyProperties", [])]
-    tree = _tree(schema, schema, read_only, (), deep=name.startswith(_NESTED))
+    tree = _tree(schema, schema, _read_only(schema), (), deep=name.startswith(_NESTED))
     return {
         "properties": tree if tree is not None else {},
         "immutable": sorted(pointer.split("/")[2] for pointer in fixed if pointer.count("/") == 2),
@@ -87,5 +113,6 @@ def _path(pointer: str) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    schemas.PATH.write_text(text())
-    print(f"wrote {schemas.PATH}")
+    for path, content in ((schemas.PATH, text()), (stacks.schemas.PATH, text_for_the_stacks())):
+        path.write_text(content)
+        print(f"wrote {path}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from peagle_learn.core.memory import GPU_SHARE, PARTITIONS
-from peagle_learn.core.offers import INSTANCES, LENGTHS, TOKENS, TrainingOption, training_options
 from peagle_learn.core.recipes import Recipe, load_recipes
+from peagle_learn.core.training_options import INSTANCES, LENGTHS, TOKENS, TrainingOption, training_options
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.words import usd
 

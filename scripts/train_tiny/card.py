@@ -109,7 +109,7 @@ def further_section(device: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def acceptance_section(rows: Sequence[Mapping[str, Any]], level: str = "##") -> str:
-    """Acceptance by set of prompts and mode, from ``scripts/bench-modes``."""
+    """Acceptance by set of prompts and mode, as the record has it."""
     lines = [f"{level} Acceptance, in vLLM on a CPU, temperature 0", ""]
     lines += ["| prompts | mode | K | acceptance length | distinct 4-grams |", "|---|---|---:|---:|---:|"]
     for row in rows:
@@ -159,14 +159,12 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--work", type=Path, help="where the weights were trained: training.json anew")
     parser.add_argument("--seconds", type=int, help="what the whole training took")
-    parser.add_argument("--bench", type=Path, help="results/bench-modes.json, for the acceptance")
     parser.add_argument("--quick", type=Path, help="weights that train-tiny --quick made, for the comparison")
     options = parser.parse_args()
     known = facts.update(
         options.weights,
         work=options.work,
         seconds=options.seconds,
-        bench=options.bench,
         quick=options.quick,
     )
     for part in _TITLES:

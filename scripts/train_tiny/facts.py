@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +21,12 @@ def gather(work: Path, seconds: int | None = None) -> dict[str, Any]:
         FileNotFoundError: a step has not run.
     """
     found: dict[str, Any] = {name: _read(work / f"{name}.json") for name in _STEPS}
-    if (work / "device.json").is_file():  # only where the heads went on to an accelerator
-        found["device"] = _read(work / "device.json")
     if seconds is not None:
         found["whole"] = {"minutes": round(seconds / 60, 1), "cores": os.cpu_count()}
     return found
 
 
-def acceptance(bench: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The figures of ``scripts/bench-modes``: a row for each set of prompts and mode."""
-    names = ("num_speculative_tokens", "acceptance_length", "distinct_4_grams")
-    return [
-        {"prompts": f"{title}, {run['prompts']}", "mode": mode, **{name: figures[name] for name in names}}
-        for title, run in bench["finals"].items()
-        for mode, figures in run["modes"].items()
-    ]
-
-
-def update(
-    weights: Path, *, work: Path | None, seconds: int | None, bench: Path | None, quick: Path | None
-) -> dict[str, Any]:
+def update(weights: Path, *, work: Path | None, seconds: int | None, quick: Path | None) -> dict[str, Any]:
     """Bring ``weights/training.json`` up to date with what is given, and return it.
 
     ``quick`` is the weights directory of the family that ``scripts/train-tiny --quick`` made.
@@ -51,8 +36,6 @@ def update(
     """
     path = weights / NAME
     facts = gather(work, seconds) if work else _read(path)
-    if bench is not None:
-        facts["acceptance"] = acceptance(_read(bench))
     if quick is not None:
         facts["quick"] = _read(quick / NAME)
     path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
 """Prompts from code that was kept out of training: a function's signature and docstring.
 
 ``python -m scripts.train_tiny.held_out DOCUMENTS OUT`` reads the documents that the training wrote
-(JSON lines with ``source``, ``text``, ``held_out``) and writes prompts for ``scripts/bench-modes``.
+(JSON lines with ``source``, ``text``, ``held_out``) and writes prompts for measurements.
 """
 
 from __future__ import annotations

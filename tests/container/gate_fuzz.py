@@ -29,7 +29,7 @@ from vllm.exceptions import VLLMValidationError
 from vllm.renderers.chat_utils import has_non_text_content
 from vllm.sampling_params import SamplingParams
 
-from peagle_gate.limits import judge
+from peagle_gate.limits import judged
 from peagle_gate.startup import GENERATION_CONFIG, Limits, Settings, gate_arguments, last_value
 from tests.container.gate_bodies import Writer
 
@@ -222,7 +222,7 @@ def campaign(bodies: int, seed: int) -> dict[str, Any]:
         body = writer.body()
         limits = writer.chance.choice(LIMITS)
         above = {kind: list(excesses(kind, body, limits)) for kind in MODELS}
-        refusal = judge(body, limits)
+        refusal = judged(body, limits)[1]
         counts["bodies"] += 1
         counts["passed"] += refusal is None
         counts["no_maximum"] += refusal is None and no_maximum(body)

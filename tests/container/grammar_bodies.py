@@ -1,4 +1,4 @@
-"""Grammars for grammar_fuzz.py: schemas, patterns, tags and EBNF made to be slow or to end the engine."""
+"""Grammars for grammar_fuzz.py: schemas and patterns made to be slow or to end the engine."""
 
 from __future__ import annotations
 
@@ -191,78 +191,11 @@ class Grammars:
         }
         return {"$defs": definitions, "$ref": f"#/$defs/{names[0]}"}
 
-    def ebnf(self) -> str:
-        """Return a grammar in EBNF."""
-        count = self.chance.choice([1, 2, 3, 8, 300])
-        names = ["root", *(f"r{each}" for each in range(count))]
-        atoms = ['"a"', '"xy"', '""', "[a-z]", "[^a]", "[0-9]", '", "', *names]
-
-        def branch() -> str:
-            parts = []
-            for _ in range(self.chance.choice([1, 2, 3])):
-                part = self.chance.choice(atoms)
-                if self.chance.random() < 0.3:
-                    part = f"({part} {self.chance.choice(atoms)})"
-                parts.append(part + self.quantifier())
-            return " ".join(parts)
-
-        def body() -> str:
-            return " | ".join(branch() for _ in range(self.chance.choice([1, 2, 3])))
-
-        return "\n".join(f"{name} ::= {body()}" for name in names)
-
-    def tag(self, depth: int = 0) -> dict[str, Any]:
-        """Return a format of a structural tag."""
-        kinds = ["json_schema", "regex", "const_string", "any_text", "grammar", "excludes", "tag", "tags"]
-        kinds += ["sequence", "or", "optional", "star", "plus", "repeat"] * (depth < 4)
-        kind = self.chance.choice(kinds)
-
-        def below() -> dict[str, Any]:
-            return self.tag(depth + 1)
-
-        fields: dict[str, Callable[[], dict[str, Any]]] = {
-            "json_schema": lambda: {"json_schema": self.schema(3)},
-            "regex": lambda: {"pattern": self.pattern()},
-            "const_string": lambda: {"value": self.chance.choice(["", "x", self.texts()[0]])},
-            "tag": lambda: {"begin": self.texts()[0], "content": below(), "end": self.texts()[0]},
-            "grammar": lambda: {"grammar": self.ebnf()},
-            "sequence": lambda: {"elements": [below() for _ in range(3)]},
-            "or": lambda: {"elements": [below() for _ in range(3)]},
-            "repeat": lambda: (
-                {"min": self.chance.choice([0, 1, 3]), "max": self.chance.choice(_BOUNDS)}
-                | {"content": below()}
-            ),
-        }
-        if kind in fields:
-            return {"type": kind} | fields[kind]()
-        if kind == "excludes":
-            return {"type": "any_text", "excludes": self.texts()}
-        if kind == "tags":
-            return self.tags()
-        return {"type": kind} | ({} if kind == "any_text" else {"content": below()})
-
-    def tags(self) -> dict[str, Any]:
-        """Return tags that begin after triggers, or between separators."""
-        begins = [f"<{text}>" for text in self.texts()[:200]]
-        end = self.chance.choice(["</f>", self.letters(40)])
-        tags = [
-            {"type": "tag", "begin": begin, "content": {"type": "any_text"}, "end": end} for begin in begins
-        ]
-        if self.chance.random() < 0.5:
-            return {"type": "triggered_tags", "triggers": ["<"], "tags": tags}
-        return {"type": "tags_with_separator", "separator": ",", "tags": tags}
-
     def grammar(self) -> tuple[str, Any]:
         """Return the kind of a grammar (a field of ``structured_outputs``) and its value."""
-        kind = self.chance.choice(
-            ["json"] * 12 + ["regex"] * 4 + ["grammar"] * 2 + ["structural_tag"] * 2 + ["choice"]
-        )
+        kind = self.chance.choice(["json"] * 12 + ["regex"] * 4 + ["choice"])
         if kind == "regex":
             return kind, self.pattern()
-        if kind == "grammar":
-            return kind, self.ebnf()
-        if kind == "structural_tag":
-            return kind, {"type": "structural_tag", "format": self.tag()}
         if kind == "choice" and self.chance.random() < 0.7:
             return kind, self.texts()
         if kind == "choice":

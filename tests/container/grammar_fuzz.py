@@ -29,7 +29,7 @@ import xgrammar
 from transformers import AutoTokenizer
 from vllm.v1.structured_output.utils import choice_as_grammar
 
-from peagle_gate.limits import judge
+from peagle_gate.limits import judged
 from peagle_gate.startup import Limits
 from tests.container.grammar_bodies import Grammars
 
@@ -105,7 +105,6 @@ def _compile(kind: str, value: Any, tokens: Any, out: int, chance: random.Random
         "json": ("from_json_schema", "compile_json_schema"),
         "regex": ("from_regex", "compile_regex"),
         "grammar": ("from_ebnf", "compile_grammar"),
-        "structural_tag": ("from_structural_tag", "compile_structural_tag"),
     }
     parse, compile_ = names[kind]
     text = value if isinstance(value, str) else json.dumps(value)
@@ -182,7 +181,7 @@ def _again(entry: Entry, tokens: Any) -> list[dict[str, Any]]:
 def passes(entry: Entry) -> bool:
     """Return whether a grammar passes the gate."""
     body = {"messages": [{"role": "user", "content": "x"}], "structured_outputs": {entry.kind: entry.value}}
-    return judge(json.dumps(body).encode(), Limits()) is None
+    return judged(json.dumps(body).encode(), Limits())[1] is None
 
 
 def processor() -> str:

@@ -92,8 +92,8 @@ def benched(peagle: Run, folder: Path, engines: None) -> Results:
 @pytest.fixture(scope="class")
 def compared(peagle: Run, folder: Path, engines: None) -> Results:
     out = folder / "compare.jsonl"
-    size = ["--prompts", "8", "--max-tokens", "32", "--concurrency", "1,2", "--blocks", "2"]
-    result = peagle("compare", PLAIN, FAST, *size, "--repeat", "--out", out)
+    size = ["--prompts", "8", "--max-tokens", "32", "--concurrency", "1,2"]
+    result = peagle("compare", PLAIN, FAST, *size, "--out", out)
     assert json.loads(result.stdout)["stand_in_weights"] is True
     return read(out)
 
@@ -145,7 +145,7 @@ class TestThreeEngines:
     def test_bench_of_a_bare_vllm(self, stack: LocalStack, peagle: Run, folder: Path) -> None:
         urls = {engine["endpoint"]: engine["url"] for engine in stack.engines()}
         out = folder / "bare.jsonl"
-        size = ["--prompts", "4", "--max-tokens", "16", "--concurrency", "2", "--expect-mode", "p-eagle"]
+        size = ["--prompts", "4", "--max-tokens", "16", "--concurrency", "2"]
         peagle("bench", urls[FAST], *size, "--out", out, exits=(0, 1))
         (point,) = read(out).points
         assert (point.errors, point.requests) == ({}, 4)
@@ -166,43 +166,16 @@ class TestThreeEngines:
     def test_verify_finds_the_answers_to_be_the_targets_own(self, peagle: Run, folder: Path) -> None:
         out = folder / "verify.jsonl"
         asked = ["--checks", ",".join(sorted(CHECKS)), "--quick", "--prompts", "8", "--max-tokens", "48"]
-        result = peagle("verify", FAST, "--baseline", PLAIN, *asked, "--concurrency", "4", "--out", out)
+        result = peagle("verify", FAST, "--baseline", PLAIN, *asked, "--out", out)
         told = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
         assert set(told) == CHECKS
         assert told["greedy"] is told["sampled"] is told["streaming"] is True
         assert [check.name for check in read(out).checks] == list(told)
 
-    def test_verify_tells_identical_answers_and_acceptance_by_slice(self, peagle: Run, folder: Path) -> None:
-        """Labels of the user's own, and the script of the prompt; each slice has 8 prompts."""
-        path, out = folder / "labelled.jsonl", folder / "verify-slices.jsonl"
-        texts = {
-            "search": "def find_{0}(items, wanted):\n",
-            "ads": "# сортировка чисел по убыванию {0}\ndef ",
-        }
-        lines = [
-            json.dumps({"prompt": text.format(n), "labels": {"team": team}})
-            for n in range(8)
-            for team, text in texts.items()
-        ]
-        path.write_text("\n".join(lines), encoding="utf-8")
-        asked = ["--workload", path, "--checks", "greedy", "--quick", "--max-tokens", "32", "--out", out]
-        result = peagle("verify", FAST, "--baseline", PLAIN, *asked, "--slices", "label:team,script")
-        told = json.loads(result.stdout)["slices"]
-        assert [one["value"] for one in told] == ["cyrillic", "latin", "ads", "search"]
-        for one in read(out).slices:
-            assert (one.identical_outputs, one.compared_outputs, one.wrong_outputs, one.differs) == (
-                8, 8, 0, False,
-            )  # fmt: skip
-            assert one.identity is not None
-            assert one.identity.low < 1 == one.identity.high
-            assert one.acceptance_length is not None
-            assert one.acceptance_length.value > 1
-            assert len(one.survival) == len(one.survival_intervals) > 1
-
     @pytest.mark.campaign
     def test_verify_finds_an_unfair_sampler(self, peagle: Run) -> None:
         asked = ["--checks", "sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
-        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *asked, "--concurrency", "4", exits=(9,))
+        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *asked, exits=(9,))
         assert json.loads(result.stdout)["passed"] is False
 
     def test_cost(self, peagle: Run, folder: Path, benched: Results) -> None:
@@ -226,7 +199,7 @@ class TestThreeEngines:
 def test_tune(stack: LocalStack, peagle: Run, folder: Path) -> None:
     spec, out = folder / "peagle.yaml", folder / "tune.jsonl"
     peagle("init", "tiny-code", "--output", spec)
-    size = ["--concurrency", "1", "--max-k", "4", "--rounds", "2", "--requests", "4", "--max-tokens", "32"]
+    size = ["--concurrency", "1", "--max-k", "4", "--requests", "4"]
     result = peagle("tune", spec, *size, "--out", out, "--unguarded", "--yes")
     told: dict[str, Any] = json.loads(result.stdout)
     (found,) = told["modes"]

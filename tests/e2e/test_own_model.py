@@ -15,9 +15,9 @@ import pytest
 
 from peagle_sm.service import connect
 from sagemaker_local.paths import weights_dir
-from scripts.bench.loads.trace import draft_counts
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
+from tests.e2e.draft_counts import draft_counts
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

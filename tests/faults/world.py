@@ -177,7 +177,7 @@ class World:
         """Bring the endpoint up without the code under test."""
         plan = self.plan(spec)
         for request in plan.requests:
-            client = self.place.scheduler if request.service == "scheduler" else self.place.sagemaker
+            client = self.place.server.client(request.service)
             getattr(client, request.operation)(**request.parameters)
         assert self.settle() == "InService"
         return plan

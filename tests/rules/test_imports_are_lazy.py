@@ -39,10 +39,10 @@ def test_every_public_name_comes_without_a_client() -> None:
 @pytest.mark.parametrize(
     ("use_case", "most"),
     [
-        ("peagle_sm.service.lifecycle.deployment", 66),
-        ("peagle_sm.service.lifecycle.updating", 68),
-        ("peagle_sm.service.lifecycle.resuming", 68),
-        ("peagle_bench.benchmark.run", 65),
+        ("peagle_sm.service.lifecycle.deployment", 80),
+        ("peagle_sm.service.lifecycle.updating", 82),
+        ("peagle_sm.service.lifecycle.resuming", 82),
+        ("peagle_bench.benchmark.run", 80),
     ],
 )
 def test_a_use_case_loads_few_modules_of_the_project(use_case: str, most: int) -> None:

@@ -7,10 +7,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
-from aws_cdk import aws_sagemaker as sagemaker
+from aws_cdk import Stack
 
 from peagle_sm.core.spec.endpoint_spec import dump_spec, parse_spec
-from stacks.endpoint import Unsupported, lacking, properties
+from stacks.endpoint import add_checked
+from stacks.schemas import Unsupported, lacking
 from stacks.specs import EXECUTION_ROLE
 from tests.core.support import bodies, breaches
 from tests.stacks.support import EXPORTS, evaluated, one_template, plan_of, specs, template
@@ -66,7 +67,7 @@ def test_what_a_stack_sends_is_what_the_api_takes(name: str) -> None:
         for request in plan_of(name).requests
     ]
     scaling = {"application-autoscaling", "cloudwatch"} if name == "zero" else {"application-autoscaling"}
-    expected = {"sagemaker", *(scaling if name in ("scaling", "zero") else ())}
+    expected = {"logs", "sagemaker", *(scaling if name in ("scaling", "zero") else ())}
     assert {request.service for request in requests} == expected
     assert [breaches(request) for request in requests] == [[] for _ in requests]
 
@@ -124,9 +125,9 @@ def test_another_k_makes_a_new_model_and_config_and_updates_the_endpoint_in_plac
 
 def test_a_field_that_cloudformation_lacks_is_found_and_not_dropped() -> None:
     payload = {"ModelName": "m", "PrimaryContainer": {"Image": "i", "AdditionalModelDataSources": []}}
-    assert lacking(sagemaker.CfnModel, payload) == ["PrimaryContainer.AdditionalModelDataSources"]
+    assert lacking("AWS::SageMaker::Model", payload) == ["PrimaryContainer.AdditionalModelDataSources"]
     with pytest.raises(Unsupported, match="AdditionalModelDataSources"):
-        properties(sagemaker.CfnModel, payload)
+        add_checked(Stack(), "Model", "AWS::SageMaker::Model", payload, {})
 
 
 @pytest.mark.parametrize(("name", "retained"), [("scaling", True), ("zero", True), ("five", None)])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from aws_cdk import aws_sagemaker as sagemaker
 from botocore.model import ListShape, Shape, StructureShape
 from botocore.session import Session
 
-from stacks.endpoint import lacking
+from stacks.schemas import PATH, lacking
 
 _SOURCE = "PrimaryContainer.ModelDataSource.S3DataSource"
 LACKS: dict[str, set[str]] = {
@@ -23,6 +24,7 @@ LACKS: dict[str, set[str]] = {
     "create_endpoint_config": {
         "CrossRegionTrafficConfig",
         "ProductionVariants.AcceleratorPartitionLayouts",
+        "ProductionVariants.AcceleratorType",  # Elastic Inference, which AWS has ended
     },
     "create_endpoint": set(),
     "create_inference_component": {
@@ -34,11 +36,11 @@ LACKS: dict[str, set[str]] = {
 }
 # The same fields once more, in the parts of a request that no endpoint of ours has.
 _NOT_OURS = ("Containers.", "ShadowProductionVariants.")
-CLASSES = {
-    "create_model": sagemaker.CfnModel,
-    "create_endpoint_config": sagemaker.CfnEndpointConfig,
-    "create_endpoint": sagemaker.CfnEndpoint,
-    "create_inference_component": sagemaker.CfnInferenceComponent,
+TYPES = {
+    "create_model": "AWS::SageMaker::Model",
+    "create_endpoint_config": "AWS::SageMaker::EndpointConfig",
+    "create_endpoint": "AWS::SageMaker::Endpoint",
+    "create_inference_component": "AWS::SageMaker::InferenceComponent",
 }
 OPERATIONS = {
     "create_model": "CreateModel",
@@ -59,9 +61,18 @@ def _paths(shape: Shape | None, at: str = "") -> Iterator[tuple[str, dict[str, o
                 yield path, {name: payload}
 
 
-@pytest.mark.parametrize("operation", CLASSES)
+@pytest.mark.parametrize("operation", TYPES)
 def test_the_fields_that_cloudformation_lacks_are_known(operation: str) -> None:
     shape = Session().get_service_model("sagemaker").operation_model(OPERATIONS[operation]).input_shape
-    found = {found for _, payload in _paths(shape) for found in lacking(CLASSES[operation], payload)}
+    found = {found for _, payload in _paths(shape) for found in lacking(TYPES[operation], payload)}
     tops = {path for path in found if not any(path.startswith(f"{other}.") for other in found)}
     assert {path for path in tops if not path.startswith(_NOT_OURS)} == LACKS[operation]
+
+
+def test_the_shipped_schemas_are_what_the_script_makes(root: Path) -> None:
+    spec = importlib.util.spec_from_file_location("cfn_schemas", root / "scripts" / "lib" / "cfn_schemas.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.text_for_the_stacks() == PATH.read_text(encoding="utf-8")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from aws_cdk import aws_sagemaker as sagemaker
 
 from peagle_sm.core.checks.account import NOT_IN_CLOUDFORMATION
 from peagle_sm.core.errors import PlanRefused
-from stacks.endpoint import lacking
+from stacks.schemas import lacking
 from stacks.specs import plan_for
 from tests.core.support import bodies
 from tests.stacks.support import REGION, plan_of, specs, stand_ins
@@ -37,5 +36,5 @@ def test_a_role_that_cloudformation_passes_is_a_warning() -> None:
 @pytest.mark.parametrize("name", sorted(specs()))
 def test_the_check_knows_which_fields_the_cdks_model_lacks(name: str) -> None:
     exact = bodies(plan_of(name)).model
-    absent = {path.rpartition(".")[2] for path in lacking(sagemaker.CfnModel, exact)}
+    absent = {path.rpartition(".")[2] for path in lacking("AWS::SageMaker::Model", exact)}
     assert absent == NOT_IN_CLOUDFORMATION & exact["PrimaryContainer"].keys()

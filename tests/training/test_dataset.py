@@ -42,13 +42,13 @@ def test_the_hash_is_of_names_and_contents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
-        ("[1]", "it is no JSON object"),
-        (json.dumps({"loss_mask": [1, 1]}), "input_ids is no list of whole numbers"),
-        (json.dumps({**GOOD, "input_ids": [1, 2.5, 3]}), "input_ids is no list of whole numbers"),
-        (json.dumps({**GOOD, "input_ids": [1, True, 3]}), "input_ids is no list of whole numbers"),
-        (json.dumps({**GOOD, "loss_mask": "011"}), "loss_mask is no list of whole numbers"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[1]", "not a JSON object"),
+        (json.dumps({"loss_mask": [1, 1]}), "input_ids is not a list of whole numbers"),
+        (json.dumps({**GOOD, "input_ids": [1, 2.5, 3]}), "input_ids is not a list of whole numbers"),
+        (json.dumps({**GOOD, "input_ids": [1, True, 3]}), "input_ids is not a list of whole numbers"),
+        (json.dumps({**GOOD, "loss_mask": "011"}), "loss_mask is not a list of whole numbers"),
         (json.dumps({**GOOD, "loss_mask": [0, 1]}), "input_ids has 3 values, loss_mask 2"),
         (json.dumps({"input_ids": [1], "loss_mask": [1]}), "allowed: 2 and more"),
         (
@@ -82,7 +82,7 @@ def test_an_empty_channel_is_no_channel(tmp_path: Path) -> None:
         check_channel("training", tmp_path, vocab=VOCAB, sequence_length=64)
     with pytest.raises(Mistake, match="is empty: 1 files without a line"):
         checked(tmp_path, "\n\n")
-    with pytest.raises(Mistake, match="no token to learn from lies within sequence_length=16"):
+    with pytest.raises(Mistake, match="no supervised token is within sequence_length=16"):
         checked(tmp_path, lines([document(1, length=40, prompt=20)]), length=16)
 
 

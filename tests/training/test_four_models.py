@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from peagle_learn.core.memory import TrainingLoad, charged_rows_of, rows_of
-from peagle_learn.core.plan import LearnPlan, make_training_plan
 from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import head_sizes, load_recipes
 from peagle_learn.core.spec import LearnSpec
+from peagle_learn.core.training_plan import LearnPlan, make_training_plan
 from peagle_learn.core.training_request import ChannelFacts, TrainingFacts
 from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.engine.trainer_env import ensure_trainer

@@ -5,6 +5,7 @@ Nothing here needs the trainer's environment: a mistake is met before torch is l
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from peagle_train.job import main
 from peagle_train.launch import Fleet, gpus_of, read_fleet, torchrun_command, torchrun_environ
-from peagle_train.plan import Folders, Plan, make_plan, read_plan, write_plan
+from peagle_train.plan import Folders, Plan, make_plan
 from tests.training.support import Job, document, job, lines
 
 Change = Callable[[Job], object]
@@ -32,11 +33,11 @@ MISTAKES: dict[str, tuple[Change, str]] = {
     ),
     "a wrong line": (
         lambda given: given.write("training", lines([document(1), {"input_ids": []}])),
-        "training/part.tokens.jsonl, line 2: loss_mask is no list of whole numbers",
+        "training/part.tokens.jsonl, line 2: loss_mask is not a list of whole numbers",
     ),
     "a wrong line held out": (
         lambda given: given.write("validation", "no\n"),
-        "validation/part.tokens.jsonl, line 1: it is no JSON",
+        "validation/part.tokens.jsonl, line 1: not JSON",
     ),
     "another tokenizer": (
         lambda given: given.write("training", lines([{"input_ids": [1, 9999], "loss_mask": [0, 1]}])),
@@ -134,8 +135,7 @@ def test_processes_share_the_steps(tmp_path: Path) -> None:
 
 def test_a_plan_goes_to_the_processes_as_it_was_checked(tmp_path: Path) -> None:
     made = plan(tmp_path, num_depths=5)
-    write_plan(made, tmp_path / "plan.json")
-    assert read_plan(tmp_path / "plan.json") == made
+    assert pickle.loads(pickle.dumps(made)) == made
 
 
 def test_how_often_a_run_saves_may_change_and_nothing_else(tmp_path: Path) -> None:

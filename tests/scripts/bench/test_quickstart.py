@@ -63,7 +63,7 @@ def test_the_terminal_shows_the_products_report_the_third_and_the_outputs() -> N
     assert "Its machine's load average was 0.75." in shown
     third = shown.partition("The least repetitive third of the prompts (8 of 24)")[2]
     rows = [" ".join(line.split()) for line in third.splitlines()]
-    result = "P-EAGLE no speculation c=1 2.00x [2.00, 2.00] no verdict: the window is too short 8 prompts"
+    result = "P-EAGLE no speculation c=1 2.00x [2.00, 2.00] 8 prompts 1 no verdict: the window is too short"
     assert any(row.startswith(result) for row in rows)
     assert any(row.startswith("c=1 P-EAGLE 400") and row.endswith("2.75") for row in rows)
     assert rows[-2:] == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,22 +58,15 @@ def test_the_quick_family_is_told_beside_the_shipped_one() -> None:
     )
 
 
-def test_facts_are_gathered_from_what_the_steps_left_and_kept_when_a_bench_is_added(tmp_path: Path) -> None:
+def test_facts_are_gathered_from_what_the_steps_left(tmp_path: Path) -> None:
     work, weights = tmp_path / "work", tmp_path / "weights"
     work.mkdir()
     weights.mkdir()
     for name in ("corpus", "target", "rollouts", "heads"):
         (work / f"{name}.json").write_text(json.dumps({"of": name}))
-    none: dict[str, Any] = {"work": None, "seconds": None, "bench": None, "quick": None}
-    first = facts.update(weights, **none | {"work": work, "seconds": 90})
-    assert (first["heads"], first["whole"]["minutes"], "device" in first) == ({"of": "heads"}, 1.5, False)
-    arm = {"num_speculative_tokens": None, "acceptance_length": 1.0, "distinct_4_grams": 0.2}
-    run = {"prompts": 7, "modes": {"none": {**arm, "otps": 300.0}}}
-    bench = tmp_path / "bench.json"
-    bench.write_text(json.dumps({"finals": {"HumanEval": run}}))
-    again = facts.update(weights, **none | {"bench": bench})
-    assert again == {**first, "acceptance": [{"prompts": "HumanEval, 7", "mode": "none", **arm}]}
-    assert json.loads((weights / facts.NAME).read_text()) == again
+    gathered = facts.update(weights, work=work, seconds=90, quick=None)
+    assert (gathered["heads"], gathered["whole"]["minutes"]) == ({"of": "heads"}, 1.5)
+    assert facts.update(weights, work=None, seconds=None, quick=None) == gathered
 
 
 def test_a_head_by_the_trainer_of_users_heads_says_so() -> None:

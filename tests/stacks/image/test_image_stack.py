@@ -102,7 +102,7 @@ def test_the_source_is_what_the_build_needs_and_no_more(tmp_path: Path) -> None:
     (folder,) = [path for path in tmp_path.iterdir() if path.name.startswith("asset.")]
     assert not zipfile.is_zipfile(folder)
     sent = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert {"Dockerfile", ".dockerignore", "buildspec.yml", "serve", "pin_base.py"} <= sent
+    assert {"Dockerfile", ".dockerignore", "buildspec.yml", "serve", "check_base.py"} <= sent
     assert {"peagle_gate/asgi.py", "plugins/peagle_runtime_k/pyproject.toml"} <= sent
     assert not [name for name in sent if "cpu_fixes" in name or name.endswith((".pyc", ".lock"))]
     assert (folder / "serve").stat().st_mode & 0o111

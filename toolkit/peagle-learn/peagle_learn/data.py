@@ -25,7 +25,7 @@ from peagle_learn.core.conversations import (
     Split,
     compared_texts,
     related,
-    split_prompts,
+    split,
 )
 from peagle_learn.core.prompts import TargetTexts
 from peagle_learn.core.spec import LearnSpec
@@ -118,9 +118,9 @@ class DataOffer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
-        found = asdict(self)
-        found["until"] = None if self.until is None else self.until.isoformat()
-        return found
+        document = asdict(self)
+        document["until"] = None if self.until is None else self.until.isoformat()
+        return document
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,10 @@ def plan_data(
     *,
     base: Path = Path(),
     sources: Sources | None = None,
-    prepared: tuple[Read, Split] | None = None,
 ) -> DataPlan:
     """Read, redact and split the prompts, and look at the endpoint; send and store nothing.
 
     Paths in the spec are relative to ``base``.
-    ``prepared`` has the prompts and the split of a preparation in processing jobs, which are then not read.
 
     Raises:
         SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
@@ -182,7 +180,7 @@ def plan_data(
     endpoint = need_endpoint(spec)
     opened = sources or Sources(lambda: session)
     texts, notes = target_texts(opened, spec.target.model, spec.target.revision)
-    read, divided = prepared or _read_here(spec, session, texts, base)
+    read, divided = _read_here(spec, session, texts, base)
     bucket, _ = s3.split_uri(spec.folder)
     if not s3.exists(session, bucket):
         raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
@@ -283,13 +281,13 @@ def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path
             prefix="general/",
             base=base,
         )
-    divided = split_prompts(
+    divided = split(
         read.prompts,
+        data.held_out,
+        data.seed,
         () if general is None else general.prompts,
-        held_out=data.held_out,
-        general_trained=data.general_trained,
-        limit=data.limit,
-        seed=data.seed,
+        data.general_trained,
+        data.limit,
     )
     if general is None:
         return read, divided
@@ -306,7 +304,7 @@ def need_endpoint(spec: LearnSpec) -> str:
     """Return the endpoint that serves the target.
 
     Raises:
-        SpecError: learn.yaml names none.
+        SpecError: learn.yaml has no endpoint.
     """
     if spec.endpoint is None:
         raise SpecError(
@@ -332,8 +330,8 @@ def need_general(is_there: bool) -> None:
 
 def _settings_hash(spec: LearnSpec, origin: list[Any]) -> str:
     """Answers of another target, endpoint, account, region, local server or length are not these."""
-    told = [spec.target.model, spec.target.revision, spec.endpoint, spec.data.max_tokens, *origin]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+    parts = [spec.target.model, spec.target.revision, spec.endpoint, spec.data.max_tokens, *origin]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
 def _facts(name: str, conversations: Iterable[PromptGroup]) -> SetFacts:
@@ -342,12 +340,12 @@ def _facts(name: str, conversations: Iterable[PromptGroup]) -> SetFacts:
     lengths = sorted(len(compared_texts(prompt)[0]) for prompt in prompts) or [0]
     slices: dict[str, Counter[str]] = {}
     for prompt in prompts:
-        told = slices_of_body(prompt.body, prompt.labels)
-        for dimension, value in told.items():
+        of_prompt = slices_of_body(prompt.body, prompt.labels)
+        for dimension, value in of_prompt.items():
             slices.setdefault(dimension, Counter())[value] += 1
-    found = {name: dict(values.most_common()) for name, values in sorted(slices.items())}
+    counts = {name: dict(values.most_common()) for name, values in sorted(slices.items())}
     return SetFacts(
-        name, len(every), len(prompts), (lengths[0], lengths[len(lengths) // 2], lengths[-1]), found
+        name, len(every), len(prompts), (lengths[0], lengths[len(lengths) // 2], lengths[-1]), counts
     )
 
 
@@ -390,15 +388,15 @@ def make_data(
     if end.stopped_by is not None:
         progress(Event("check", f"stopped at {end.stopped_by}: {end.waiting:,} prompts have no answer"))
     files, counts = _files(plan)
-    found = data_hash(files)
+    digest = data_hash(files)
     for name, content in files.items():
         write_file(work / "data" / name, content, parents=True)
-    text = json.dumps(_manifest(plan, session, found, files, counts, end), indent=1, sort_keys=True)
+    text = json.dumps(_manifest(plan, session, digest, files, counts, end), indent=1, sort_keys=True)
     write_file(work / "data" / MANIFEST, text + "\n", parents=True)
-    store(spec, session, found, work / "data", files, progress)
+    store(spec, session, digest, work / "data", files, progress)
     return DataResult(
-        data=found,
-        uri=set_uri(spec, found),
+        data=digest,
+        uri=set_uri(spec, digest),
         folder=work / "data",
         rows={name: each.rows for name, each in counts.items()},
         tokens={name: each.tokens for name, each in counts.items()},
@@ -470,7 +468,7 @@ def _bodies(conversations: Iterable[PromptGroup]) -> bytes:
 def _manifest(
     plan: DataPlan,
     session: Session,
-    found: str,
+    digest: str,
     files: Mapping[str, bytes],
     counts: Mapping[str, _FileCounts],
     end: SamplingEnd,
@@ -478,12 +476,12 @@ def _manifest(
     spec, offer = plan.spec, plan.offer
     return {
         "schema": SCHEMA,
-        "data": found,
+        "data": digest,
         "name": spec.name,
         "made_at": session.now().isoformat(timespec="seconds"),
         "target": spec.target.model_dump(mode="json", exclude={"accept_eula"}),
         "endpoint": {"name": offer.endpoint, **plan.described.origin},
-        "settings": spec.data.model_dump(mode="json", exclude={"processing"}),
+        "settings": spec.data.model_dump(mode="json"),
         "sources": dict(plan.read.sources),
         "sets": [asdict(each) for each in offer.sets],
         "left_out": {

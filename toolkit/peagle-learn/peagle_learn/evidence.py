@@ -45,7 +45,7 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
     shared = set(cells[CANDIDATE]) & set(cells[SERVING])
     conversations = len({cells[CANDIDATE][prompt].conversation or prompt for prompt in shared})
     try:
-        found = compare_cells([cells[CANDIDATE]], [cells[SERVING]], confidence=confidence)
+        comparison = compare_cells([cells[CANDIDATE]], [cells[SERVING]], confidence=confidence)
     except ValueError:  # too few common prompts for an interval
         return SetEvidence(
             len(shared),
@@ -59,8 +59,8 @@ def set_evidence(results: Results, confidence: float) -> SetEvidence:
         )
     return SetEvidence(
         prompts=len(shared),
-        acceptance=_ratio(found.acceptance),
-        speed=_ratio(found.rate),
+        acceptance=_ratio(comparison.acceptance),
+        speed=_ratio(comparison.rate),
         serving_length=lengths[SERVING],
         candidate_length=lengths[CANDIDATE],
         failed=failed,
@@ -76,7 +76,7 @@ def _slices(records: Iterable[RequestRecord], cells: dict[str, Cells]) -> tuple[
     """Compare the two heads in each slice of the prompts that both answered."""
     answered = [each for each in records if each.error is None and each.output_tokens]
     sides = [[each for each in answered if each.arm == name] for name in (SERVING, CANDIDATE)]
-    keys = keys_by_slice(of_both(*sides), None)
+    keys = keys_by_slice(of_both(*sides))
     confidence = confidence_of_each(keys.values())
     return tuple(_slice(name, keys[name], cells, confidence) for name in in_order(keys))
 
@@ -92,16 +92,16 @@ def _slice(
     acceptance = speed = None
     if len({conversation for conversation, *_ in keys}) >= FEWEST_CONVERSATIONS:
         with suppress(ValueError):  # too few of them are common, or have tokens
-            found = compare_cells([within[CANDIDATE]], [within[SERVING]], confidence=confidence)
-            acceptance, speed = _sound(found.acceptance), _sound(found.rate)
+            comparison = compare_cells([within[CANDIDATE]], [within[SERVING]], confidence=confidence)
+            acceptance, speed = _sound(comparison.acceptance), _sound(comparison.rate)
     lengths = _length(within[SERVING]), _length(within[CANDIDATE])
     return SliceEvidence(*name, len(prompts), acceptance, speed, confidence, *lengths)
 
 
-def _sound(found: Interval | None) -> Ratio | None:
-    """Return a ratio whose interval says something: that of few prompts may have no end."""
-    told = _ratio(found)
-    return told if told is not None and told.is_sound else None
+def _sound(interval: Interval | None) -> Ratio | None:
+    """Return a ratio with a finite interval; with few prompts it may be infinite."""
+    ratio = _ratio(interval)
+    return ratio if ratio is not None and ratio.is_sound else None
 
 
 def ends_early(measured: Measured, arms: Iterable[ArmRecord], wanted: Thresholds) -> bool:
@@ -113,7 +113,7 @@ def ends_early(measured: Measured, arms: Iterable[ArmRecord], wanted: Thresholds
 
 
 def hopeless_ratio(results: Results, wanted: Thresholds) -> Ratio | None:
-    """Return the acceptance ratio that makes the rest of a proof needless; None if there is no such one."""
+    """Return the acceptance ratio that ends a proof early; None if the proof goes on."""
     ratio = _sure_ratio(_cells(_measured(results.requests), results.arms))
     return ratio if is_hopeless(ratio, wanted) else None
 
@@ -138,8 +138,8 @@ def _sure_ratio(cells: dict[str, Cells]) -> Ratio | None:
         return None
 
 
-def _ratio(found: Interval | None) -> Ratio | None:
-    return None if found is None else Ratio(found.value, found.low, found.high)
+def _ratio(interval: Interval | None) -> Ratio | None:
+    return None if interval is None else Ratio(interval.value, interval.low, interval.high)
 
 
 def _length(cells: Cells) -> float | None:
@@ -150,10 +150,10 @@ def _length(cells: Cells) -> float | None:
     return sum(each or 0.0 for each in advanced) / max(1e-9, sum(each or 0.0 for each in drafts))
 
 
-def checks_of(found: Iterable[Any]) -> tuple[ProofCheck, ...]:
+def checks_of(records: Iterable[Any]) -> tuple[ProofCheck, ...]:
     """Return the checks of `verify` that apply; its other records are slices of them."""
     return tuple(
-        ProofCheck(each.name, each.passed, each.summary)
-        for each in found
-        if isinstance(each, CheckRecord) and each.applicable
+        ProofCheck(record.name, record.passed, record.summary)
+        for record in records
+        if isinstance(record, CheckRecord) and record.applicable
     )

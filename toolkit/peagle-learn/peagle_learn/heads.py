@@ -106,10 +106,10 @@ def trained_apart(candidate: Candidate, manifest: Mapping[str, Any], spec: Learn
 
 def _training(folder: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+        document = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _fetched(uri: str, session: Session, work: Path) -> Path:
@@ -165,8 +165,8 @@ def unpack(archive: Path, folder: Path) -> None:
     """
     total = count = 0
     try:
-        with tarfile.open(archive, "r:gz") as found:
-            for member in found:
+        with tarfile.open(archive, "r:gz") as opened:
+            for member in opened:
                 path = PurePosixPath(member.name)
                 if member.isdir():
                     continue
@@ -177,7 +177,7 @@ def unpack(archive: Path, folder: Path) -> None:
                     raise _bad_archive(
                         f"more than {_MOST_FILES} files or {_MOST_BYTES / 2**30:.0f} GiB; no head has that"
                     )
-                found.extract(member, folder, filter="data")
+                opened.extract(member, folder, filter="data")
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
         raise _bad_archive(str(error)) from error
 
@@ -209,10 +209,10 @@ def stage_candidate(
 def _is_staged(session: Session, bucket: str, prefix: str, size: int, sha256: str) -> bool:
     """Tell whether the prefix has the head already: its manifest may have lineage that must stay."""
     try:
-        found = parse_manifest(s3.read_range(session, bucket, prefix + MANIFEST, 0, size))
+        manifest = parse_manifest(s3.read_range(session, bucket, prefix + MANIFEST, 0, size))
     except ValueError:
         return False
-    return head_hash({file.name: str(file.sha256) for file in found.files}) == sha256
+    return head_hash({file.name: str(file.sha256) for file in manifest.files}) == sha256
 
 
 def staged_hash(uri: str, session: Session) -> str:
@@ -238,17 +238,15 @@ def staged_hash(uri: str, session: Session) -> str:
     return head_hash(sums)
 
 
-def canary_fault(
-    session: Session, endpoint: str, start: datetime, component: str | None = None
-) -> str | None:
-    """Return what the gate's canary found wrong with the drafting of an endpoint or component that failed.
+def canary_fault(session: Session, endpoint: str, start: datetime) -> str | None:
+    """Return what the gate's canary reported about the drafting of an endpoint that failed.
 
-    None if there was no canary (AWS's images have no gate), it passed, or it got no answer: then it
-    failed for another reason, which says nothing about the head. Nor does a log that cannot be read.
+    None if there was no canary (AWS's images have no gate), if it passed, or if it got no answer: then the
+    endpoint failed for another reason. None also if the log cannot be read.
     """
     with suppress(PeagleError):
-        for line in cloudwatch.canary_lines(session, endpoint, start, component):
-            found = _CANARY.search(line)
-            if found is not None and not found[1].startswith(("passed", "the canary ")):
-                return found[1]
+        for line in cloudwatch.canary_lines(session, endpoint, start, None):
+            match = _CANARY.search(line)
+            if match is not None and not match[1].startswith(("passed", "the canary ")):
+                return match[1]
     return None

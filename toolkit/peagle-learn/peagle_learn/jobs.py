@@ -1,4 +1,4 @@
-"""One job of SageMaker, training or processing: start it once, find it again, follow it, stop it.
+"""One training job of SageMaker: start it once, find it again, follow it, stop it.
 
 A job belongs to what it is made from: its name has a hash of that, so the same spec finds its running or
 finished job again. A job runs on when this program ends; it stops at its own limits.
@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from peagle_learn.aws.jobs import create_job, describe_job, job_names, log_lines, stop_job
-from peagle_learn.core.job_names import TrainerLine, newest_attempt, read_lines
-from peagle_learn.core.jobs import PROCESSING_JOB, TRAINING_JOB, Job, JobKind
+from peagle_learn.core.job_names import MARK, TrainerLine, newest_attempt, read_lines
+from peagle_learn.core.jobs import Job
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
@@ -26,6 +26,7 @@ from peagle_sm.service.progress import Event, Pacing, Progress, Reporter, once_v
 
 _REPEAT = timedelta(minutes=1)
 """Log lines may arrive late: each poll begins this much before the newest line."""
+_AGAIN = "Run the same command again: it resumes from the last checkpoint, if one was saved"
 Offer = TypeVar("Offer")
 
 
@@ -58,7 +59,7 @@ class JobState:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; None for what is not known."""
         job, last, checked = self.job, self.last, self.checked
-        shared = {
+        return {
             "job": job.name,
             "name": self.spec_name,
             "status": job.status,
@@ -67,11 +68,6 @@ class JobState:
             "usd": None if self.usd is None else round(self.usd, 4),
             "usd_per_hour": self.usd_per_hour,
             "failure_reason": job.failure_reason,
-        }
-        if job.kind is PROCESSING_JOB:
-            return {**shared, "exit_message": job.exit_message}
-        return {
-            **shared,
             "secondary_status": job.secondary,
             "step": None if last is None else last.step,
             "steps": None if last is None else last.steps,
@@ -82,49 +78,37 @@ class JobState:
         }
 
 
-def find_job(session: Session, kind: JobKind, base: str) -> Job | None:
+def find_job(session: Session, base: str) -> Job | None:
     """Return the newest attempt of a job, by the name of the first; None without one."""
-    newest = newest_attempt(job_names(session, kind, base), base)
-    return None if newest is None else describe_job(session, kind, newest)
+    newest = newest_attempt(job_names(session, base), base)
+    return None if newest is None else describe_job(session, newest)
 
 
-def kind_of(session: Session, name: str) -> JobKind:
-    """Return the kind of a job by its name: processing only if no training job has it."""
-    if (
-        describe_job(session, TRAINING_JOB, name) is None
-        and describe_job(session, PROCESSING_JOB, name) is not None
-    ):
-        return PROCESSING_JOB
-    return TRAINING_JOB
-
-
-def job_state(session: Session, kind: JobKind, name: str, *, lines: bool = True) -> JobState:
-    """Return one job as it is now, with what its log says of its progress unless ``lines`` is False.
+def job_state(session: Session, name: str, *, lines: bool = True) -> JobState:
+    """Return one job as it is now, with the progress lines of its log unless ``lines`` is False.
 
     Raises:
         NotFound: there is no such job.
         PlanRefused: peagle-sm did not create it.
     """
-    job, tags = _own_job(session, kind, name)
-    texts = [line.text for line in log_lines(session, job) if kind.mark in line.text] if lines else []
+    job, tags = _own_job(session, name)
+    texts = [line.text for line in log_lines(session, job) if MARK in line.text] if lines else []
     return _state(session, job, tags, texts)
 
 
-def jobs_of(
-    session: Session, kind: JobKind, name: str | None = None, *, running: bool = False
-) -> list[JobState]:
+def jobs_of(session: Session, name: str | None = None, *, running: bool = False) -> list[JobState]:
     """Return peagle-sm's jobs, newest first: those whose name has the text; without one, all that run."""
     states = []
-    for job_name in job_names(session, kind, name or "", running=running or name is None):
+    for job_name in job_names(session, name or "", running=running or name is None):
         try:
-            states.append(job_state(session, kind, job_name, lines=False))
+            states.append(job_state(session, job_name, lines=False))
         except (NotFound, PlanRefused):
             continue  # another program's, or gone
     return states
 
 
 def demand_consent(
-    session: Session, kind: JobKind, offer: Offer, confirm: Callable[[Offer], bool], *, unguarded: bool
+    session: Session, offer: Offer, confirm: Callable[[Offer], bool], *, unguarded: bool
 ) -> None:
     """Ask whether to start what ``offer`` shows, where a guard is installed.
 
@@ -133,14 +117,13 @@ def demand_consent(
         Declined: it was not confirmed.
     """
     if not unguarded:
-        require_guard(session, kind.name)
+        require_guard(session, "training")
     if not confirm(offer):
         raise Declined("Nothing was created: it was not confirmed.", next_step="Run it again and confirm.")
 
 
 def start(
     session: Session,
-    kind: JobKind,
     parameters: Mapping[str, Any],
     *,
     progress: Progress | None = None,
@@ -150,20 +133,20 @@ def start(
     """Create the job once; one that another run of the same spec created is taken.
 
     Raises:
-        ServiceFault: refused; the message says that nothing is billed and names ``remaining`` resources, or
-            how to look.
+        ServiceFault: refused; the message says that nothing is billed, with ``remaining`` resources, or how
+            to check.
     """
-    name, flags = str(parameters[f"{kind.word}JobName"]), session.command_flags()
+    name, flags = str(parameters["TrainingJobName"]), session.command_flags()
     pacing = pacing or Pacing.for_session(session)
     try:
-        once_visible(lambda: create_job(session, kind, parameters), pacing, Reporter(progress, pacing))
+        once_visible(lambda: create_job(session, parameters), pacing, Reporter(progress, pacing))
     except ServiceFault as error:
         if is_taken(error):
             return
         if not is_unsettled(error):
             error.message += f"\nThis job was not created, and no instance is billed.{remaining}"
             raise
-        if describe_job(session, kind, name) is not None:
+        if describe_job(session, name) is not None:
             return
         error.next_step = (
             f"Look with `peagle-sm learn status {name}{flags}`: if it is there, it is billed, and "
@@ -174,7 +157,6 @@ def start(
 
 def run_job(
     session: Session,
-    kind: JobKind,
     name: str,
     parameters: Mapping[str, Any] | None,
     *,
@@ -196,30 +178,29 @@ def run_job(
     """
     try:
         if parameters is not None:
-            start(session, kind, parameters, progress=progress, pacing=pacing, remaining=remaining)
+            start(session, parameters, progress=progress, pacing=pacing, remaining=remaining)
         if not wait:
-            return job_state(session, kind, name, lines=False)
-        return follow(session, kind, name, progress=progress, pacing=pacing, budget_usd=budget_usd)
+            return job_state(session, name, lines=False)
+        return follow(session, name, progress=progress, pacing=pacing, budget_usd=budget_usd)
     except KeyboardInterrupt as error:  # before `follow` has seen the job
-        raise _interrupted(session, kind, name, usd_per_hour, max_runtime_s) from error
+        raise _interrupted(session, name, usd_per_hour, max_runtime_s) from error
 
 
-def stop(session: Session, kind: JobKind, name: str) -> JobState:
+def stop(session: Session, name: str) -> JobState:
     """Stop a job; one that has ended stays as it is.
 
     Raises:
         NotFound: there is no such job.
         PlanRefused: peagle-sm did not create it.
     """
-    job, _ = _own_job(session, kind, name)
+    job, _ = _own_job(session, name)
     if job.status == "InProgress":
-        stop_job(session, kind, name)
-    return job_state(session, kind, name, lines=False)
+        stop_job(session, name)
+    return job_state(session, name, lines=False)
 
 
 def follow(
     session: Session,
-    kind: JobKind,
     name: str,
     *,
     progress: Progress | None = None,
@@ -234,7 +215,7 @@ def follow(
         TrainingFailed: the job failed or was stopped.
     """
     pacing = pacing or Pacing.for_session(session)
-    job, tags = _own_job(session, kind, name)
+    job, tags = _own_job(session, name)
     began, since = pacing.monotonic(), job.created_at
     texts: dict[str, str] = {}
     stopped_for: str | None = None
@@ -242,7 +223,7 @@ def follow(
         while True:
             for line in log_lines(session, job, since - _REPEAT):
                 since = max(since, line.at)
-                if kind.mark in line.text:
+                if MARK in line.text:
                     texts[line.id] = line.text
             state = _state(session, job, tags, texts.values())
             if progress is not None:
@@ -252,12 +233,12 @@ def follow(
             over = budget_usd is not None and (state.usd or 0.0) > budget_usd
             if over and stopped_for is None and job.status == "InProgress":
                 spent = f"its budget of {usd(budget_usd)} is spent"
-                stopped = stop_job(session, kind, name)
+                stopped = stop_job(session, name)
                 stopped_for = (_limit_reached(state) or spent) if stopped else None
             pacing.sleep(pacing.poll_s)
-            job = describe_job(session, kind, name) or job
+            job = describe_job(session, name) or job
     except KeyboardInterrupt as error:
-        raise _interrupted(session, kind, name, price_in(tags), job.max_runtime_s, job.status) from error
+        raise _interrupted(session, name, price_in(tags), job.max_runtime_s, job.status) from error
     if job.status != "Completed":
         raise _failure(state, session, stopped_for)
     return state
@@ -271,18 +252,18 @@ def price_in(tags: Mapping[str, str]) -> float | None:
         return None
 
 
-def _own_job(session: Session, kind: JobKind, name: str) -> tuple[Job, dict[str, str]]:
+def _own_job(session: Session, name: str) -> tuple[Job, dict[str, str]]:
     """Return a job of peagle-sm with its tags."""
-    job = describe_job(session, kind, name)
+    job = describe_job(session, name)
     if job is None:
         raise NotFound(
-            f"there is no {kind.name} job {name} in {session.region}",
+            f"there is no training job {name} in {session.region}",
             next_step=f"List them with `peagle-sm learn status{session.command_flags()}`.",
         )
     tags = control.tags_of(session, job.arn) or {}
     if tags.get(MANAGED_BY) != MANAGER or LEARN not in tags:
         raise PlanRefused(
-            f"peagle-sm did not create the {kind.name} job {name}",
+            f"peagle-sm did not create the training job {name}",
             next_step="Use SageMaker's console or the AWS CLI for it.",
         )
     return job, tags
@@ -295,14 +276,13 @@ def _state(session: Session, job: Job, tags: Mapping[str, str], texts: Iterable[
 
 
 def _limit_reached(state: JobState) -> str | None:
-    """Say that a job has run for its longest time; None if it has not."""
+    """Return that a job has reached its maximum run time; None if it has not."""
     longest = state.job.max_runtime_s
-    return f"it reached {state.job.kind.limit_field}" if longest and state.billed_s >= longest else None
+    return "it reached train.max_hours" if longest and state.billed_s >= longest else None
 
 
 def _interrupted(
     session: Session,
-    kind: JobKind,
     name: str,
     price: float | None,
     max_runtime_s: int | None,
@@ -310,12 +290,12 @@ def _interrupted(
 ) -> Interrupted:
     """Return the error of Ctrl-C; ``status`` None: the job was not seen, and may not exist."""
     flags = session.command_flags()
-    limit = "" if max_runtime_s is None else f", for at most {elapsed(max_runtime_s)} of {kind.name}"
+    limit = "" if max_runtime_s is None else f", for at most {elapsed(max_runtime_s)} of training"
     cost = f" for {usd(price, 'hour')}" if price else ""
     what = f"The job {name} runs" if status is not None else f"If the job {name} was created, it runs"
     return Interrupted(
         f"Stopped following. {what} on{cost}{limit}.",
-        next_step=f"{kind.follow.format(job=name, flags=flags)}; stop it with "
+        next_step=f"Follow it with `peagle-sm learn status {name} --follow{flags}`; stop it with "
         f"`peagle-sm learn stop {name}{flags}`.",
         details={"job": name, "status": status, "usd_per_hour": price},
     )
@@ -323,41 +303,52 @@ def _interrupted(
 
 def _event(state: JobState, elapsed_s: float) -> Event:
     job = state.job
-    progress = job.kind.progress(state.texts, job.instances)
-    status = job.secondary or job.status
+    status, last = job.secondary or job.status, state.last
+    figures = {} if last is None else last.figures
     return Event(
         "waiting",
-        f"{job.name} is {status}{progress.words if job.running else ''}",
+        f"{job.name} is {status}{_progress_words(last) if last is not None and job.running else ''}",
         status=status,
         elapsed_s=elapsed_s,
         spent_usd=state.usd,
-        resource=f"{job.kind.name}-job/{job.name}",
-        done=progress.done,
-        total=progress.total,
-        left_s=progress.left_s,
+        resource=f"training-job/{job.name}",
+        done=None if last is None else last.step,
+        total=None if last is None else last.steps,
+        left_s=figures.get("seconds_left"),
     )
+
+
+def _progress_words(last: TrainerLine) -> str:
+    parts = [f"step {last.step}{f'/{last.steps}' if last.steps else ''}"]
+    named = {"loss": "loss {:.3f}", "accuracy": "accuracy {:.2f}", "tokens_per_second": "{:.0f} tokens/s"}
+    parts += [form.format(last.figures[name]) for name, form in named.items() if name in last.figures]
+    depths = list(last.depth_accuracies().values())
+    if depths:
+        parts.insert(-1, "by depth " + " ".join(f"{value:.2f}" for value in depths))
+    left = last.figures.get("seconds_left")
+    return ": " + ", ".join([*parts, *([f"{elapsed(left)} left"] if left else [])])
 
 
 def _failure(state: JobState, session: Session, stopped_for: str | None) -> TrainingFailed:
     """Return the error of a job that failed or was stopped."""
-    job, kind = state.job, state.job.kind
+    job = state.job
     cost = "" if not state.usd else f" It cost {usd(state.usd)}."
     if job.status == "Stopped":
         limits = {
-            "MaxRuntimeExceeded": f"it reached {kind.limit_field}",
+            "MaxRuntimeExceeded": "it reached train.max_hours",
             "MaxWaitTimeExceeded": "it reached train.max_wait_hours",
         }
         known = limits.get(job.secondary) or stopped_for or _limit_reached(state)
         return TrainingFailed(
-            f"The job {job.name} was stopped: {known or 'somebody, or the guard, stopped it'}.{cost}"
+            f"The job {job.name} was stopped: {known or 'a user or the guard stopped it'}.{cost}"
             " Nothing is billed any more.",
-            next_step=f"{kind.again}; {kind.longer}.",
+            next_step=f"{_AGAIN}; a higher train.max_hours or budget lets it train longer.",
             details=state.to_dict(),
         )
-    reason = job.exit_message or job.failure_reason or "SageMaker gives no reason"
+    reason = job.failure_reason or "SageMaker gives no reason"
     return TrainingFailed(
         f"The job {job.name} failed: {reason}\nNothing is billed any more.{cost}",
-        next_step=f"Correct what the reason names. {kind.again}. Its log: `peagle-sm learn status {job.name} "
+        next_step=f"Correct what the reason names. {_AGAIN}. Its log: `peagle-sm learn status {job.name} "
         f"--lines{session.command_flags()}`.",
         details=state.to_dict(),
     )

@@ -18,12 +18,10 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from peagle_learn.core.proof import Proof, faults_of, parse_proof
-from peagle_learn.core.registry import check_group, model_package
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.data import need_endpoint
 from peagle_learn.heads import staged_hash
 from peagle_learn.prove import bound_of, serving_spec, thresholds_of
-from peagle_learn.registry import register, reject
 from peagle_learn.stored_data import stored_manifest
 from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.files import write_file
@@ -34,8 +32,9 @@ from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import NotFound, PlanRefused, SpecError
 from peagle_sm.core.heads.reading import MANIFEST, parse_manifest
 from peagle_sm.core.plan.environment import acceptance_namespace
-from peagle_sm.core.plan.payloads import ACCEPTANCE_METRIC, Canary
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.alarm import ACCEPTANCE_METRIC
+from peagle_sm.core.resources.endpoint import Canary
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.service import Endpoint, status, update, wait
@@ -46,7 +45,7 @@ from peagle_sm.service.spec_to_plan import load_spec, plan_for
 
 SCHEMA = "peagle-sm/learn-promotion/1"
 LIVE = timedelta(hours=1)  #: of live traffic before a promotion, with which the canary is compared
-FEWEST_MINUTES = 5  #: of it with data; fewer are no measure
+FEWEST_MINUTES = 5  #: of it with data; fewer are too few
 FULL_MINUTES = 45  #: of it with data; with fewer, three in a row are too rare for the alarm
 FIELDS = ("speculation.mode", "speculation.draft_head", "head_uri")
 State = Literal["begun", "serves", "rolled-back"]
@@ -54,10 +53,7 @@ State = Literal["begun", "serves", "rolled-back"]
 
 @dataclass(frozen=True)
 class Promotion:
-    """One promotion: the endpoint's spec before and after, by dotted field, and how far it is.
-
-    ``model_packages`` are the ARNs of its versions in SageMaker's Model Registry.
-    """
+    """One promotion: the endpoint's spec before and after, by dotted field, and how far it is."""
 
     number: int
     endpoint: str
@@ -67,7 +63,6 @@ class Promotion:
     after: Mapping[str, Any]
     state: State
     at: str
-    model_packages: tuple[str, ...] = ()
     schema: str = SCHEMA
 
     def to_json(self) -> str:
@@ -98,18 +93,18 @@ def proofs(spec: LearnSpec, session: Session) -> list[Proof]:
         SpecError: one is damaged or was changed.
     """
     bucket, prefix = s3.split_uri(f"{spec.folder}proofs/")
-    found = [
+    stored = [
         parse_proof(s3.read_range(session, bucket, prefix + name, 0, size), f"s3://{bucket}/{prefix}{name}")
         for name, size in s3.list_sizes(session, bucket, prefix).items()
     ]
-    return sorted(found, key=lambda each: each.made_at, reverse=True)
+    return sorted(stored, key=lambda each: each.made_at, reverse=True)
 
 
 def chosen_proof(spec: LearnSpec, session: Session, head: str | None) -> Proof:
     """Return the newest proof, or that of a head by the beginning of its hash.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no proof.
     """
     every = proofs(spec, session)
     fitting = [each for each in every if head is None or each.bound.head.startswith(head)]
@@ -129,17 +124,17 @@ def promotions(spec: LearnSpec, session: Session) -> list[Promotion]:
         SpecError: a record is damaged.
     """
     bucket, prefix = s3.split_uri(f"{spec.folder}promotions/")
-    found = []
+    records = []
     for name, size in s3.list_sizes(session, bucket, prefix).items():
         try:
             document = json.loads(s3.read_range(session, bucket, prefix + name, 0, size))
-            found.append(TypeAdapter(Promotion).validate_python(document))
+            records.append(TypeAdapter(Promotion).validate_python(document))
         except ValueError as error:
             raise SpecError(
                 f"s3://{bucket}/{prefix}{name} is not the record of a promotion: {error}",
                 next_step="Restore it from the bucket's versions.",
             ) from error
-    return sorted(found, key=lambda each: each.number)
+    return sorted(records, key=lambda each: each.number)
 
 
 def _record(spec: LearnSpec, session: Session, promotion: Promotion) -> Promotion:
@@ -154,7 +149,6 @@ def promote(
     session: Session,
     *,
     head: str | None = None,
-    model_package_group: str | None = None,
     confirm: Callable[[UpdateOffer], bool] | None = None,
     progress: Progress,
     pacing: Pacing | None = None,
@@ -167,22 +161,17 @@ def promote(
         spec_path: the endpoint's spec; its fields of the head are changed when the new head serves.
         session: the account and region.
         head: beginning of the head's hash; None: that of the newest proof.
-        model_package_group: also register a version there, once the head serves; ``progress`` says if
-            SageMaker refuses that, and the promotion is done.
         confirm: shown the update's price; None: no question.
         progress: gets each step.
         pacing: clocks and polls.
         unguarded: promote although no guard is installed.
 
     Raises:
-        SpecError: no valid name of a group. Nothing was changed.
         PlanRefused: the proof does not hold, or the endpoint is a stack's; the message says why. Nothing was
             changed.
         EndpointFailed: SageMaker rolled back; the head before serves.
         PeagleError: as `peagle_sm.update`.
     """
-    if model_package_group is not None:
-        check_group(model_package_group)
     settle(spec, session, progress, pacing)
     endpoint, text = need_endpoint(spec), spec_path.read_text(encoding="utf-8")
     proof = chosen_proof(spec, session, head)
@@ -222,15 +211,8 @@ def promote(
         least = _least_acceptance(spec, session, progress)
         _bring(wanted, spec, session, least, agreed, progress, pacing, unguarded)
     _write(spec_path, after)
-    training = _write_lineage(session, proof)
+    _write_lineage(session, proof)
     promoted = _record(spec, session, replace(last, state="serves"))
-    if model_package_group is not None:
-        container = planned.parameters("create_model")["PrimaryContainer"]
-        request = model_package(model_package_group, proof, container, training, promoted.number)
-        arn = register(request, session, progress)
-        if arn is not None and arn not in promoted.model_packages:
-            registered = (*promoted.model_packages, arn)
-            promoted = _record(spec, session, replace(promoted, model_packages=registered))
     progress(Event("done", f"head {proof.bound.head[:16]} serves endpoint {endpoint}"))
     return promoted
 
@@ -247,11 +229,11 @@ def _serves(now: EndpointStatus, planned: Plan) -> bool:
 
 def _a_stacks(stack: str, spec_path: Path, fields: Mapping[str, Any], command: str) -> PlanRefused:
     """Return the refusal for a stack's endpoint, with the fields that its deploy must bring."""
-    told = ", ".join(f"{name}: {value}" for name, value in fields.items())
+    written = ", ".join(f"{name}: {value}" for name, value in fields.items())
     return PlanRefused(
         f"the endpoint belongs to stack {stack}, and only a deploy of the stack changes it. Nothing was"
         " changed.",
-        next_step=f"Write into {spec_path}: {told}. Run `cdk deploy {stack} -c spec={spec_path}`, and then"
+        next_step=f"Write into {spec_path}: {written}. Run `cdk deploy {stack} -c spec={spec_path}`, and then"
         f" `peagle-sm learn {command}` again, which records it.",
         details={"findings": [], "fields": dict(fields)},
     )
@@ -260,7 +242,7 @@ def _a_stacks(stack: str, spec_path: Path, fields: Mapping[str, Any], command: s
 def settle(
     spec: LearnSpec, session: Session, progress: Progress | None = None, pacing: Pacing | None = None
 ) -> None:
-    """Wait while the endpoint is being updated: the update of a killed promotion goes on in SageMaker.
+    """Wait while the endpoint is being updated: SageMaker continues the update of a killed promotion.
 
     Raises:
         NotFound, EndpointFailed, WaitTimeout: the endpoint does not exist, failed, or takes too long.
@@ -301,7 +283,7 @@ def _least_acceptance(spec: LearnSpec, session: Session, progress: Progress) -> 
     """Return the acceptance length that rolls back: a share of what live traffic had in the last hour.
 
     Acceptance depends on what the traffic asks: any head has 1.3 at temperature 1 where it has 4 on greedy
-    prompts, so the proof's own figure is no measure of live traffic. The 10th percentile of the minutes is
+    prompts, so the proof's own figure says nothing about live traffic. The 10th percentile of the minutes is
     robust against those of the proof itself. Without live traffic nothing is known, so only the alarm on
     server errors can roll back: no acceptance length is below 1.
     """
@@ -350,14 +332,14 @@ def _bring(
     unguarded: bool,
 ) -> Endpoint:
     """Update the endpoint in place."""
-    asked = spec.promote
+    promote_spec = spec.promote
     several = wanted.placement.instance_count > 1
     return update(
         wanted,
         session=session,
         strategy="in-place",
         least_acceptance=least_acceptance,
-        canary=Canary(asked.canary_percent, asked.canary_minutes * 60) if several else None,
+        canary=Canary(promote_spec.canary_percent, promote_spec.canary_minutes * 60) if several else None,
         confirm=confirm,
         progress=progress,
         pacing=pacing,
@@ -372,18 +354,18 @@ def _write(spec_path: Path, fields: Mapping[str, Any]) -> None:
         write_file(spec_path, written)
 
 
-def _write_lineage(session: Session, proof: Proof) -> dict[str, Any]:
-    """Write into the head's manifest where it comes from; return what its training wrote, {} if nothing."""
+def _write_lineage(session: Session, proof: Proof) -> None:
+    """Write into the head's manifest where it comes from."""
     bucket, prefix = s3.split_uri(proof.bound.head_uri)
     sizes = s3.list_sizes(session, bucket, prefix)
     manifest = parse_manifest(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
     training: dict[str, Any] = {}
     if "training.json" in sizes:
         with suppress(ValueError):
-            found = json.loads(
+            document = json.loads(
                 s3.read_range(session, bucket, prefix + "training.json", 0, sizes["training.json"])
             )
-            training = found if isinstance(found, dict) else {}
+            training = document if isinstance(document, dict) else {}
     held_out = proof.evidence.held_out
     lineage = {
         "data": proof.bound.data,
@@ -398,7 +380,6 @@ def _write_lineage(session: Session, proof: Proof) -> dict[str, Any]:
     }
     text = replace(manifest, lineage=lineage).to_json()
     put_bytes(session, bucket, prefix + MANIFEST, text.encode())
-    return training
 
 
 def rollback(
@@ -412,9 +393,6 @@ def rollback(
     unguarded: bool = False,
 ) -> Promotion:
     """Bring back the head before the last promotion; a repeated run finishes what a killed one began.
-
-    Versions of the promoted head in the Model Registry become Rejected; if SageMaker refuses that,
-    ``progress`` says so, and the rollback is done.
 
     Raises:
         NotFound: nothing was promoted, or everything is rolled back.
@@ -451,7 +429,6 @@ def rollback(
     if not is_old:
         _bring(old, spec, session, None, confirm, progress, pacing, unguarded)
     _write(spec_path, last.before)
-    reject(last.model_packages, session, progress)
     name = last.before["speculation.draft_head"] or "of the catalogue"
     progress(Event("done", f"endpoint {last.endpoint} has the head before the promotion: {name}"))
     return _record(spec, session, replace(last, state="rolled-back"))

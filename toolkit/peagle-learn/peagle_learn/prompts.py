@@ -74,7 +74,7 @@ def read_prompts(
         SpecError: a source does not exist, has no prompts or a bad line, or was made for another model.
         NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
-    redactor, found, prompts = Redactor(), dict[str, WorkItem](), list[LearnPrompt]()
+    redactor, items, prompts = Redactor(), dict[str, WorkItem](), list[LearnPrompt]()
     hashes: dict[str, str | None] = {}
     notes: list[str] = []
     paths: list[str] = []
@@ -89,7 +89,7 @@ def read_prompts(
         notes += loaded.notes
         for position, item in enumerate(loaded.items, start=1):
             name = begins + clean_id(item.prompt_id, position, redactor)
-            prompt, found[name] = clean_prompt(item, name, redactor, max_tokens)
+            prompt, items[name] = clean_prompt(item, name, redactor, max_tokens)
             prompts.append(prompt)
     refuse_unfit(prompts, target, what)
     kept = tuple(each for each in prompts if not is_token_ids(each))
@@ -98,7 +98,7 @@ def read_prompts(
             f"{what}: all {len(prompts):,} prompts are token ids, in which secrets cannot be found",
             next_step="Give the prompts as text or as messages.",
         )
-    return Read(kept, found, hashes, dict(redactor.counts), len(prompts) - len(kept), tuple(notes))
+    return Read(kept, items, hashes, dict(redactor.counts), len(prompts) - len(kept), tuple(notes))
 
 
 def places_of(source: str, base: Path) -> list[str]:

@@ -1,14 +1,13 @@
-"""`learn prove`: what a candidate does beside the serving head, on held-out, general and long prompts.
+"""`learn prove`: measure a candidate and the serving head on held-out, general and long prompts.
 
 The static checks come first, and refuse most damaged heads before any engine is started. Then the candidate
 and an arm without speculation run beside the serving head, are measured in turns, and deleted; what serves is
-not changed. `learn/arms.py` says where they run.
+not changed.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -32,17 +31,7 @@ from peagle_bench.results.result_file import Outcome, Results
 from peagle_bench.verify.engines import EndpointEngine, EnginePair
 from peagle_bench.verify.run import QUICK, verify
 from peagle_bench.workloads import Workload, conversations_in, load_workload
-from peagle_learn.arms import (
-    arm_spec,
-    described_arm,
-    homes_of,
-    leftovers_of,
-    mark_of,
-    needs_with,
-    remove_leftovers,
-    running,
-)
-from peagle_learn.core.homes import Home
+from peagle_learn.arms import arm_spec, leftovers_of, mark_of, remove_leftovers
 from peagle_learn.core.proof import (
     UNKNOWN_TRAINING,
     Bound,
@@ -75,8 +64,8 @@ from peagle_sm.aws.storage.uploads import put_bytes
 from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import Declined, EndpointFailed, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
-from peagle_sm.core.plan.scaling import VARIANT
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.endpoint_config import VARIANT
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources
@@ -91,12 +80,7 @@ _ALONE = Load("closed", concurrency=1)
 
 @dataclass(frozen=True)
 class ProveOffer:
-    """What a proof would deploy and cost; ``usd`` is the estimate, ``most_usd`` until the lifetime's end.
-
-    ``components`` are those of ``deploys`` that run as inference components of the serving endpoint; ``why``
-    says of each arm why it runs where it does. A component adds nothing to the price, unless it alone keeps
-    an instance from being scaled in: ``most_usd`` has that.
-    """
+    """What a proof would deploy and cost; ``usd`` is the estimate, ``most_usd`` until the lifetime's end."""
 
     head: str
     head_uri: str
@@ -109,8 +93,6 @@ class ProveOffer:
     usd: float | None
     most_usd: float | None
     warnings: tuple[str, ...]
-    components: tuple[str, ...] = ()
-    why: Mapping[str, str] = field(default_factory=dict)
     leftovers: tuple[str, ...] = ()  #: arms of a killed proof, which are deleted first
     conversations: Mapping[str, int] = field(default_factory=dict)  #: of each set
 
@@ -127,7 +109,6 @@ class ProvePlan:
     candidate: Candidate
     bound: Bound
     arms: dict[str, EndpointSpec]
-    homes: dict[str, Home]
     held_out: Workload | None
     general: Workload | None
     offer: ProveOffer
@@ -136,8 +117,8 @@ class ProvePlan:
 
 def thresholds_of(spec: LearnSpec) -> Thresholds:
     """Return what learn.yaml asks of a proof."""
-    asked = spec.prove
-    return Thresholds(asked.confidence, asked.least_gain, asked.most_general_loss)
+    prove_spec = spec.prove
+    return Thresholds(prove_spec.confidence, prove_spec.least_gain, prove_spec.most_general_loss)
 
 
 def bound_of(spec: LearnSpec, session: Session, head: str, head_uri: str, manifest: dict[str, Any]) -> Bound:
@@ -147,7 +128,7 @@ def bound_of(spec: LearnSpec, session: Session, head: str, head_uri: str, manife
         NotFound, ServiceFault: the endpoint does not exist, or is not in service.
     """
     described = describe_endpoint(session, need_endpoint(spec))
-    found = status(described.arm.endpoint, session=session)
+    endpoint_status = status(described.arm.endpoint, session=session)
     return Bound(
         head=head,
         head_uri=head_uri,
@@ -155,7 +136,7 @@ def bound_of(spec: LearnSpec, session: Session, head: str, head_uri: str, manife
         target=spec.target.model,
         target_revision=spec.target.revision,
         endpoint=described.arm.endpoint,
-        endpoint_config=found.config_name,
+        endpoint_config=endpoint_status.config_name,
         num_speculative_tokens=described.arm.num_speculative_tokens,
     )
 
@@ -222,7 +203,7 @@ def plan_prove(
         offer = ProveOffer(
             candidate.sha256, uri, endpoint.arm.endpoint, (), 0, 0, 0, 0, 0, 0, _warnings(candidate.report)
         )
-        return ProvePlan(spec, candidate, bound, {}, {}, None, None, offer)
+        return ProvePlan(spec, candidate, bound, {}, None, None, offer)
     apart = trained_apart(candidate, manifest, spec)
     held_out = _workload(spec, session, work, manifest, HELD_OUT)
     need_general(GENERAL in manifest["files"])
@@ -232,24 +213,20 @@ def plan_prove(
     name = f"{spec.name}-{candidate.sha256[:8]}"
     setup = Setup((*held_out.items, *general.items), (_ALONE,))
     hours = max(1.0, 4 * minutes_of(setup, 3) / 60)
-    made = {
+    specs = {
         CANDIDATE: spec_of(served, "p-eagle", k=k, head=name, head_uri=uri),
         PLAIN: spec_of(served, "none"),
     }
     mark = mark_of(spec.name, work)
-    arms = {arm: arm_spec(each, spec.name, arm, hours, mark) for arm, each in made.items()}
+    arms = {arm: arm_spec(each, spec.name, arm, hours, mark) for arm, each in specs.items()}
     leftovers = leftovers_of(session, arms.values())
     plans = {arm: plan_for(each, session) for arm, each in arms.items()}
     for plan in plans.values():
         plan.refuse_errors()
-    weights = sum(path.stat().st_size for path in candidate.folder.glob("*.safetensors"))
-    heads = {CANDIDATE: math.ceil(weights / 1e6), PLAIN: 0}
-    needs = {arm: needs_with(plan, heads[arm]) for arm, plan in plans.items()}
-    homes = homes_of(session, endpoint.arm.endpoint, plans, needs, hours)
-    offer = _offer(candidate, uri, endpoint, plans, homes, held_out, general, leftovers)
+    offer = _offer(candidate, uri, endpoint, plans, held_out, general, leftovers)
     offer = replace(offer, warnings=(*offer.warnings, *([] if apart else [UNKNOWN_TRAINING])))
     refuse_the_price(offer.most_usd, spec.prove.budget_usd)
-    return ProvePlan(spec, candidate, bound, arms, homes, held_out, general, offer, apart)
+    return ProvePlan(spec, candidate, bound, arms, held_out, general, offer, apart)
 
 
 def refuse_few_conversations(counts: Mapping[str, int]) -> None:
@@ -277,9 +254,9 @@ def refuse_the_price(most_usd: float | None, budget: float | None) -> None:
         PlanRefused: it could; nothing was created.
     """
     if budget is not None and (most_usd is None or most_usd > budget):
-        found = "unknown" if most_usd is None else f"{most_usd:,.2f} USD"
+        cost = "unknown" if most_usd is None else f"{most_usd:,.2f} USD"
         raise PlanRefused(
-            f"prove.budget_usd: the proof could cost {found}; allowed: {budget:,.2f} USD. Nothing was"
+            f"prove.budget_usd: the proof could cost {cost}; allowed: {budget:,.2f} USD. Nothing was"
             " created.",
             next_step="Raise the budget, or lower lifecycle.max_lifetime_hours in the endpoint's spec.",
             details={"findings": []},
@@ -294,20 +271,20 @@ def _workload(spec: LearnSpec, session: Session, work: Path, manifest: dict[str,
     """Read a set of prompts as it was stored, and check it against the manifest."""
     uri = set_uri(spec, manifest["data"])
     bucket, prefix = s3.split_uri(uri)
-    told = manifest["files"][name]
-    content = s3.read_range(session, bucket, prefix + name, 0, told["size"])
-    if hashlib.sha256(content).hexdigest() != told["sha256"]:
+    entry = manifest["files"][name]
+    content = s3.read_range(session, bucket, prefix + name, 0, entry["size"])
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
         raise SpecError(
             f"{uri}{name} is not the file of its manifest",
             next_step="Make the data again: `peagle-sm learn data`.",
         )
     path = work / "prove" / name.rpartition("/")[2]
     write_file(path, content, parents=True)
-    asked = spec.prove
-    workload = load_workload(str(path), seed=asked.seed, max_tokens=asked.max_tokens)
-    if asked.prompts is None or len(workload.items) <= asked.prompts:
+    prove_spec = spec.prove
+    workload = load_workload(str(path), seed=prove_spec.seed, max_tokens=prove_spec.max_tokens)
+    if prove_spec.prompts is None or len(workload.items) <= prove_spec.prompts:
         return workload
-    return replace(workload, items=_one_by_one(workload.items)[: asked.prompts])
+    return replace(workload, items=_one_by_one(workload.items)[: prove_spec.prompts])
 
 
 def _one_by_one(items: Sequence[WorkItem]) -> tuple[WorkItem, ...]:
@@ -326,21 +303,12 @@ def _offer(
     uri: str,
     endpoint: Described,
     plans: Mapping[str, Plan],
-    homes: Mapping[str, Home],
     held_out: Workload,
     general: Workload,
     leftovers: tuple[str, ...],
 ) -> ProveOffer:
     every = Setup((*held_out.items, *general.items), (_ALONE,))
-    whole = estimate(list(plans.values()), every, arms=len(plans) + 1, deployments=1)
-    alone = [plan for arm, plan in plans.items() if homes[arm].host is None]
-    found = estimate(alone, every, arms=len(plans) + 1, deployments=1)
-    most = found.most_usd
-    hosted = [plan for arm, plan in plans.items() if homes[arm].host is not None]
-    if hosted and most is not None:
-        # In the worst case the components alone keep the instance of the endpoint until their lifetime ends.
-        kept = [plan.max_usd for plan in hosted if plan.max_usd is not None]
-        most = most + max(kept) if kept else None
+    cost = estimate(list(plans.values()), every, arms=len(plans) + 1, deployments=1)
     return ProveOffer(
         head=candidate.sha256,
         head_uri=uri,
@@ -348,12 +316,10 @@ def _offer(
         deploys=tuple(plan.names.endpoint for plan in plans.values()),
         held_out=len(held_out.items),
         general=len(general.items),
-        minutes=whole.minutes,
-        usd_per_hour=found.usd_per_hour,
-        usd=None if found.usd_per_hour is None else found.usd_per_hour * whole.minutes / 60,
-        most_usd=most,
-        components=tuple(plan.names.endpoint for plan in hosted),
-        why={plans[arm].names.endpoint: home.why for arm, home in homes.items()},
+        minutes=cost.minutes,
+        usd_per_hour=cost.usd_per_hour,
+        usd=None if cost.usd_per_hour is None else cost.usd_per_hour * cost.minutes / 60,
+        most_usd=cost.most_usd,
         warnings=_warnings(candidate.report),
         leftovers=leftovers,
         conversations={
@@ -365,7 +331,7 @@ def _offer(
 
 @dataclass(frozen=True)
 class ProveDependencies:
-    """What a proof stands on; tests replace them. ``fleet`` deploys the arms and deletes them at its exit."""
+    """What a proof calls; tests replace them. ``fleet`` deploys the arms and deletes them at its exit."""
 
     fleet: Callable[..., Any] = Fleet
     measure: Callable[..., Outcome] = compare
@@ -409,9 +375,8 @@ def prove(
         try:
             evidence = _measured(plan, session, work, progress, unguarded, given, files)
         except EndpointFailed:
-            name, host = plan.arms[CANDIDATE].name, plan.homes[CANDIDATE].host
-            fault = canary_fault(session, host or name, began, component=name if host else None)
-            if fault is None:  # no capacity, say: that tells nothing about the head
+            fault = canary_fault(session, plan.arms[CANDIDATE].name, began)
+            if fault is None:  # for example no capacity, which is not the head's fault
                 raise
             progress(Event("check", f"the candidate's canary found: {fault}"))
             evidence = ProofEvidence(canary_fault=fault)
@@ -452,15 +417,14 @@ def _measured(
 ) -> ProofEvidence:
     assert plan.held_out is not None  # of a head that passed its check
     assert plan.general is not None
-    asked = plan.spec.prove
+    prove_spec = plan.spec.prove
     wanted = thresholds_of(plan.spec)
     folder = work / "prove" / plan.candidate.sha256[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    services = CompareDependencies.of(session, progress, seed=asked.seed)
-    plans = {name: plan_for(each, session) for name, each in plan.arms.items()}
-    with running(plans, plan.homes, session, fleet=given.fleet, unguarded=unguarded, progress=progress):
+    services = CompareDependencies.of(session, progress, seed=prove_spec.seed)
+    with given.fleet(plan.arms, session, unguarded=unguarded, progress=progress):
         serving = called(describe_endpoint(session, plan.bound.endpoint), SERVING, 1)
-        new = {name: described_arm(session, name, each, plan.homes[name]) for name, each in plans.items()}
+        new = {name: called(describe_endpoint(session, arm.name), name, 1) for name, arm in plan.arms.items()}
         arms = [new[PLAIN], serving, new[CANDIDATE]]
         every: list[Results] = []
 
@@ -475,12 +439,12 @@ def _measured(
             return outcome.results
 
         def whole(name: str, workload: Workload) -> SetEvidence:
-            return set_evidence(measured(name, workload, lambda _: False), asked.confidence)
+            return set_evidence(measured(name, workload, lambda _: False), prove_spec.confidence)
 
         records = [each.arm for each in arms]
         began = session.now()
-        first = measured("held-out", plan.held_out, lambda found: ends_early(found, records, wanted))
-        held_out, hopeless = set_evidence(first, asked.confidence), hopeless_ratio(first, wanted)
+        first = measured("held-out", plan.held_out, lambda so_far: ends_early(so_far, records, wanted))
+        held_out, hopeless = set_evidence(first, prove_spec.confidence), hopeless_ratio(first, wanted)
         if hopeless is not None:
             progress(Event("check", "the candidate cannot be offered any more: ending the measurement"))
             return ProofEvidence(held_out=held_out, hopeless=hopeless)
@@ -489,14 +453,17 @@ def _measured(
             given.engine(session, new[name].arm.endpoint, new[name].arm.component)
             for name in (PLAIN, CANDIDATE)
         )
-        long_work = _long_prompts(arms[0], plain, asked.seed)
+        long_work = _long_prompts(arms[0], plain, prove_spec.seed)
         long_context = None if long_work is None else whole("long", long_work)
         ended = session.now()
         progress(Event("check", "comparing the candidate's answers with the target's own"))
-        options = replace(QUICK, max_tokens=min(QUICK.max_tokens, asked.max_tokens), seed=asked.seed)
+        most_tokens = min(QUICK.max_tokens, prove_spec.max_tokens)
+        options = replace(QUICK, max_tokens=most_tokens, seed=prove_spec.seed)
         items = greedy(plan.held_out.items[:_VERIFIED])
-        told = given.identity(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ())
-        checks = checks_of(told)
+        check_records = given.identity(
+            EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ()
+        )
+        checks = checks_of(check_records)
     return ProofEvidence(
         held_out=held_out,
         general=general,

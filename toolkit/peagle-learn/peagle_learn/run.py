@@ -101,7 +101,7 @@ class Finished:
     """Steps whose results are used, and why the result of another one is not, in words."""
 
     steps: Mapping[Step, StepDone]
-    anew: Mapping[Step, str]
+    repeated: Mapping[Step, str]
 
 
 def finished_of(steps: Sequence[RunStep], state: RunState) -> Finished:
@@ -123,13 +123,13 @@ def finished_of(steps: Sequence[RunStep], state: RunState) -> Finished:
             done = {each.step: done[each.step] for each in steps[:number]}
             why = "its result was deleted or replaced"
             break
-    anew: dict[Step, str] = {}
+    repeated: dict[Step, str] = {}
     for step in steps:
         earlier = state.steps.get(step.step)
         if step.step not in done and earlier is not None:
-            anew[step.step] = f"done {earlier.at[:10]}, but {why}; it begins anew"
-            why = "an earlier step begins anew"
-    return Finished(done, anew)
+            repeated[step.step] = f"done {earlier.at[:10]}, but {why}; it starts again"
+            why = "an earlier step starts again"
+    return Finished(done, repeated)
 
 
 def _results(done: Mapping[Step, StepDone]) -> dict[str, Mapping[str, Any]]:
@@ -144,8 +144,8 @@ def offer_of(name: str, steps: Sequence[RunStep], finished: Finished, usd_per_ho
             costs.append(StepCost(step.step, "done", 0.0, 0.0, is_done=True))
             continue
         cost = step.cost(_results(finished.steps))
-        anew = finished.anew.get(step.step)
-        costs.append(cost if anew is None else replace(cost, notes=(anew, *cost.notes)))
+        repeated = finished.repeated.get(step.step)
+        costs.append(cost if repeated is None else replace(cost, notes=(repeated, *cost.notes)))
     usd, most = total(costs)
     days = tuple(pay_back(usd, usd_per_hour, ratio) for ratio in SUPPOSED)
     return RunOffer(name, tuple(costs), usd, most, usd_per_hour, days)
@@ -185,9 +185,9 @@ def run(
         if done is None:
             inputs = inputs_hash(step.inputs(results))
             progress(Event("check", f"step {number} of {len(chosen)}: {step.step}"))
-            found = step.run(results)
+            outcome = step.run(results)
             at = session.now().isoformat(timespec="seconds")
-            done = StepDone(inputs, found.result, at, found.usd)
+            done = StepDone(inputs, outcome.result, at, outcome.usd)
             state = state.with_step(step.step, done)
             write_file(path, state.to_json(), parents=True)
         results[step.step] = done.result

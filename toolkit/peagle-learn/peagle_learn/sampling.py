@@ -1,8 +1,8 @@
-"""The target's own answers, from an endpoint that serves it; each is written once, as it ends.
+"""The target's own answers, from an endpoint that serves it; each is written once, when it is complete.
 
-A kill loses at most the requests in flight: the journal has one line for each prompt, and the next run goes
-on after the last whole one. Sampling stops by itself at the budget, and before the endpoint is turned off by
-its lifetime or its hours.
+A kill loses at most the requests in flight: the journal has one line for each prompt, and the next run
+continues after the last complete line. Sampling stops by itself at the budget, and before the endpoint's
+lifetime or hours end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from peagle_bench.load.work import WorkItem
 from peagle_bench.verify.answers import join_stream
 from peagle_learn.core.conversations import exact_key
-from peagle_learn.core.token_rows import Sampled, checked, prompt_ids_of, said
+from peagle_learn.core.token_rows import Sampled, answer_text, checked, prompt_ids_of
 from peagle_sm.aws.files import writing
 from peagle_sm.core.errors import (
     PlanRefused,
@@ -60,15 +60,15 @@ class WantedAnswer:
 
     @property
     def key(self) -> str:
-        """Hash of the request, by which its answers are found again."""
+        """Hash of the request, that identifies its answers in the journal."""
         return exact_key(self.item.body, self.turns)
 
 
 @dataclass(frozen=True)
 class SamplingLimits:
-    """When sampling stops: USD that the endpoint costs meanwhile, and the time by which it must end.
+    """When sampling stops: a budget in USD for the endpoint, and a time.
 
-    ``ends`` says what ends then.
+    ``ends`` is what ends then: the lifetime or the hours.
     """
 
     usd_per_hour: float | None = None
@@ -117,15 +117,15 @@ class TurnOff:
 
 def turn_off_of(summary: EndpointSummary, now: datetime) -> TurnOff | None:
     """Return what turns the endpoint off first, its lifetime or its hours; None if neither does."""
-    found = [] if summary.expires_at is None else [TurnOff(summary.expires_at, "lifetime")]
+    ends = [] if summary.expires_at is None else [TurnOff(summary.expires_at, "lifetime")]
     try:
         table = None if summary.hours is None else parse_hours(summary.hours)
     except HoursError:  # a tag that the guard does not take either
         table = None
     closes = None if table is None else _closes_at(table, summary, now)
     if closes is not None:
-        found.append(TurnOff(closes, "hours"))
-    return min(found, key=lambda each: each.at, default=None)
+        ends.append(TurnOff(closes, "hours"))
+    return min(ends, key=lambda each: each.at, default=None)
 
 
 def _closes_at(table: Hours, summary: EndpointSummary, now: datetime) -> datetime | None:
@@ -158,23 +158,23 @@ class Journal:
         Raises:
             SpecError: a whole line is damaged.
         """
-        found = cls(path)
+        journal = cls(path)
         if not path.exists():
-            return found
+            return journal
         content = path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                found._take(json.loads(line))
+                journal._take(json.loads(line))
             except (ValueError, KeyError, TypeError) as error:
                 raise SpecError(  # a dry run reads a copy, so the message has no folder
                     f"line {number} of {path.name} in the folder .peagle-learn is damaged",
-                    next_step="Delete that line there; only its prompt is asked again.",
+                    next_step="Delete that line. Only its prompt is sent again.",
                 ) from error
         if len(whole) < len(content):
             with writing(path), path.open("r+b") as file:
                 file.truncate(len(whole))
-        return found
+        return journal
 
     def _take(self, line: Mapping[str, Any]) -> None:
         if "spent_s" in line:
@@ -197,16 +197,16 @@ def unused_answers(journal: Journal) -> str | None:
     """Say that the answers beside a new journal are not used; None without any."""
     if journal.answers:
         return None
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for path in sorted(journal.path.parent.glob("answers-*.jsonl")):
         with path.open("rb") as lines:
-            found[path.name] = sum(b'"turns":' in line for line in lines)
-    found = {name: count for name, count in found.items() if count}
-    if not found:
+            counts[path.name] = sum(b'"turns":' in line for line in lines)
+    counts = {name: count for name, count in counts.items() if count}
+    if not counts:
         return None
-    names = ", ".join(found)
+    names = ", ".join(counts)
     return (
-        f"{sum(found.values()):,} answers of an earlier run are not used: they are of another target,"
+        f"{sum(counts.values()):,} answers of an earlier run are not used: they are of another target,"
         f" endpoint, max_tokens, account, region, local server or version of peagle-sm ({names})"
     )
 
@@ -246,7 +246,7 @@ class Sampling:
     _broken: StreamError | None = None
 
     def run(self, wanted: Sequence[WantedAnswer]) -> SamplingEnd:
-        """Ask for every answer that the journal does not have.
+        """Request every answer that the journal does not have.
 
         Raises:
             ServiceFault: the endpoint fails, or sends no token ids; what was answered is kept.
@@ -274,7 +274,7 @@ class Sampling:
     def _ask(self, todo: Sequence[WantedAnswer], of: int) -> str | None:
         """Keep ``concurrency`` requests in flight until all are answered; return what stopped it early."""
         began = written = self.clock()
-        before, told = self.journal.spent_s, float("-inf")
+        before, reported_at = self.journal.spent_s, float("-inf")
         flying: set[Future[Mapping[str, Any] | StreamError]] = set()
         queue, done, failures = list(reversed(todo)), 0, 0
         stopped: str | None = None
@@ -296,11 +296,12 @@ class Sampling:
                         continue
                     failures, done = 0, done + 1
                     self.journal.add(line)
-                if self.clock() - told >= self.every_s:
-                    told = self.clock()
-                    self.journal.add({"spent_s": round(told - written, 3)})
-                    written = told
-                    self.progress(self._event(of - len(todo) + done, of, done, len(todo), told - began))
+                if self.clock() - reported_at >= self.every_s:
+                    reported_at = self.clock()
+                    self.journal.add({"spent_s": round(reported_at - written, 3)})
+                    written = reported_at
+                    seconds = reported_at - began
+                    self.progress(self._event(of - len(todo) + done, of, done, len(todo), seconds))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -319,9 +320,9 @@ class Sampling:
     def _event(self, at: int, of: int, done: int, todo: int, seconds: float) -> Event:
         left = (todo - done) * seconds / done if done else None
         usd = None if self.limits.usd_per_hour is None else self.limits.usd_per_hour * seconds / 3600
-        said = f"{at:,} of {of:,} prompts answered"
-        said += "" if left is None else f", about {elapsed(left)} left"
-        return Event("waiting", said, None, seconds, usd, done=at, total=of, left_s=left)
+        text = f"{at:,} of {of:,} prompts answered"
+        text += "" if left is None else f", about {elapsed(left)} left"
+        return Event("waiting", text, None, seconds, usd, done=at, total=of, left_s=left)
 
     def _answer(self, one: WantedAnswer) -> Mapping[str, Any] | StreamError:
         """Ask for one prompt's answer and those of its next turns; return the journal's line."""
@@ -334,17 +335,17 @@ class Sampling:
                 return error
             except SpecError as error:  # the engine refuses this prompt; others may be fine
                 return {"prompt": one.key, "why": error.message}
-            text = said(events)
+            text = answer_text(events)
             if Redactor().text(text) != text:
                 # Its tokens cannot be changed: the answer would no longer be the target's own.
                 return {"prompt": one.key, "why": "the answer contains a secret"}
             joined = join_stream(events)
             if not joined.ids and not text:
                 return {"prompt": one.key, "why": "the answer is empty"}
-            found = Sampled(
+            answer = Sampled(
                 one.key, one.conversation, prompt_ids_of(events), joined.ids, joined.finish_reason, item.turn
             )
-            turns.append(checked(found, self.vocab_size))
+            turns.append(checked(answer, self.vocab_size))
             item = item.then(joined.text) if item.then else None
         return {"prompt": one.key, "turns": [asdict(each) for each in turns]}
 

@@ -1,6 +1,6 @@
 """A spec's data in S3: each set below its own hash, a manifest that names the newest, checks, deletion.
 
-A set is never overwritten: a job reads what it was started with, whatever `learn data` stores meanwhile. Sets
+A set is never overwritten, so a job reads the set that it was started with. Sets
 stay until `learn delete-data`, since a later attempt of the same job needs its own.
 The data of a job's channels, also from elsewhere, is checked and counted before the job.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from peagle_learn.aws.jobs import describe_job, job_names
-from peagle_learn.core.jobs import PROCESSING_JOB, TRAINING_JOB
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.training_request import ChannelFacts
 from peagle_sm.aws.control import sagemaker as control
@@ -57,12 +56,12 @@ def set_uri(spec: LearnSpec, data: str) -> str:
 
 
 def store(
-    spec: LearnSpec, session: Session, data: str, folder: Path, names: Iterable[str], tell: Progress
+    spec: LearnSpec, session: Session, data: str, folder: Path, names: Iterable[str], progress: Progress
 ) -> None:
     """Upload a set's files, then the manifest: a reader of the manifest finds all of them."""
     bucket, prefix = s3.split_uri(set_uri(spec, data))
     for name in names:
-        tell(Event("check", f"uploading {name} to {set_uri(spec, data)}"))
+        progress(Event("check", f"uploading {name} to {set_uri(spec, data)}"))
         put_file(session, bucket, prefix + name, folder / name, digests(folder / name), lambda count: None)
     _, top = s3.split_uri(data_uri(spec))
     put_bytes(session, bucket, top + MANIFEST, (folder / MANIFEST).read_bytes())
@@ -80,16 +79,16 @@ def stored_manifest(spec: LearnSpec, session: Session) -> dict[str, Any]:
     if MANIFEST not in sizes:
         raise NotFound(f"{data_uri(spec)} has no data", next_step="Make it first: `peagle-sm learn data`.")
     try:
-        found = json.loads(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
+        manifest = json.loads(s3.read_range(session, bucket, prefix + MANIFEST, 0, sizes[MANIFEST]))
     except ValueError:
-        found = None
-    whole = isinstance(found, dict) and found.get("schema") == SCHEMA and isinstance(found.get("data"), str)
-    if not whole:
+        manifest = None
+    document = manifest if isinstance(manifest, dict) else {}
+    if document.get("schema") != SCHEMA or not isinstance(document.get("data"), str):
         raise SpecError(
             f"{data_uri(spec)}{MANIFEST} is not a manifest of `learn data`",
             next_step="Make the data again: `peagle-sm learn data`.",
         )
-    return dict(found)
+    return document
 
 
 @dataclass(frozen=True)
@@ -101,10 +100,10 @@ class Counts:
     tokens: int | None = None
 
 
-def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> Counts:
+def manifest_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> Counts:
     """Return the counts of files, by address and size, from the manifest of the newest set.
 
-    Nothing is counted if there is no manifest, or if the files are not those that it names.
+    Nothing is counted without a manifest, or if the files are not those of the manifest.
     """
     try:
         manifest = stored_manifest(spec, session)
@@ -112,14 +111,14 @@ def told_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int]) -> 
         return Counts()
     top = set_uri(spec, manifest["data"])
     named = {f"{top}{name}": each for name, each in dict(manifest.get("files") or {}).items()}
-    told = [named.get(uri) or {} for uri in sizes]
-    if [each.get("size") for each in told] != list(sizes.values()):
+    entries = [named.get(uri) or {} for uri in sizes]
+    if [each.get("size") for each in entries] != list(sizes.values()):
         return Counts()
 
     def count(name: str) -> int | None:
-        found = [each.get(name) for each in told]
-        known = [each for each in found if isinstance(each, int)]
-        return sum(known) if len(known) == len(found) else None
+        values = [each.get(name) for each in entries]
+        known = [each for each in values if isinstance(each, int)]
+        return sum(known) if len(known) == len(values) else None
 
     return Counts(count("rows"), count("conversations"), count("tokens"))
 
@@ -132,10 +131,10 @@ def prefix_digest(session: Session, uri: str) -> str:
 
 
 def origin_of(session: Session, endpoint: str, component: str | None) -> list[Any]:
-    """Return what decides an endpoint's answers beside the requests: where it is, and its target's files now.
+    """Return what decides an endpoint's answers besides the requests: its place, and its target's files.
 
-    What lies in folders below the target's is no part of it. Files that may not be listed, as JumpStart's,
-    count by their address alone.
+    Files in folders below the target's do not count. Files that may not be listed, such as JumpStart's, count
+    by their address alone.
     """
     target, files = control.target_source(session, endpoint, component), list[list[Any]]()
     if target.get("files"):
@@ -151,7 +150,7 @@ def read_channel(
     """Read a channel's data: a path of this machine, an s3:// prefix, or what `learn data` wrote.
 
     Raises:
-        SpecError: there is no such file, it was made for another target, or a line is none of the trainer's.
+        SpecError: there is no such file, it was made for another target, or the trainer does not take a line.
     """
     if given is not None and not given.startswith("s3://"):
         return _local_channel(spec, name, base / given, vocab)
@@ -167,7 +166,7 @@ def read_channel(
     if not rows:
         if given is not None:
             raise SpecError(
-                f"train.{name}: no file {SUFFIX} lies below {uri}", next_step="Correct the s3:// prefix."
+                f"train.{name}: no file *{SUFFIX} exists below {uri}", next_step="Correct the s3:// prefix."
             )
         return None
     size = sum(row[1] for row in rows)
@@ -181,7 +180,7 @@ def read_channel(
         )
         counts = count_documents(lines, f"train.{name}", vocab)
     else:
-        counts = told_counts(spec, session, {f"{uri}{key}": length for key, length in sizes.items()})
+        counts = manifest_counts(spec, session, {f"{uri}{key}": length for key, length in sizes.items()})
         checked = _check_beginnings(session, uri, sizes, f"train.{name}", vocab)
     digest = prefix_digest(session, uri)
     return ChannelFacts(
@@ -195,7 +194,7 @@ def _check_beginnings(
     """Check the whole lines at the beginning of up to `SAMPLED_FILES` files; return what was checked.
 
     Raises:
-        SpecError: a line is none of the trainer's.
+        SpecError: the trainer does not take a line.
     """
     bucket, prefix = s3.split_uri(uri)
     keys, documents, read = spread(list(sizes), SAMPLED_FILES), 0, 0
@@ -297,10 +296,10 @@ def _numbered(content: bytes, origin: str) -> Iterator[tuple[str, bytes]]:
 def count_documents(lines: Iterable[tuple[str, bytes]], what: str, vocab: int | None = None) -> Counts:
     """Check documents as the trainer does, and count them; ``vocab`` None: unknown.
 
-    A document that names no conversation is one of its own.
+    A document without a conversation counts as a conversation of its own.
 
     Raises:
-        SpecError: there is none, or one is not ``{"input_ids": […], "loss_mask": […]}`` of the target.
+        SpecError: there is no document, or one is not ``{"input_ids": […], "loss_mask": […]}``.
     """
     documents = tokens = 0
     conversations = set[str]()
@@ -321,7 +320,7 @@ def _checked(line: bytes, origin: str, what: str, vocab: int | None) -> tuple[in
     """Return the number of a document's tokens, and its conversation.
 
     Raises:
-        SpecError: it is none that the trainer takes.
+        SpecError: the trainer does not take it.
     """
     try:
         document = parse_line(line)
@@ -336,7 +335,7 @@ def _checked(line: bytes, origin: str, what: str, vocab: int | None) -> tuple[in
 
 @dataclass(frozen=True)
 class StoredData:
-    """All data of a spec in S3: its prefix, and how much lies there."""
+    """All data of a spec in S3: its prefix, and its size."""
 
     uri: str
     objects: int
@@ -351,28 +350,27 @@ def find_data(spec: LearnSpec, session: Session) -> StoredData:
     """Return what `delete_data` would delete.
 
     Raises:
-        NotFound: there is none.
-        PlanRefused: a training or processing job runs that may read it.
+        NotFound: the spec has no data.
+        PlanRefused: a training job runs that may read it.
     """
     bucket, prefix = s3.split_uri(data_uri(spec))
     sizes = s3.list_sizes(session, bucket, prefix)
     if not sizes:
         raise NotFound(f"{data_uri(spec)} has no data", next_step="There is nothing to delete.")
-    for kind in (TRAINING_JOB, PROCESSING_JOB):
-        for name in job_names(session, kind, spec.name, running=True):
-            job = describe_job(session, kind, name)
-            inputs = job.inputs if job is not None and job.running else []
-            if any(uri.startswith(data_uri(spec)) for uri in inputs):
-                raise PlanRefused(
-                    f"the {kind.name} job {name} runs, and reads {data_uri(spec)}",
-                    next_step="Wait for its end, or stop it: "
-                    f"`peagle-sm learn stop {name}{session.command_flags()}`.",
-                    details={"findings": []},
-                )
+    for name in job_names(session, spec.name, running=True):
+        job = describe_job(session, name)
+        inputs = job.inputs if job is not None and job.running else []
+        if any(uri.startswith(data_uri(spec)) for uri in inputs):
+            raise PlanRefused(
+                f"the training job {name} runs, and reads {data_uri(spec)}",
+                next_step="Wait for its end, or stop it:"
+                f" `peagle-sm learn stop {name}{session.command_flags()}`.",
+                details={"findings": []},
+            )
     return StoredData(data_uri(spec), len(sizes), sum(sizes.values()))
 
 
-def delete_data(found: StoredData, session: Session) -> None:
+def delete_data(stored: StoredData, session: Session) -> None:
     """Delete it, in a bucket with versions all of them."""
-    bucket, prefix = s3.split_uri(found.uri)
+    bucket, prefix = s3.split_uri(stored.uri)
     s3.remove_versions(session, bucket, prefix)

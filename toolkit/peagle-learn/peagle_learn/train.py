@@ -1,7 +1,7 @@
 """train(): plan a head's training, start its job once and follow it to its end.
 
 A job belongs to what it trains: the same spec finds its running or finished job again, and after a failure
-goes on from its checkpoints. Nothing is sent or created before the plan is confirmed.
+resumes from its checkpoints. Nothing is sent or created before the plan is confirmed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from peagle_learn.core.job_names import attempt_of, next_attempt
-from peagle_learn.core.jobs import TRAINING_JOB, Job
-from peagle_learn.core.plan import LearnPlan, make_training_plan
+from peagle_learn.core.jobs import Job
 from peagle_learn.core.spec import LearnSpec, parse_learn_spec
+from peagle_learn.core.training_plan import LearnPlan, make_training_plan
 from peagle_learn.core.training_request import ChannelFacts
-from peagle_learn.facts import read_facts
 from peagle_learn.jobs import JobState, demand_consent, find_job, jobs_of, run_job
 from peagle_learn.stored_data import data_uri
+from peagle_learn.training_facts import read_facts
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import has_object, split_uri
 from peagle_sm.aws.storage.uploads import checksum_of, digests, put_file
@@ -43,7 +43,7 @@ class TrainingOffer:
         what = f"{self.earlier.name} ended as {self.earlier.status}"
         if self.earlier.status == "Completed":
             what += f", but its head is gone from {self.earlier.artifact}"
-        return f"{self.plan}\n\n{what}; this job goes on from its last checkpoint, if it saved one."
+        return f"{self.plan}\n\n{what}; this job resumes from its last checkpoint, if it saved one."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -77,7 +77,7 @@ def plan_training(
     ``data_is_to_come``: `learn data` has yet to store the data, so only the rest is read and checked.
 
     Raises:
-        SpecError: the model has no recipe, or the spec names an unknown head.
+        SpecError: the model has no recipe, or the spec has an unknown head.
         CredentialsError, ServiceFault: AWS refuses, or does not answer.
     """
     facts = read_facts(spec, session, base, data_is_to_come=data_is_to_come)
@@ -89,10 +89,10 @@ def _running_findings(plan: LearnPlan, session: Session) -> list[Finding]:
     """Name the spec's other jobs that run: with other data or settings the plan starts one beside them."""
     spec, flags, to_come = plan.spec, session.command_flags(), plan.facts.data_is_to_come
     try:
-        states = jobs_of(session, TRAINING_JOB, f"{spec.name}-", running=True)
+        states = jobs_of(session, f"{spec.name}-", running=True)
     except PeagleError as error:
         return [Finding("info", f"running jobs could not be listed: {error.message}", "", RUNNING_JOB)]
-    found = []
+    findings = []
     for state in states:
         job = state.job
         is_this = not to_come and attempt_of(job.name, plan.base) is not None
@@ -105,10 +105,10 @@ def _running_findings(plan: LearnPlan, session: Session) -> list[Finding]:
         )
         step = f"Stop it with `peagle-sm learn stop {job.name}{flags}`, unless "
         step += "it trains on the same data, which continues it, or " if to_come else ""
-        message = f"{job.name}, a job of {spec.name}, runs on beside the new one: "
+        message = f"{job.name}, a job of {spec.name}, runs beside the new one: "
         message += f"{job.instances} x {job.instance_type}{', managed spot' * job.spot}, {cost}"
-        found.append(Finding("warning", message, f"{step}you want both.", RUNNING_JOB))
-    return found
+        findings.append(Finding("warning", message, f"{step}you want both.", RUNNING_JOB))
+    return findings
 
 
 def train(
@@ -135,7 +135,7 @@ def train(
         TrainingFailed: the job failed or was stopped.
     """
     plan = plan_training(spec, session, base)
-    earlier = find_job(session, TRAINING_JOB, plan.base)
+    earlier = find_job(session, plan.base)
     parameters: dict[str, Any] | None = None
     remaining = ""
     if earlier is not None and _is_usable(session, earlier):
@@ -144,12 +144,11 @@ def train(
         plan.refuse_errors()
         if earlier is not None:
             plan = plan.as_attempt(next_attempt(earlier.name, plan.base))
-        demand_consent(session, TRAINING_JOB, TrainingOffer(plan, earlier), confirm, unguarded=unguarded)
+        demand_consent(session, TrainingOffer(plan, earlier), confirm, unguarded=unguarded)
         remaining = send_data(plan, session, progress)
         name, parameters = plan.job, plan.parameters_at(session.now())
     return run_job(
         session,
-        TRAINING_JOB,
         name,
         parameters,
         usd_per_hour=plan.facts.price.usd_per_hour,
@@ -170,7 +169,7 @@ def _is_usable(session: Session, job: Job) -> bool:
 
 
 def send_data(plan: LearnPlan, session: Session, progress: Progress | None = None) -> str:
-    """Upload this machine's data; return what a message says of it if no job follows."""
+    """Upload this machine's data; return the sentence for an error message if no job follows."""
     channels = [each for each in (plan.facts.training, plan.facts.validation) if each and each.files]
     for channel in channels:
         _send_channel(channel, session, progress)
@@ -187,12 +186,10 @@ def _send_channel(channel: ChannelFacts, session: Session, progress: Progress | 
     bucket, prefix = split_uri(channel.uri)
     for name in channel.files:
         path = Path(name)
-        found = digests(path)
+        sums = digests(path)
         key = f"{prefix}{path.name}"
-        if checksum_of(session, bucket, key) == (found.size, found.s3):
+        if checksum_of(session, bucket, key) == (sums.size, sums.s3):
             continue
         if progress is not None:
-            progress(
-                Event("check", f"sending {path.name} ({found.size / 1e6:.1f} MB) to s3://{bucket}/{key}")
-            )
-        put_file(session, bucket, key, path, found, lambda _: None)
+            progress(Event("check", f"sending {path.name} ({sums.size / 1e6:.1f} MB) to s3://{bucket}/{key}"))
+        put_file(session, bucket, key, path, sums, lambda _: None)

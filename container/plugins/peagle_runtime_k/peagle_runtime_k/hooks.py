@@ -35,7 +35,7 @@ def install() -> None:
 
 
 def asked(sampling_params: SamplingParams | None) -> int | None:
-    """Return the K that the request names, None if it names none."""
+    """Return the request's K; None without one."""
     extra = getattr(sampling_params, "extra_args", None)
     return extra.get(FIELD) if extra else None
 
@@ -44,7 +44,7 @@ def check(value: Any, most: int) -> None:
     """Refuse what is not a whole number from 0 to ``most``.
 
     Raises:
-        VLLMValidationError: answered as HTTP 400. Let through, it would end the engine for everybody.
+        VLLMValidationError: answered as HTTP 400. Otherwise the engine would end for all users.
     """
     if type(value) is not int or not 0 <= value <= most:
         raise VLLMValidationError(

@@ -1,5 +1,5 @@
-"""`peagle-sm bench`: measure one endpoint under load, from this machine or with SageMaker's benchmark jobs.
+"""`peagle-sm bench`: measure one endpoint under load.
 
-`run` drives the benchmark, `plan` says what it sends, `managed` starts SageMaker's AI benchmark jobs instead.
-`endpoint_arm`, `acceptance` and `progress` also serve compare, tune and verify.
+`run` drives the benchmark, `plan` says what it sends. `endpoint_arm`, `acceptance` and `progress` also serve
+compare, tune and verify.
 """

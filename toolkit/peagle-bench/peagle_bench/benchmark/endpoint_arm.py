@@ -200,15 +200,17 @@ def describe_arm(
 ) -> Described:
     """Describe a URL's server, or an endpoint of this session, and check its mode if one is expected.
 
-    ``usd_per_hour`` is a price given by the user. Errors as in the three functions that it calls.
+    ``endpoint`` may be ``NAME/COMPONENT``. ``usd_per_hour`` is a price given by the user. Errors as in the
+    three functions that it calls.
     """
     if session is None or is_url(endpoint):
-        found = describe_url(endpoint)
+        described = describe_url(endpoint)
     else:
-        found = describe_endpoint(session, endpoint, component=component)
+        name, _, part = endpoint.partition("/")
+        described = describe_endpoint(session, name, component=component or part or None)
     if usd_per_hour is not None:
-        found = found.priced(usd_per_hour)
-    return found if expected is None else demand_mode(found, expected)
+        described = described.priced(usd_per_hour)
+    return described if expected is None else demand_mode(described, expected)
 
 
 def look_at(session: Session | None, arm: ArmRecord) -> str | None:
@@ -255,7 +257,7 @@ def choose_component(session: Session, name: str, asked: str | None) -> str | No
     if asked is not None and asked not in found:
         raise NotFound(
             f"endpoint {name!r} has no inference component {asked!r}; it has: {', '.join(found) or 'none'}",
-            next_step="name one of its components with --component, or leave --component out if it has none",
+            next_step=f"give one of its components as {name}/COMPONENT, or {name} alone if it has none",
             details={"found": asked, "allowed": list(found)},
         )
     if asked is not None or not found:
@@ -264,7 +266,7 @@ def choose_component(session: Session, name: str, asked: str | None) -> str | No
         return name if name in found else found[0]
     raise SpecError(
         f"endpoint {name!r} runs several inference components: {', '.join(found)}; name the one to measure",
-        next_step=f"add for example --component {found[0]}",
+        next_step=f"give for example {name}/{found[0]}",
         details={"components": list(found)},
     )
 

@@ -26,17 +26,13 @@ class BenchPlan:
     """The loads of a benchmark in order, and the settings that all loads share.
 
     ``requests`` are measured in each load, or as many as are sent in ``seconds``; with neither, every prompt
-    of the workload once. ``warm_up_requests`` None: as many as the concurrency, or a second's arrivals.
+    of the workload once. Prompts repeat if a load needs more requests than there are prompts.
     """
 
     loads: tuple[Load, ...]
     requests: int | None = None
     seconds: float | None = None
-    warm_up_requests: int | None = None
-    ramp_s: float = 0.0
-    repeat: bool = False
     seed: int = 0
-    keep_text: bool = False
     objective: Objective | None = None
 
 
@@ -60,38 +56,24 @@ def loads_of(concurrencies: Sequence[int], rates: Sequence[float]) -> tuple[Load
 
 
 def check_plan(plan: BenchPlan, workload: Workload) -> None:
-    """Refuse a plan that needs more prompts than the workload has.
+    """Refuse a plan that cannot be measured.
 
     Raises:
-        SpecError: the workload is empty, or without ``repeat`` it has fewer prompts than the concurrency or
-            the number of requests.
+        SpecError: the workload is empty, both ``requests`` and ``seconds`` are given, or a load has fewer
+            requests than its concurrency.
     """
     prompts = len(workload.items)
     if not prompts:
         raise SpecError(f"the workload {workload.name} has no prompts", next_step="give one with prompts")
     if plan.requests is not None and plan.seconds is not None:
         raise SpecError("--requests and --seconds were both given", next_step="give only one of them")
-    if plan.repeat:
-        if plan.requests is None and plan.seconds is None:
-            raise SpecError(
-                "--repeat needs an end, and neither --requests nor --seconds was given",
-                next_step="give the number of requests (--requests) or the time (--seconds)",
-            )
-        return
     most = max((load.concurrency or 0 for load in plan.loads), default=0)
-    if most > prompts:
+    requests = measured_of(plan, workload)
+    if requests is not None and most > requests:
         raise SpecError(
-            f"concurrency {most} with {prompts} prompts: without --repeat each prompt is sent once at each"
-            " load, so this concurrency is never reached",
-            next_step=f"use --concurrency up to {prompts}, a larger workload, or --repeat",
-            details={"found": most, "allowed": prompts},
-        )
-    if plan.requests is not None and plan.requests > prompts:
-        raise SpecError(
-            f"{plan.requests} requests with {prompts} prompts: without --repeat each prompt is sent once at"
-            " each load",
-            next_step=f"use --requests up to {prompts}, a larger workload, or --repeat",
-            details={"found": plan.requests, "allowed": prompts},
+            f"concurrency {most} with {requests} requests: this concurrency is never reached",
+            next_step=f"use --concurrency up to {requests}, or more --requests",
+            details={"found": most, "allowed": requests},
         )
 
 
@@ -127,14 +109,13 @@ def items_of(plan: BenchPlan, workload: Workload, load: Load, salt: str) -> Iter
         replace(salted(item, f"{mine}/warm-up"), prompt_id=f"{item.prompt_id}#warm-up", then=None)
         for item in reversed(workload.items)
     ]
-    warm_up = islice(cycle(spare), warm_up_of(plan, load))
-    return chain(warm_up, rounds([salted(item, mine) for item in workload.items], repeat=plan.repeat))
+    warm_up = islice(cycle(spare), warm_up_of(load))
+    repeat = plan.seconds is not None or (plan.requests or 0) > len(workload.items)
+    return chain(warm_up, rounds([salted(item, mine) for item in workload.items], repeat=repeat))
 
 
-def warm_up_of(plan: BenchPlan, load: Load) -> int:
-    """Return the number of warm-up requests of one load."""
-    if plan.warm_up_requests is not None:
-        return plan.warm_up_requests
+def warm_up_of(load: Load) -> int:
+    """Return the number of warm-up requests of one load: its concurrency, or a second's arrivals."""
     return load.concurrency or math.ceil(load.rate_per_s or 0.0)
 
 
@@ -150,10 +131,8 @@ def options_of(plan: BenchPlan, workload: Workload, load: Load, began: float) ->
     return LoadOptions(
         requests=measured_of(plan, workload),
         seconds=plan.seconds,
-        warm_up_requests=warm_up_of(plan, load),
-        ramp_s=plan.ramp_s,
+        warm_up_requests=warm_up_of(load),
         seed=plan.seed,
-        keep_text=plan.keep_text,
         began=began,
     )
 
@@ -195,7 +174,7 @@ def probed(
         found = "drafts" if drafts else "does not draft"
         raise SpecError(
             f"{arm.name}: expected mode {expected}, but its engine {found}",
-            next_step="check the server's --speculative-config, or correct --expect-mode",
+            next_step="check the server's --speculative-config, or correct the expected mode",
             details={"expected": expected, "drafts": drafts},
         )
     if arm.num_speculative_tokens is not None or not tokens:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,7 +39,6 @@ from peagle_bench.results.records import (
     Load,
     Mode,
     PointRecord,
-    Record,
     RequestRecord,
 )
 from peagle_bench.results.result_file import (
@@ -63,6 +63,15 @@ def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], a
             notes.append(_failed(point, requests))
         notes += _drafting(point, arm)
     return notes
+
+
+def _repeats(results: Results, prompts: int) -> list[str]:
+    """Note the loads with more requests than prompts; a conversation counts once."""
+    sent = Counter(one.load.label for one in results.requests if one.phase == "measured" and not one.turn)
+    loads = [f"{label} ({count} requests)" for label, count in sent.items() if count > prompts]
+    if not loads:
+        return []
+    return [f"the {prompts} prompts repeat, each time with another cache salt: {', '.join(loads)}"]
 
 
 def errors_in_words(point: PointRecord) -> str:
@@ -158,13 +167,11 @@ def bench(
     *,
     expected: Mode | None = None,
     resume: bool = False,
-    conclude: Callable[[Results], Sequence[Record]] = lambda results: (),
 ) -> Outcome:
     """Measure every load of ``plan`` and write ``path``; with ``resume``, only the missing loads.
 
     A probe with the longest prompt comes first: it shows whether the prompt fits into the context, whether
-    answers report their acceptance, and whether the endpoint drafts as its mode requires. What ``conclude``
-    returns of the finished run is written last.
+    answers report their acceptance, and whether the endpoint drafts as its mode requires.
 
     Raises:
         SpecError: the plan, the file, the context or the mode does not fit; nothing was measured.
@@ -195,14 +202,16 @@ def bench(
             if not _is_known(described.arm, opened.found):
                 opened.append(described.arm)
             run.all_loads()
-            if opened.found is None or not opened.found.packs:
-                for record in conclude(read(path)):
-                    opened.append(record)
         results = read(path)
         return Outcome(
             path,
             results,
-            (*workload.notes, *results.warnings, *notes_of(results.points, results.requests, described.arm)),
+            (
+                *workload.notes,
+                *results.warnings,
+                *_repeats(results, len(workload.items)),
+                *notes_of(results.points, results.requests, described.arm),
+            ),
         )
     except KeyboardInterrupt:
         kept = path.exists() and path.stat().st_size

@@ -34,7 +34,6 @@ _DAY_S = 86_400.0
     metavar="FILE",
     help="Read recorded traffic instead of the log: a file, a folder or s3://BUCKET/PREFIX.",
 )
-@click.option("--slices", help="With --records: dimensions, separated by commas, at most 4.")
 @click.option("--component", help="Inference component of the endpoint.")
 @global_options
 @click.pass_obj
@@ -43,7 +42,6 @@ def acceptance(
     name: str,
     since: float | None,
     records: str | None,
-    slices: str | None,
     component: str | None,
 ) -> None:
     """Show the acceptance of an endpoint's traffic by slice, and where it fell.
@@ -59,12 +57,10 @@ def acceptance(
     from peagle_sm.core.errors import AcceptanceFell
     from peagle_sm.service.inventory.acceptance import acceptance_from_log
 
-    if slices is not None and records is None:
-        raise click.UsageError("--slices is for --records; the spec's metrics.slices choose what is logged.")
     if records is None:
         report = acceptance_from_log(open_session(state), name, since or _DAY_S, component)
     else:
-        report = _of_records(state, records, name, since, slices)
+        report = _of_records(state, records, name, since)
     for line in report.notes:
         note(state, f"note: {line}")
     emit(
@@ -82,9 +78,7 @@ def acceptance(
         )
 
 
-def _of_records(
-    state: State, target: str, name: str, since: float | None, slices: str | None
-) -> AcceptanceReport:
+def _of_records(state: State, target: str, name: str, since: float | None) -> AcceptanceReport:
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.core.errors import NotFound
     from peagle_sm.service.inventory.acceptance import acceptance_from_records
@@ -99,14 +93,7 @@ def _of_records(
             f"{target} has no request of endpoint {name!r}; it has those of {found}",
             next_step="give one of these names",
         )
-    return acceptance_from_records(
-        of_endpoint,
-        datetime.now(UTC),
-        since,
-        None if slices is None else [part.strip() for part in slices.split(",")],
-        target,
-        traffic.notes,
-    )
+    return acceptance_from_records(of_endpoint, datetime.now(UTC), since, source=target, notes=traffic.notes)
 
 
 _HEADERS = ("slice", "acceptance", "interval", "requests", "drafts", "at K")

@@ -5,19 +5,19 @@ The options are decorators. Each command places them in the order of its help pa
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.base import State
-from peagle_sm.cli.terminal import render_table
+from peagle_sm.cli.terminal import show
 
 if TYPE_CHECKING:
+    from peagle_bench.load.points import Objective
     from peagle_bench.results.result_file import Results
-    from peagle_bench.workloads import Workload
 
     _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
 else:
@@ -26,6 +26,7 @@ else:
 FILE = click.Path(path_type=Path, dir_okay=False)
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
+GOALS = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 
 class _ResultsFile(click.Path):
@@ -52,14 +53,7 @@ workload_option = click.option(
     "-w",
     metavar="NAME|PATH",
     default="humaneval",
-    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests;"
-    " bench also takes pack:NAME.",
-)
-workload_file_option = click.option(
-    "--workload-file", type=FILE, help="Local copy of the workload's file, if it cannot be downloaded."
-)
-repeat_option = click.option(
-    "--repeat", is_flag=True, help="Send the prompts again after all were sent, without prefix cache hits."
+    help="humaneval, mt-bench, synthetic:IN/OUT, or a file (or directory) of requests.",
 )
 max_tokens_option = click.option(
     "--max-tokens", type=COUNT, help="Maximum output tokens per answer.  [default: 256]"
@@ -75,53 +69,38 @@ api_option = click.option(
     default="auto",
     help="API of the requests; auto: as the workload needs.",
 )
-first_turn_option = click.option(
-    "--first-turn-only", is_flag=True, help="Send only the first turn of each conversation."
-)
-slices_option = click.option(
-    "--slices",
-    metavar="LIST",
-    help="Dimensions to split the figures by, separated by commas, or none: category, script, prompt tokens,"
-    " label:NAME …  [default: all with several values]",
+goal_option = click.option(
+    "--goal",
+    "goals",
+    metavar="NAME=MS",
+    multiple=True,
+    help="Latency goal in ms: ttft_ms=500, tpot_ms=20 or e2e_ms=5000. May be repeated.",
 )
 
 
-def chosen_slices(
-    options: Mapping[str, Any], workload: Workload, without: tuple[str, ...] = ()
-) -> tuple[str, ...] | None:
-    """Return the dimensions of --slices; None for all. The command cannot split by those in ``without``.
+def objective_of(goals: Sequence[str]) -> Objective:
+    """Return the latency goals of --goal.
 
     Raises:
-        SpecError: an unknown dimension.
+        SpecError: an unknown goal, one that is given twice, or a value that is not a number above 0.
     """
-    from peagle_sm.core.request_slices import checked_dimensions
+    from peagle_bench.load.points import Objective
+    from peagle_sm.core.errors import SpecError
 
-    if options["slices"] is None:
-        return None
-    names = [] if options["slices"] == "none" else options["slices"].split(",")
-    return checked_dimensions(names, {name for item in workload.items for name in item.labels}, without)
-
-
-def chosen_workload(state: State, options: Mapping[str, Any]) -> Workload:
-    """Load the workload that the options of a command select.
-
-    Raises:
-        SpecError, NotFound: as in `peagle_bench.workloads.load_workload`.
-    """
-    from peagle_bench.workloads import load_workload
-    from peagle_sm.cli.arguments import open_session
-
-    return load_workload(
-        options["workload"],
-        seed=options["seed"],
-        count=options["prompts"],
-        max_tokens=options["max_tokens"],
-        temperature=options["temperature"],
-        api=options["api"],
-        file=options["workload_file"],
-        first_turn_only=options["first_turn_only"],
-        session=lambda: open_session(state),
-    )
+    limits: dict[str, float] = {}
+    for goal in goals:
+        name, _, text = goal.partition("=")
+        try:
+            limit = float(text)
+        except ValueError:
+            limit = 0.0
+        if name not in GOALS or name in limits or not 0 < limit < math.inf:
+            raise SpecError(
+                f"--goal: found {goal!r}; allowed: {', '.join(GOALS)}, each once, with milliseconds above 0.",
+                next_step="For example --goal ttft_ms=500 --goal tpot_ms=20",
+            )
+        limits[name] = limit
+    return Objective(**limits)
 
 
 class Numbers(_Type):
@@ -151,8 +130,7 @@ class Numbers(_Type):
 
 def render_slices(results: Results) -> str:
     """Render the first pair (or arm) and load by slice, and the slices in which speculation costs money."""
-    from peagle_bench.report.slices import rows as slices
-    from peagle_bench.report.slices.columns import columns
+    from peagle_bench.report import slices
 
     records = slices.slices_in(results)
     if not records:
@@ -160,31 +138,14 @@ def render_slices(results: Results) -> str:
     shown = slices.groups(records, results.arms)[0]
     first = shown[0]
     names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
-    used = columns(shown)
-    rows = []
-    for dimension, each in slices.by_dimension(shown):
-        rows.append([dimension, *("" for _ in used)])
-        rows += [[f"  {one.value}", *(column.cell(one) for column in used)] for one in each]
-    figures = {column.head for column in used if not column.words}
-    table = render_table(["slice", *(column.head for column in used)], rows, right=tuple(figures))
-    lines = [f"{names} at {first.load.label}, by slice:", table]
-    for line in (*slices.notes(shown), *slices.result_lines(records, results.arms)):
-        lines += wrapped(line)
+    lines = [f"{names} at {first.load.label}, by slice:", show(slices.table(shown))]
+    for note in (f"({slices.HOW})", *slices.sentences(shown, results.arms)):
+        lines += textwrap.wrap(note, 80, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
-
-
-def wrapped(text: str) -> list[str]:
-    """Break a line at 80 columns."""
-    return textwrap.wrap(text, 80, break_long_words=False, break_on_hyphens=False)
 
 
 def slices_data(results: Results) -> list[dict[str, Any]]:
     """Return the figures by slice for --format json."""
-    from peagle_bench.report.slices import rows as slices
-    from peagle_bench.report.slices.columns import verdict
-    from peagle_bench.results.result_file import encode
+    from peagle_bench.report import slices
 
-    return [
-        {**encode(one), "verdict": verdict(one), "costs_money": one.costs_money}
-        for one in slices.slices_in(results)
-    ]
+    return slices.data(results)

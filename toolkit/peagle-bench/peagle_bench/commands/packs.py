@@ -1,4 +1,4 @@
-"""`peagle-sm packs`, and workload packs in `bench` and `compare`: the list, the run and the scorecard."""
+"""`peagle-sm packs`, and workload packs in `compare`: the list, the run and the scorecard."""
 
 from __future__ import annotations
 
@@ -16,21 +16,17 @@ from peagle_sm.cli.console import emit, termination_is_ctrl_c
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
 
 if TYPE_CHECKING:
-    from peagle_bench.benchmark.endpoint_arm import Described
     from peagle_bench.compare.deployments import Round
     from peagle_bench.compare.measurement import Setup
     from peagle_bench.load import WorkItem
-    from peagle_bench.packs.pack import Pack, PackWork
+    from peagle_bench.packs.pack import Pack
     from peagle_bench.packs.run import PackOptions
-    from peagle_bench.results.records import ArmRecord, PackRecord
+    from peagle_bench.results.records import PackRecord
     from peagle_bench.results.result_file import Outcome
-    from peagle_bench.workloads import Workload
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
     from peagle_sm.core.errors import PeagleError
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-
-PREFIX = "pack:"
 
 packs_option = click.option(
     "--packs",
@@ -51,8 +47,7 @@ def packs(state: State) -> None:
     """List the workload packs: what each shows, and what it needs.
 
     A pack has prompts of one kind of traffic, and a judge that passes or fails an endpoint. `peagle-sm
-    compare PLAIN FAST --packs all` runs them beside an endpoint without speculation, `peagle-sm bench NAME
-    --workload pack:NAME` runs one on a single endpoint.
+    compare PLAIN FAST --packs all` runs them beside an endpoint without speculation.
     """
     from peagle_bench.packs import PACKS, load_pack
 
@@ -71,7 +66,6 @@ def _described(pack: Pack) -> str:
         ("passes", pack.passes),
         ("finds", pack.finds),
         ("needs", "; ".join(pack.needs)),
-        ("data", pack.data),
         ("stand-ins", pack.stand_ins),
     ]
     width = 80 - max(len(name) for name, _ in fields) - 2
@@ -87,35 +81,18 @@ def pack_data(pack: Pack) -> dict[str, Any]:
         "passes": pack.passes,
         "finds": pack.finds,
         "needs": list(pack.needs),
-        "data": pack.data,
         "stand_ins": pack.stand_ins,
         "least_context": pack.least_context,
     }
 
 
-#: Options of a workload that packs decide themselves.
-_OF_WORKLOADS = ("max_tokens", "temperature", "api", "first_turn_only")
-#: Options of a comparison that a run of packs does not have.
-_OF_COMPARISONS = (*_OF_WORKLOADS, "workload", "concurrency", "blocks", "repeat", "slices", "control")
-
-
-def refuse_given(names: Sequence[str], what: str) -> None:
-    """Refuse options that were given on the command line and that ``what`` ignores.
-
-    Raises:
-        SpecError: one of them was given.
-    """
-    from peagle_sm.core.errors import SpecError
-
-    context = click.get_current_context()
-    unset = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
-    given = [name for name in names if context.get_parameter_source(name) not in (*unset, None)]
-    if given:
-        words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise SpecError(
-            f"{words} cannot be used with {what}: a pack decides its requests itself",
-            next_step=f"leave out {words}; --prompts, --context and --seed set a pack's size",
-        )
+#: Options of a comparison that a pack decides itself.
+_OF_COMPARISONS = (
+    "workload",
+    "max_tokens",
+    "temperature",
+    "concurrency",
+)
 
 
 def refuse_context_alone(options: Mapping[str, Any]) -> None:
@@ -133,63 +110,6 @@ def refuse_context_alone(options: Mapping[str, Any]) -> None:
         )
 
 
-def pack_of(options: Mapping[str, Any]) -> Pack | None:
-    """Return the pack that --workload names; None for another workload.
-
-    Raises:
-        SpecError: there is no such pack, it needs a baseline, or an option does not go with it.
-    """
-    if not options["workload"].startswith(PREFIX):
-        refuse_context_alone(options)
-        return None
-    from peagle_bench.packs import load_pack
-
-    pack = load_pack(options["workload"])
-    refuse_given(_OF_WORKLOADS, options["workload"])
-    if not pack.alone:
-        from peagle_sm.core.errors import SpecError
-
-        raise SpecError(
-            f"the pack {pack.name!r} compares with an endpoint without speculation, so bench cannot judge it",
-            next_step=f"run peagle-sm compare PLAIN ENDPOINT --packs {pack.name}",
-        )
-    return pack
-
-
-def workload_of(
-    pack: Pack, described: Described, session: Session | None, options: Mapping[str, Any]
-) -> tuple[Workload, PackWork]:
-    """Make the requests of a pack for an endpoint.
-
-    Raises:
-        SpecError: the pack cannot be measured there.
-    """
-    from peagle_bench.packs.pack import Make, PackNotMeasured
-    from peagle_bench.packs.run import demand_context, model_of, pack_workload
-    from peagle_sm.core.errors import SpecError
-
-    model = model_of(described, engine_of(session, described.arm), options["context"])
-    file = str(options["workload_file"]) if options["workload_file"] else None
-    try:
-        demand_context(pack, model)
-        work = pack.make(Make(model, options["seed"], options["prompts"], file))
-    except PackNotMeasured as reason:
-        raise SpecError(f"pack {pack.name}: {reason.why}", next_step=reason.next_step) from reason
-    return pack_workload(pack, work), work
-
-
-def engine_of(session: Session | None, arm: ArmRecord) -> Any:
-    """Return the engine of an arm, for requests beside those of the load client."""
-    from peagle_bench.verify.engines import EndpointEngine, UrlEngine
-    from peagle_sm.core.errors import SpecError
-
-    if arm.transport == "http":
-        return UrlEngine(arm.endpoint)
-    if session is None:
-        raise SpecError(f"{arm.endpoint!r} is the name of an endpoint, but no session was given")
-    return EndpointEngine(session, arm.endpoint, arm.component)
-
-
 def checked_packs(options: Mapping[str, Any]) -> list[Pack]:
     """Return the packs of --packs.
 
@@ -199,15 +119,16 @@ def checked_packs(options: Mapping[str, Any]) -> list[Pack]:
     from peagle_bench.packs import chosen_packs
     from peagle_sm.core.errors import SpecError
 
-    refuse_given(_OF_COMPARISONS, "--packs")
-    chosen = chosen_packs(options["packs"])
-    takes = [pack.name for pack in chosen if pack.takes_file]
-    if options["workload_file"] is not None and not takes:
+    context = click.get_current_context()
+    unset = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)
+    given = [name for name in _OF_COMPARISONS if context.get_parameter_source(name) not in unset]
+    if given:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise SpecError(
-            "--workload-file: none of these packs reads a file",
-            next_step="leave it out, or add speed-bench to --packs",
+            f"{words} cannot be used with --packs: a pack decides its requests itself",
+            next_step=f"leave out {words}; --prompts, --context and --seed set a pack's size",
         )
-    return chosen
+    return chosen_packs(options["packs"])
 
 
 def refuse_without_baseline(modes: Sequence[str]) -> None:
@@ -228,17 +149,9 @@ def refuse_without_baseline(modes: Sequence[str]) -> None:
 
 def options_of(options: Mapping[str, Any]) -> PackOptions:
     """Return the size of the packs."""
-    from peagle_bench.packs import ALL, words_of
     from peagle_bench.packs.run import PackOptions
 
-    file = options["workload_file"]
-    return PackOptions(
-        seed=options["seed"],
-        units=options["prompts"],
-        context=options["context"],
-        file=str(file) if file else None,
-        named=words_of(options["packs"]) != [ALL],
-    )
+    return PackOptions(seed=options["seed"], units=options["prompts"], context=options["context"])
 
 
 def expected_setup(base: EndpointSpec, options: Mapping[str, Any]) -> Setup:
@@ -271,6 +184,7 @@ def run_chosen(
     from peagle_bench.benchmark.acceptance import metrics_page
     from peagle_bench.compare.run import CompareDependencies
     from peagle_bench.packs.run import PackDependencies, run_packs
+    from peagle_bench.verify.engines import engine_of
 
     chosen = checked_packs(options)
 

@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peagle_bench import results_file
-from peagle_bench.commands.options import FILE, Numbers, workload_file_option, workload_option
+from peagle_bench.commands.options import FILE, Numbers, workload_option
 from peagle_sm.cli.arguments import follower, open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.commands.planning.plan import refuse_if_needed
 from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import STAND_IN, render_fields, show
-from peagle_sm.core.errors import Declined, SpecError
+from peagle_sm.core.errors import Declined
 
 if TYPE_CHECKING:
-    from peagle_bench.results.records import TableRecord
-    from peagle_bench.tune.arms import HostPlan
     from peagle_bench.tune.estimate import Estimate
     from peagle_bench.tune.job import Done, Job
     from peagle_bench.tune.outcome import BaselineRatio
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.payloads import Request
     from peagle_sm.core.planning import Plan
+
+MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` sends
 
 
 @click.command(cls=Command)
 @spec_argument
 @click.option("--modes", metavar="LIST", help="p-eagle, eagle3 or both.  [default: the spec's]")
-@click.option("--head", "heads", multiple=True, metavar="MODE=ID", help="Draft head of a mode.")
 @click.option(
-    "--concurrency", type=Numbers(whole=True), help="Requests in flight, separated by commas.  [default: 1,8]"
-)
-@click.option(
-    "--loads",
+    "--concurrency",
     type=Numbers(whole=True),
-    help="Requests in flight at which to tune K by load, for example 1,2,4,8; in place of --concurrency. "
-    "Writes a table of K by batch size if its validation shows no loss, else one K.",
+    default="1,8",
+    help="Requests in flight, separated by commas.",
 )
 @click.option("--max-k", type=click.IntRange(2, 32), default=11, help="Largest K to try.")
 @click.option(
@@ -50,31 +44,8 @@ if TYPE_CHECKING:
     help="runtime: change K inside one engine (the local one, or an image with the plugin in container/); "
     "deployments: deploy each K.  [default: runtime locally, else deployments]",
 )
-@click.option(
-    "--components",
-    type=click.IntRange(3, 64),
-    metavar="ARMS",
-    help="Measure this many arms as inference components of one endpoint: the baseline, and several K up to "
-    "the largest. An instance with eight accelerators has room for eight.",
-)
-@click.option(
-    "--max-deployments",
-    type=click.IntRange(2, 16),
-    help="Maximum number of K to deploy for each mode, besides the baseline. Stops earlier if no other K is "
-    "expected to be faster.  [default: 5]",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(2, 50),  # a single round cannot measure the machine's noise
-    help="Maximum number of rounds over the K that may still be the best (runtime only).  [default: 3]",
-)
 @workload_option
-@workload_file_option
 @click.option("--requests", type=click.IntRange(min=4), default=24, help="Requests measured per window.")
-@click.option(
-    "--max-tokens", type=click.IntRange(min=8), default=128, help="Maximum output tokens per answer."
-)
-@click.option("--seed", type=int, default=0, help="Seed for prompts and their order.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/tune-NAME-TIME.jsonl]")
 @click.option("--resume", type=FILE, help="Run the unfinished windows of this results file; same command.")
 @click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.")
@@ -92,8 +63,8 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     measured next. At the end it deletes everything that it deployed.
 
     Only a measured K is chosen: the smallest one that is expected to lose at most 0.5%. One K for all
-    concurrencies is written into SPEC, with the evidence in a comment above it. With --loads it is a table
-    of K by batch size, if the table's own endpoint is not slower at any load.
+    concurrencies is written into SPEC, with the evidence in a comment above it. If the best K changes with
+    the load, a table of K by batch size is shown, too.
     """
     dry_run, yes = options["dry_run"], options["yes"]
     from peagle_bench.tune import job as tuning
@@ -104,11 +75,10 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     job = _job(spec_path, session, options, spec)
     tuning.check(job)
     plans = tuning.plans_of(job, session)
-    for plan in (*plans.values(), *tuning.table_plans(job, session).values()):
+    for plan in plans.values():
         refuse_if_needed(plan)
-    host = tuning.host_of(job, plans)
     if dry_run:
-        _print_requests(plans, host)
+        _print_requests(plans)
         return
     cost = tuning.price_of(job, plans, session)
     note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
@@ -118,7 +88,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     with termination_is_ctrl_c(), follower(state) as follow:
         if not options["unguarded"]:
             with_guard(state, session, follow, yes, lambda: require_guard(session))
-        done = tuning.run(job, session, progress=follow, write=options["write"], host=host, every_s=every_s)
+        done = tuning.run(job, session, progress=follow, write=options["write"], every_s=every_s)
     emit(
         state,
         table=lambda: render_done(done),
@@ -128,65 +98,45 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
 
 
 def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
-    from peagle_bench.compare.arms import parse_by_mode
     from peagle_bench.tune.arms import parse_modes
-    from peagle_bench.tune.estimate import Settings
+    from peagle_bench.tune.estimate import Settings, is_runtime
     from peagle_bench.tune.job import Job, modes_of
     from peagle_bench.workloads import load_workload
 
-    modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
-    if options["loads"] and options["concurrency"]:
-        raise SpecError("--loads: found together with --concurrency.", next_step="Give one of the two.")
-    same = ("max_k", "by", "max_deployments", "rounds", "requests", "unguarded")
     return Job(
         spec=spec,
         spec_path=None if str(spec_path) == "-" else spec_path,
-        settings=Settings.of(
-            modes=modes,
-            local=session.is_local,
-            concurrency=options["concurrency"] or (1, 8),
-            loads=options["loads"] or (),
-            heads=parse_by_mode("--head", options["heads"], modes),
-            components=options["components"] or 0,
-            **{name: options[name] for name in same},
+        settings=Settings(
+            modes=modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None),
+            concurrencies=options["concurrency"],
+            max_k=options["max_k"],
+            runtime=is_runtime(options["by"], session.is_local),
+            requests=options["requests"],
+            unguarded=options["unguarded"],
         ),
         workload=load_workload(
-            options["workload"],
-            seed=options["seed"],
-            max_tokens=options["max_tokens"],
-            file=options["workload_file"],
-            first_turn_only=True,
-            session=lambda: session,
+            options["workload"], max_tokens=MAX_TOKENS, first_turn_only=True, session=lambda: session
         ),
-        max_tokens=options["max_tokens"],
+        max_tokens=MAX_TOKENS,
         out=options["resume"] or options["out"] or results_file("tune", spec.name),
         resume=options["resume"] is not None,
-        seed=options["seed"],
-        components=options["components"] or 0,
     )
 
 
-def _print_requests(plans: dict[str, Plan], host: HostPlan | None) -> None:
-    """Print the requests of each arm's endpoint, or of the one that hosts all arms."""
-
-    def listed(requests: Sequence[Request]) -> list[dict[str, Any]]:
-        return [vars(one) for one in requests]
-
-    found = {arm: listed(plan.requests) for arm, plan in plans.items()}
-    click.echo(to_json({host.endpoint: listed(host.requests)} if host is not None else found))
+def _print_requests(plans: dict[str, Plan]) -> None:
+    """Print the requests of each arm's endpoint."""
+    click.echo(to_json({arm: [vars(request) for request in plan.requests] for arm, plan in plans.items()}))
 
 
 def render_before(job: Job, cost: Estimate, price_source: str) -> str:
     """Render what will be measured, and what it costs."""
+    from peagle_bench.tune.choice import MOST_DEPLOYED
+
     settings = job.settings
     how = (
-        f"{job.components} arms as inference components of one endpoint"
-        if job.components
-        else "K changes inside one engine; the table of K is then validated on its own endpoint"
-        if settings.by_load
-        else "K changes inside one engine"
+        "K changes inside one engine"
         if settings.runtime
-        else f"at most {settings.most_deployments} deployments of K for each mode, besides the baseline"
+        else f"at most {MOST_DEPLOYED} deployments of K for each mode, besides the baseline"
     )
     lines = [
         ("tune", f"{', '.join(settings.modes)} of {job.spec.model_name}, K 1 to {settings.max_k}"),
@@ -202,6 +152,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
 def render_done(done: Done) -> str:
     """Render the curve of each mode and load, the best mode, the cost."""
     from peagle_bench.report.outcomes import curve
+    from peagle_bench.tune.job import table_words
     from peagle_bench.tune.outcome import best_mode, common_against_none
 
     tuned = done.tuned
@@ -214,12 +165,16 @@ def render_done(done: Done) -> str:
     lines = []
     for result in tuned.results:
         lines.append(f"{result.mode}: one K for all loads, measured at each load: {result.common.reason}")
-        lines += [f"  at c={c}: {one.words}" for c, one in common_against_none(result).items()]
+        lines += [f"  at c={c}: {ratio.words}" for c, ratio in common_against_none(result).items()]
+        if not result.table.is_constant:
+            lines.append(f"  {table_words(result)}")
+            lines.append(
+                "  To use it, deploy a copy of the spec with it and compare both endpoints at each load."
+            )
     for concurrency in tuned.results[0].choices:
         mode, k, rate = best_mode(tuned.results, concurrency)
         lines.append(f"best estimate at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
     parts.append("\n".join(lines))
-    parts += [render_table_of_k(table) for table in tuned.tables]
     notes = _slower(done)
     notes += [f"do not publish: {line}" for line in tuned.untrusted]
     notes += [STAND_IN] if done.stand_in else []
@@ -229,28 +184,6 @@ def render_done(done: Done) -> str:
     if done.written:
         ending.append(f"written into {done.written}")
     return "\n\n".join([*parts, "\n".join(ending)])
-
-
-def render_table_of_k(table: TableRecord) -> str:
-    """Render K by load of one mode: the decision, the validation, and the alternatives at each load."""
-    from peagle_bench.report.tables import alternatives, validations
-    from peagle_sm.core.spec.endpoint_spec import table_text
-
-    decision = "accepted" if table.accepted else f"NOT accepted, K={table.fixed_k} at every load"
-    lines = (
-        [f"{table.mode}: {table.reason}"]
-        if len(table.rows) == 1
-        else [
-            f"{table.mode}, K by requests in flight: {table_text(table.rows)}",
-            f"{decision}: {table.reason}",
-        ]
-    )
-    for rows in (validations([table]), alternatives([table])):
-        if rows is not None:
-            lines += ["", show(rows)]
-    if table.alternatives:
-        lines.append("all modes run on the same instance, so a faster one is also cheaper per token")
-    return "\n".join(lines)
 
 
 def _slower(done: Done) -> list[str]:
@@ -278,7 +211,6 @@ def spent(done: Done) -> str:
 
 def done_data(done: Done) -> dict[str, Any]:
     """Return the results for --format json."""
-    from peagle_bench.report.tables import table_data
     from peagle_bench.tune.outcome import against_none, best_mode, common_against_none
 
     tuned = done.tuned
@@ -288,6 +220,7 @@ def done_data(done: Done) -> dict[str, Any]:
                 "mode": result.mode,
                 "k": result.common.k,
                 "deployments": result.deployments,
+                "table": [list(row) for row in result.table.rows],
                 "by_concurrency": {
                     str(concurrency): {
                         "k": choice.k,
@@ -306,7 +239,6 @@ def done_data(done: Done) -> dict[str, Any]:
             for c in tuned.results[0].choices
             for mode, k, rate in [best_mode(tuned.results, c)]
         ],
-        "tables": [table_data(table) for table in tuned.tables],
         "usd": tuned.usd,
         "minutes": round(tuned.minutes, 2),
         "results": str(done.out),

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peagle_bench import results_file
-from peagle_bench.commands.options import (
-    FILE,
-    chosen_slices,
-    render_slices,
-    slices_data,
-    slices_option,
-    workload_option,
-)
+from peagle_bench.commands.options import FILE, workload_option
 from peagle_bench.verify import CHECKS
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
@@ -42,8 +35,6 @@ _EVERY_S = 10.0
 @click.command(cls=Command)
 @click.argument("endpoint")
 @click.option("--baseline", required=True, metavar="ENDPOINT", help="The same target without speculation.")
-@click.option("--component", help="Inference component of ENDPOINT to invoke.")
-@click.option("--baseline-component", help="Inference component of the baseline to invoke.")
 @workload_option
 @click.option(
     "--prompts",
@@ -55,14 +46,11 @@ _EVERY_S = 10.0
     type=click.IntRange(min=2),
     help="Maximum tokens of a greedy answer.  [default: 256; --quick: 96]",
 )
-@click.option("--concurrency", type=click.IntRange(1, 128), default=8, help="Requests in flight.")
 @click.option(
     "--checks", metavar="LIST", help=f"Run only these, separated by commas.  [default: {','.join(CHECKS)}]"
 )
-@slices_option
 @click.option("--quick", is_flag=True, help="Use a fifth of the tokens; detects only larger faults.")
 @click.option("--allow-undecided", is_flag=True, help="Exit with 0 although a check could not be decided.")
-@click.option("--seed", type=int, default=0, help="Seed for prompts, seeds and stop strings.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/verify-NAME-TIME.jsonl]")
 @global_options
 @click.pass_obj
@@ -70,81 +58,58 @@ def verify(
     state: State,
     endpoint: str,
     baseline: str,
-    component: str | None,
-    baseline_component: str | None,
     workload: str,
     prompts: int | None,
     max_tokens: int | None,
-    concurrency: int,
     checks: str | None,
-    slices: str | None,
     quick: bool,
     allow_undecided: bool,
-    seed: int,
     out: Path | None,
 ) -> None:
     """Check that speculation does not change the target model's answers.
 
-    ENDPOINT and the baseline are names of endpoints, or http(s) URLs of vLLM servers. Greedy answers must
-    equal the baseline's, or differ no more than the baseline differs from itself. Sampled tokens must have
-    the frequencies that the baseline's probabilities predict. Tool calls, JSON schemas, long prompts, log
-    probabilities, stop strings, seeds and streaming are compared too. A check that cannot decide is
-    "undecided"; it does not pass. A check is "not applicable" if neither side supports it, for example tool
-    calls without a tool parser.
+    ENDPOINT and the baseline are names of endpoints, NAME/COMPONENT, or http(s) URLs of vLLM servers. Greedy
+    answers must equal the baseline's, or differ no more than the baseline differs from itself. Sampled tokens
+    must have the frequencies that the baseline's probabilities predict. Tool calls, JSON schemas, long
+    prompts, log probabilities, stop strings, seeds and streaming are compared too. A check that cannot decide
+    is "undecided"; it does not pass. A check is "not applicable" if neither side supports it, for example
+    tool calls without a tool parser.
 
     Exit code 0 if all applicable checks passed; 9 if one failed; 10 if none failed but one is undecided.
     """
     from peagle_bench.benchmark.endpoint_arm import is_url
-    from peagle_bench.compare.slices import unsplit_notes
-    from peagle_bench.report.slices.rows import NO_SPEED_UP
-    from peagle_bench.results.records import SliceRecord
-    from peagle_bench.results.result_file import Results, ResultWriter
+    from peagle_bench.results.result_file import ResultWriter
     from peagle_bench.verify import run as verification
     from peagle_bench.verify.engines import EnginePair, Options
-    from peagle_bench.verify.slices import NOT_SPLIT
     from peagle_sm.cli.arguments import open_session
 
     wanted = _chosen(checks)
     out = out or results_file("verify", endpoint)
     _demand_free(out)
     chosen = verification.QUICK if quick else Options()
-    options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
+    options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
-    source = verification.load_prompts(workload, prompts, seed, at_most, lambda: open_session(state))
-    dimensions = chosen_slices({"slices": slices}, source, NOT_SPLIT)
+    source = verification.load_prompts(workload, prompts, options.seed, at_most, lambda: open_session(state))
     session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
-    plain = verification.open_engine(session, baseline, baseline_component)
+    plain = verification.open_engine(session, baseline)
     verification.demand_plain(plain.described)
-    mine = verification.open_engine(session, endpoint, component)
+    mine = verification.open_engine(session, endpoint)
     head = verification.header(mine.described, plain.described, source, options, wanted)
     _announce(state, mine, plain, verification.tokens_asked(options, len(source.items), wanted))
     records: list[CheckRecord] = []
-    found: list[SliceRecord] = []
     with ResultWriter(out) as writer:
         for line in (head, mine.described.arm, plain.described.arm):
             writer.append(line)
         engines = EnginePair(plain.engine, mine.engine, options, tick=_counting(state))
-        say = partial(note, state)
-        for record in verification.verify(engines, source.items, wanted, say, dimensions):
+        for record in verification.verify(engines, source.items, wanted, partial(note, state)):
             writer.append(record)
-            if isinstance(record, SliceRecord):
-                found.append(record)
-            else:
-                records.append(record)
-    for why in unsplit_notes(dimensions, found):
-        note(state, f"note: {why}")
-    results = Results(head, (mine.described.arm, plain.described.arm), slices=tuple(found))
+            records.append(record)
     stand_in = head.stand_in_weights
     ending = _ending(records, allow_undecided)
     emit(
         state,
-        table=lambda: render_checks(
-            records, stand_in, out, concluded=ending is not None, slices=render_slices(results)
-        ),
-        data=lambda: (
-            checks_data(records, endpoint, baseline, stand_in, out)
-            | {"slices": slices_data(results), "slices_note": NO_SPEED_UP}
-        ),
+        table=lambda: render_checks(records, stand_in, out, concluded=ending is not None),
+        data=lambda: checks_data(records, endpoint, baseline, stand_in, out),
         names=[each.name for each in records if not each.passed and each.applicable],
     )
     if ending is not None:
@@ -239,12 +204,10 @@ def render_checks(
     out: Path | None = None,
     *,
     concluded: bool = False,
-    slices: str = "",
 ) -> str:
     """Render the table, examples of failures, and what each check can detect.
 
-    ``concluded``: an error message with the conclusion follows, so leave it out here. ``slices``: the same by
-    slice, to stand before the conclusion.
+    ``concluded``: an error message with the conclusion follows, so leave it out here.
     """
     rows = [(each.name, _result(each)) for each in records]
     width = max((len(name) for name, _ in rows), default=0) + 4
@@ -260,7 +223,6 @@ def render_checks(
         name_width = max(len(each.name) for each in tested) + 2
         for each in tested:
             parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
-    parts += ["", slices] if slices else []
     ending = [] if concluded else [conclusion(records)]
     ending += [STAND_IN] if stand_in else []
     ending += [] if out is None else [f"results: {out}"]

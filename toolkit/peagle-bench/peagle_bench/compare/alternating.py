@@ -106,7 +106,6 @@ class TurnContext:
     clock: Clock = time.perf_counter
     connect: Connect = open_sender
     keep_text: bool = False  #: in the records: judges of workload packs read the answers
-    slices: bool = True
 
     @asynccontextmanager
     async def connected(self, contenders: Sequence[Contender], places: int) -> AsyncIterator[Connect]:
@@ -124,7 +123,6 @@ class TurnContext:
             began=self.began,
             block=block,
             keep_text=self.keep_text,
-            slices=self.slices,
         )
 
 
@@ -246,8 +244,7 @@ def _demand(prompts: int, needed: int, load: Load) -> None:
     if prompts < needed:
         raise SpecError(
             f"the workload has {prompts} prompts; {load.label} needs {needed} different ones.",
-            next_step="Use a larger workload, fewer --blocks, or --repeat (each repetition gets its own "
-            "cache salt).",
+            next_step="Give more prompts, or a lower concurrency.",
             details={"found": prompts, "needed": needed},
         )
 

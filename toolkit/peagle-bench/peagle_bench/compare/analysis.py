@@ -11,14 +11,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 from peagle_bench.compare.confidence_intervals import CONFIDENCE, FEWEST_UNITS, Table, ratio
 from peagle_bench.load import LoadRun, Window
 from peagle_bench.load.points import chunks_inside
 from peagle_bench.results.records import ArmRecord, ComparisonRecord, Interval, Load, Mode, RequestRecord
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 
 _SLOWEST_FIRST: dict[Mode, int] = {"none": 0, "eagle3": 1, "p-eagle": 2}
 CONTROL = " (A/A)"  #: suffix of a control arm: the second arm of an A/A pair
@@ -71,10 +69,10 @@ def in_order(sides: Sequence[ArmDeployments]) -> list[ArmDeployments]:
 def pairs_of(sides: Sequence[ArmDeployments]) -> list[Pair]:
     """Pair each side with every earlier one, and each control with the side that it repeats."""
     arms = [side for side in sides if not side.is_control]
-    found = [Pair(later, arms[before]) for place, later in enumerate(arms) for before in range(place)]
+    pairs = [Pair(later, arms[before]) for place, later in enumerate(arms) for before in range(place)]
     by_name = {side.name: side for side in arms}
     controls = [side for side in sides if side.is_control]
-    return found + [Pair(side, by_name[side.name.removesuffix(CONTROL)]) for side in controls]
+    return pairs + [Pair(side, by_name[side.name.removesuffix(CONTROL)]) for side in controls]
 
 
 @dataclass(frozen=True)
@@ -412,36 +410,11 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
         deployments=len(measured),
         acceptance_ratio=ratios.acceptance,
         step_time_ratio=ratios.step_time,
-        categories=by_category(pair, measured),
         control=pair.faster.is_control,
         identical_outputs=alike[0] if alike else None,
         compared_outputs=alike[1] if alike else None,
         conversations=ratios.conversations,
     )
-
-
-def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]:
-    """Compute the ratio within each category with enough prompts; empty if there is one category."""
-    names = {
-        record.category
-        for each in measured
-        for arm in each.runs
-        for record in each.requests(arm)
-        if record.category is not None
-    }
-    if len(names) < 2:
-        return {}
-    found: dict[str, Interval] = {}
-    for name in sorted(names):
-        parts = [each.only(partial(_is_of_category, name)) for each in measured]
-        ratios = ratios_of_requests(pair, parts)
-        if ratios is not None and (ratios.conversations or 0) >= FEWEST_CONVERSATIONS:
-            found[name] = ratios.rate
-    return found
-
-
-def _is_of_category(name: str, record: RequestRecord) -> bool:
-    return record.category == name
 
 
 def identical_outputs(pair: Pair, measured: Sequence[Measured]) -> tuple[int, int] | None:

@@ -1,11 +1,11 @@
-"""Arms of a comparison: endpoints named on the command line, or one spec for each mode.
+"""Arms of a comparison: endpoints given on the command line, or one spec for each mode.
 
 Each deployment of a mode has its own name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from peagle_bench.benchmark.endpoint_arm import Described, describe_arm, is_url
 from peagle_bench.results.records import Mode
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import Catalog
-from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, SpeculationSpec
 from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
@@ -21,55 +21,25 @@ from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
 PREFIX = "cmp"  #: prefix of the name of every endpoint that a comparison deploys
 
 
-def parse_modes(text: str) -> tuple[SpecMode, ...]:
-    """Parse ``none,eagle3,p-eagle`` into modes.
+def parse_modes(text: str) -> dict[SpecMode, int | None]:
+    """Parse ``none,eagle3=5,p-eagle`` into the K of each mode; None is the spec's or the head's.
 
     Raises:
-        SpecError: an unknown mode, a repeated one, or fewer than two.
+        SpecError: an unknown mode, a repeated one, fewer than two, or a K that is not a whole number from 1.
     """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    strange = [word for word in words if word not in MODES]
-    if strange or len(set(words)) < len(words) or len(words) < 2:
+    words = [word.strip().partition("=") for word in text.split(",") if word.strip()]
+    ks = {mode: k if sign else None for mode, sign, k in words}
+    wrong = any(
+        mode not in MODES or (k is not None and (mode == "none" or not k.isdigit() or int(k) < 1))
+        for mode, k in ks.items()
+    )
+    if wrong or len(ks) < len(words) or len(ks) < 2:
         raise SpecError(
-            f"--modes: found {text!r}; allowed: two or three of {', '.join(MODES)}, each once.",
-            next_step="For example --modes none,eagle3,p-eagle",
+            f"--modes: found {text!r}; allowed: two or three of {', '.join(MODES)}, each once; "
+            "a mode that speculates may have its K, from 1.",
+            next_step="For example --modes none,eagle3=5,p-eagle=7",
         )
-    return tuple(mode for mode in MODES if mode in words)
-
-
-def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:
-    """Parse values like ``p-eagle=7`` into a mapping by mode.
-
-    Raises:
-        SpecError: not MODE=VALUE, a mode that is not compared, or mode none.
-    """
-    speculating = [mode for mode in modes if mode != "none"]
-    found: dict[str, str] = {}
-    for text in texts:
-        mode, sign, value = text.partition("=")
-        if not sign or not value or mode not in speculating or mode in found:
-            raise SpecError(
-                f"{option}: found {text!r}; allowed: MODE=VALUE, once for each of {', '.join(speculating)}.",
-                next_step=f"For example {option} {speculating[-1] if speculating else 'p-eagle'}=…",
-            )
-        found[mode] = value
-    return found
-
-
-def parse_ks(texts: Sequence[str], modes: Sequence[str]) -> dict[str, int]:
-    """Parse values like ``p-eagle=7`` into num_speculative_tokens by mode.
-
-    Raises:
-        SpecError: as :func:`parse_by_mode`, or no whole number from 1.
-    """
-    found = parse_by_mode("--k", texts, modes)
-    for mode, text in found.items():
-        if not text.isdigit() or int(text) < 1:
-            raise SpecError(
-                f"--k: found {mode}={text}; allowed: a whole number from 1.",
-                next_step=f"For example --k {mode}=7",
-            )
-    return {mode: int(text) for mode, text in found.items()}
+    return {mode: None if (k := ks[mode]) is None else int(k) for mode in MODES if mode in ks}
 
 
 def spec_of(
@@ -125,43 +95,12 @@ def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, 
     return {name: value for name, value in fields.items() if name not in without}
 
 
-def in_terms_of_the_options(error: PlanRefused, mode: str) -> PlanRefused:
-    """Reword the refusal of one mode's plan: if its K is too large, the next step names --k."""
-    checks = {finding["check"] for finding in error.details["findings"]}
-    step = f"Lower --k {mode}=K." if checks == {"trained-depth"} else error.next_step
-    return PlanRefused(f"mode {mode}: {error.message}", next_step=step, details=error.details)
-
-
 def name_of(base: str, mode: str, deployment: int) -> str:
     """Return the endpoint's name: ``cmp-tiny-code-eagle3``, and ``…-2`` for a second deployment."""
     stem = base
     for ending in MODES:
         stem = stem.removesuffix(f"-{ending}")
     return "-".join([PREFIX, stem, mode, *([str(deployment)] if deployment > 1 else [])])
-
-
-def specs_of(
-    base: EndpointSpec,
-    modes: Sequence[SpecMode],
-    *,
-    ks: Mapping[str, int],
-    heads: Mapping[str, str],
-    deployment: int,
-    head_uris: Mapping[str, str] | None = None,
-) -> dict[SpecMode, EndpointSpec]:
-    """Derive the spec of each mode for one deployment; the modes are the arms' names."""
-    uris = head_uris or {}
-    return {
-        mode: spec_of(
-            base,
-            mode,
-            k=ks.get(mode),
-            head=heads.get(mode),
-            head_uri=uris.get(mode),
-            deployment=deployment,
-        )
-        for mode in modes
-    }
 
 
 def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> str | None:
@@ -177,7 +116,7 @@ def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> 
     raise SpecError(
         f"mode {mode}: no default draft head for {base.model_name}; "
         f"heads of this mode in the catalogue: {', '.join(heads) or 'none'}.",
-        next_step=f"Name one with --head {mode}=ID, or leave {mode} out of --modes.",
+        next_step=f"Set speculation.draft_head in a spec of mode {mode}, or leave {mode} out of --modes.",
         details={"mode": mode, "heads": heads},
     )
 
@@ -241,13 +180,13 @@ def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
         NotFound, ServiceFault: an endpoint does not exist or is not in service.
         SpecError: an endpoint runs another mode than its label says.
     """
-    found = []
+    arms = []
     for number, endpoint in enumerate(arm.endpoints, start=1):
         session = None if is_url(endpoint) else session_of()
         name, _, component = (endpoint, "", "") if session is None else endpoint.partition("/")
         one = describe_arm(session, name, component=component or None, expected=arm.mode)
-        found.append(one if arm.label is None else called(one, arm.label, number))
-    return found
+        arms.append(one if arm.label is None else called(one, arm.label, number))
+    return arms
 
 
 def called(described: Described, label: str, deployment: int) -> Described:

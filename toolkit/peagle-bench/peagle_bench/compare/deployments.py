@@ -15,7 +15,6 @@ from peagle_bench.benchmark.endpoint_arm import Described, demand_mode, describe
 from peagle_bench.compare.arms import Named, called, describe
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import list_sizes, split_uri
 from peagle_sm.core.errors import (
     BillableLeft,
     Interrupted,
@@ -94,8 +93,8 @@ class Fleet:
         that one, and this fleet would delete it at its end.
         """
 
-        def demand_new(found: Survey) -> None:
-            if found.state in ("creating", "settling", "live"):
+        def demand_new(survey: Survey) -> None:
+            if survey.state in ("creating", "settling", "live"):
                 raise _taken(self._session, {spec.name: [f"endpoint/{spec.name}"]})
 
         try:
@@ -242,23 +241,6 @@ def _taken(session: Session, taken: Mapping[str, list[str]]) -> PlanRefused:
     )
 
 
-def refuse_not_staged(session: Session, prefixes: Mapping[str, str]) -> None:
-    """Refuse S3 prefixes without files; ``prefixes`` has the command that fills each.
-
-    Raises:
-        PlanRefused: a prefix has no config.json. Nothing was created.
-        NotFound: a bucket does not exist.
-    """
-    empty = [uri for uri in prefixes if "config.json" not in list_sizes(session, *split_uri(uri))]
-    if empty:
-        commands = dict.fromkeys(prefixes[uri] for uri in empty)
-        raise PlanRefused(
-            f"{', '.join(empty)}: no config.json there, so the files were not copied. Nothing was created.",
-            next_step="\n".join(f"{each}{session.command_flags()}" for each in commands),
-            details={"findings": [], "empty": empty},
-        )
-
-
 Round = AbstractContextManager[Sequence[Described]]
 
 
@@ -316,10 +298,10 @@ def _all_gone(error: BaseException, names: Sequence[str]) -> BaseException:
     """Add the deleted endpoints to the interruption's message."""
     if not names:
         return error
-    said = error.message.rstrip(".") if isinstance(error, Interrupted) else "Interrupted"
+    message = error.message.rstrip(".") if isinstance(error, Interrupted) else "Interrupted"
     details = error.details if isinstance(error, Interrupted) else {}
     return Interrupted(
-        f"{said}; deleted, so that nothing is billed: {', '.join(names)}",
+        f"{message}; deleted, so that nothing is billed: {', '.join(names)}",
         next_step=error.next_step if isinstance(error, Interrupted) else None,
         details={**details, "deleted": [*details.get("deleted", []), *names]},
     )

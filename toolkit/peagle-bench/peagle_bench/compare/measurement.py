@@ -109,7 +109,6 @@ class Setup:
     blocks: int = 6
     repeat: bool = False
     temperature: float | None = 0.0
-    slices: tuple[str, ...] | None = None  #: dimensions to split by; None: all with several values
     #: of one request in flight: asked after each prompt, True ends the load
     ended: Callable[[Measured], bool] = lambda measured: False
 
@@ -121,6 +120,11 @@ class Setup:
         each = requests_per_window(len(self.items), places, self.blocks, repeat=self.repeat, load=load)
         return each * 2 * self.blocks
 
+    def with_enough_requests(self) -> Setup:
+        """Return a setup that sends the prompts again, if one of its loads needs more than there are."""
+        places = max((load.concurrency or 1 for load in self.loads), default=1)
+        return replace(self, repeat=places > 1 and len(self.items) < 2 * self.blocks * places)
+
     def check(self) -> None:
         """Refuse a setup that cannot give an interval, before anything is deployed or sent.
 
@@ -131,7 +135,7 @@ class Setup:
             raise SpecError(
                 f"found {len(self.items)} prompts and {self.blocks} blocks; a confidence interval needs at"
                 f" least {FEWEST} of each.",
-                next_step="Give larger values for --prompts and --blocks.",
+                next_step="Give more prompts.",
             )
         for load in self.loads:
             self.prompts_of(load)
@@ -221,19 +225,19 @@ class Contest:
 
     def conclude(self, sides: Sequence[ArmDeployments]) -> list[ComparisonRecord]:
         """Compare and write every pair under every load, over the deployments that measured both."""
-        found = []
+        comparisons = []
         parts = list(self._parts(sides))
         for pair, measured in parts:
             try:
-                found.append(compare(pair, measured, temperature=self.setup.temperature))
+                comparisons.append(compare(pair, measured, temperature=self.setup.temperature))
             except ValueError as error:
                 names = f"{pair.faster.name} over {pair.slower.name}"
                 self.notes.append(f"{names}, {measured[0].load.label}: {error}")
-        slices = slices_of_pairs(parts, temperature=self.setup.temperature, dimensions=self.setup.slices)
-        records: list[Record] = [*found, *slices]
+        slices = slices_of_pairs(parts, temperature=self.setup.temperature)
+        records: list[Record] = [*comparisons, *slices]
         for record in records:
             self.writer.append(record)
-        return found
+        return comparisons
 
     def _parts(self, sides: Sequence[ArmDeployments]) -> Iterator[tuple[Pair, list[Measured]]]:
         """Yield every pair under every load with the deployments that measured both of its arms."""

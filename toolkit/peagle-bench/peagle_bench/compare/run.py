@@ -23,7 +23,6 @@ from peagle_bench.compare.alternating import OnRun, TurnContext
 from peagle_bench.compare.analysis import CONTROL, ArmDeployments, control_of, in_order
 from peagle_bench.compare.deployments import Round
 from peagle_bench.compare.measurement import Contest, Setup
-from peagle_bench.compare.slices import unsplit_notes
 from peagle_bench.load import LoadStopped, Target, Timeouts, make_target, measure_point
 from peagle_bench.load.http_client import open_sender
 from peagle_bench.load.points import doubt_lines, doubted_lines, separate_withheld, withheld_lines
@@ -53,7 +52,7 @@ def notes_of(
 ) -> list[str]:
     """List the notes without repetition, most serious first; withheld comparisons are left out."""
     comparisons = separate_withheld(points, comparisons).comparisons
-    said = [
+    notes = [
         *_failed_controls(comparisons),
         *withheld_lines(points),
         *doubt_lines(points),
@@ -63,7 +62,7 @@ def notes_of(
         *_different_answers(comparisons),
         *_one_deployment(comparisons),
     ]
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(notes))
 
 
 def _failed_controls(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
@@ -253,8 +252,16 @@ def compare(
         raise _with_saved(ended, run, path)
     results = read(path)
     notes = notes_of(results.arms, results.requests, results.points, results.comparisons)
-    unsplit = unsplit_notes(setup.slices, results.slices)
-    return Outcome(path, results, (*workload.notes, *run.contest.notes, *unsplit, *notes))
+    return Outcome(path, results, (*workload.notes, *_repeated(setup), *run.contest.notes, *notes))
+
+
+def _repeated(setup: Setup) -> list[str]:
+    if not setup.repeat:
+        return []
+    return [
+        f"the {len(setup.items)} prompts were sent more than once, each time without prefix cache hits;"
+        " the intervals count each prompt once"
+    ]
 
 
 class _Run:
@@ -291,10 +298,7 @@ class _Run:
 
     def _context(self, on_run: OnRun) -> TurnContext:
         given = self._dependencies
-        slices = self._setup.slices != ()  # none: nothing will be split, so nothing is looked at
-        return TurnContext(
-            given.timeouts, self._began, self._watch, on_run, given.clock, given.connect, slices
-        )
+        return TurnContext(given.timeouts, self._began, self._watch, on_run, given.clock, given.connect)
 
     def all_rounds(self, rounds: Sequence[Round]) -> BaseException | None:
         """Measure each round; return the error that ended it early."""

@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import replace
 from statistics import fmean
 
-from peagle_bench.benchmark.acceptance import from_requests
 from peagle_bench.compare.analysis import (
     ArmDeployments,
     Key,
@@ -48,33 +47,30 @@ def slices_of_pairs(
     parts: Sequence[tuple[Pair, Sequence[Measured]]],
     *,
     temperature: float | None,
-    dimensions: Collection[str] | None = None,
 ) -> list[SliceRecord]:
     """Compute the slices of pairs, each under one load, with one element per deployment.
 
-    ``dimensions`` None: all that have more than one value. Controls are left out.
+    Controls are left out.
     """
-    found = []
+    parts_by_slice = []
     for pair, measured in parts:
         if not pair.faster.is_control:
             sides = [_of_side(side, measured) for side in (pair.slower, pair.faster)]
-            keys = keys_by_slice(of_both(*sides), dimensions)
-            found += [(pair, measured, name, keys[name]) for name in in_order(keys)]
-    confidence = confidence_of_each(keys for *_, keys in found)
+            keys = keys_by_slice(of_both(*sides))
+            parts_by_slice += [(pair, measured, name, keys[name]) for name in in_order(keys)]
+    confidence = confidence_of_each(keys for *_, keys in parts_by_slice)
     return [
         _pair_record(pair, name, [each.only(within(keys)) for each in measured], confidence, temperature == 0)
-        for pair, measured, name, keys in found
+        for pair, measured, name, keys in parts_by_slice
     ]
 
 
-def slices_of_arm(
-    records: Sequence[RequestRecord], dimensions: Collection[str] | None = None
-) -> list[SliceRecord]:
+def slices_of_arm(records: Sequence[RequestRecord]) -> list[SliceRecord]:
     """Compute the slices of one arm's requests under each load: acceptance, no speed-up."""
     parts = []
     for load in dict.fromkeys(record.load for record in records):
         own = [record for record in records if record.load == load and _counts(record)]
-        keys = keys_by_slice(own, dimensions)
+        keys = keys_by_slice(own)
         parts += [(name, keys[name], own) for name in in_order(keys)]
     confidence = confidence_of_each(keys for _, keys, _ in parts)
     return [acceptance_in(name, list(filter(within(keys), own)), confidence) for name, keys, own in parts]
@@ -139,34 +135,22 @@ def _mean(counts: Sequence[int | None]) -> int | None:
     return round(fmean(known)) if len(known) == len(counts) else None
 
 
-def keys_by_slice(
-    records: Iterable[RequestRecord], dimensions: Collection[str] | None
-) -> dict[Slice, set[Key]]:
+def keys_by_slice(records: Iterable[RequestRecord]) -> dict[Slice, set[Key]]:
     """Sort prompts into slices; a dimension with a single value shows nothing and is left out.
 
     Of a dimension with many values, as a category of the user's own can have, the most
     frequent stay and the others are `OTHER`: each slice makes the intervals of all others wider.
     """
-    found: dict[str, dict[str, set[Key]]] = defaultdict(lambda: defaultdict(set))
+    by_dimension: dict[str, dict[str, set[Key]]] = defaultdict(lambda: defaultdict(set))
     for record in records:
         for dimension, value in slices_of(record).items():
-            if dimensions is None or dimension in dimensions:
-                found[dimension][value].add(key_of(record))
+            by_dimension[dimension][value].add(key_of(record))
     return {
         (dimension, value): keys
-        for dimension, values in found.items()
+        for dimension, values in by_dimension.items()
         if len(values) > 1
         for value, keys in _bounded(values).items()
     }
-
-
-def unsplit_notes(asked: Iterable[str] | None, records: Iterable[SliceRecord]) -> list[str]:
-    """Say why a dimension that was asked for has no slices; nothing if all have some."""
-    split = {one.dimension for one in records}
-    missing = [name for name in asked or () if name not in split]
-    if not missing:
-        return []
-    return [f"no slices by {', '.join(missing)}: all prompts that both sides answered have one value there"]
 
 
 def _bounded(values: Mapping[str, set[Key]]) -> dict[str, set[Key]]:
@@ -196,8 +180,6 @@ def _conversations(records: Sequence[RequestRecord]) -> int:
 
 def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: float) -> SliceRecord:
     """Make the record of a slice from its requests (at least one), without any comparison."""
-    accepted = from_requests(records)
-    survival = accepted.survival if accepted else ()
     return SliceRecord(
         arm=records[0].arm,
         load=records[0].load,
@@ -206,9 +188,7 @@ def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: flo
         prompts=_prompts(records),
         requests=len(records),
         acceptance_length=_acceptance_length(records, confidence),
-        survival=survival,
         confidence=confidence,
-        survival_intervals=_survival_intervals(records, len(survival), confidence),
     )
 
 
@@ -232,24 +212,6 @@ def _acceptance_length(records: Sequence[RequestRecord], confidence: float) -> I
 def _known(interval: Interval) -> Interval | None:
     """Return an interval; None for one so wide that nothing is known, as of two blocks of time."""
     return interval if interval.high <= MOST_RATIO * interval.low else None
-
-
-def _survival_intervals(
-    records: Sequence[RequestRecord], positions: int, confidence: float
-) -> tuple[Interval, ...]:
-    """Compute the interval of each position's survival over prompts; empty if too few prompts drafted."""
-    drafted = [one for one in records if one.drafts]
-    if _conversations(drafted) < FEWEST_CONVERSATIONS:
-        return ()
-    found = []
-    for position in range(1, positions + 1):
-        by_unit: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for one in drafted:
-            sums = by_unit[one.unit]
-            sums[0] += sum(one.histogram[position:])
-            sums[1] += sum(one.histogram)
-        found.append(share_over_units(list(by_unit.values()), confidence))
-    return tuple(found)
 
 
 def _pair_record(

@@ -1,4 +1,4 @@
-"""Schedule of requests: closed loops (a fixed number in flight, or steps) and open loops (Poisson arrivals).
+"""Schedule of requests: closed loops (a fixed number in flight) and open loops (Poisson arrivals).
 
 The schedule says which request is next and to which phase it belongs (warm-up, measured, after). It is pure:
 its caller passes the time.
@@ -7,7 +7,6 @@ its caller passes the time.
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,35 +19,13 @@ from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.request_slices import slices_of_body
 
 
-def arrivals(rate_per_s: float, *, seed: int, ramp_s: float = 0.0) -> Iterator[float]:
-    """Yield the arrival times of a Poisson process in seconds from its start, without end.
-
-    During the ramp the rate grows linearly from 0 to ``rate_per_s``: gaps are drawn from the unit exponential
-    and mapped through the inverse of the expected count. So there is one draw per request whatever the ramp,
-    and a seed reproduces the arrivals.
-    """
+def arrivals(rate_per_s: float, *, seed: int) -> Iterator[float]:
+    """Yield the arrival times of a Poisson process in seconds from its start, without end."""
     draws = random.Random(f"arrivals {seed}")
     expected = 0.0
-    in_ramp = rate_per_s * ramp_s / 2
     while True:
         expected += draws.expovariate(1.0)
-        if expected < in_ramp:
-            yield math.sqrt(2 * expected * ramp_s / rate_per_s)
-        else:
-            yield ramp_s / 2 + expected / rate_per_s
-
-
-def concurrency_at(load: Load, sent: int, requests: int) -> int:
-    """Return the concurrency of a closed loop when ``sent`` of its measured requests have been sent.
-
-    Each of its steps gets requests in proportion to its concurrency, so they last about equally long.
-    """
-    reached = 0
-    for step in load.steps:
-        reached += step
-        if sent < requests * reached / sum(load.steps):
-            return step
-    return load.steps[-1] if load.steps else load.concurrency or 1
+        yield expected / rate_per_s
 
 
 @dataclass(frozen=True)
@@ -72,14 +49,11 @@ class Schedule:
         load: Load,
         options: LoadOptions,
         items: Iterator[WorkItem],
-        start: float,
         on_phase: Callable[[Phase], None],
     ) -> None:
-        """``start`` is the load's start on the clock; ``on_phase`` is called as each phase begins."""
-        default = load.concurrency or 0 if load.kind == "closed" and not options.warm_up_s else 0
-        asked = options.warm_up_requests
-        self._warm_up_left = default if asked is None else asked
-        self._warm_until = start + max(options.warm_up_s, options.ramp_s)
+        """``on_phase`` is called as each phase begins."""
+        wanted = options.warm_up_requests
+        self._warm_up_left = load.concurrency or 0 if wanted is None else wanted
         self._options = options
         self._items = items
         self._on_phase = on_phase
@@ -99,7 +73,7 @@ class Schedule:
         if item is None:
             self.end(now)
             return None
-        phase = self._phase_at(now)
+        phase = self._next_phase()
         self._enter(phase, now)
         if phase == "measured":
             self._measured += 1
@@ -107,11 +81,6 @@ class Schedule:
         elif phase == "warm-up":
             self._warm_up_left -= 1
         return Ticket(item, phase)
-
-    @property
-    def sent(self) -> int:
-        """Number of measured requests sent so far."""
-        return self._measured
 
     def done(self, ticket: Ticket) -> None:
         """Note that a ticket's requests have ended."""
@@ -139,10 +108,10 @@ class Schedule:
             return self._measured >= self._options.requests
         return now >= self.window_start + (self._options.seconds or 0.0)
 
-    def _phase_at(self, now: float) -> Phase:
+    def _next_phase(self) -> Phase:
         if self.window_end is not None:
             return "drain"
-        return "warm-up" if self._warm_up_left > 0 or now < self._warm_until else "measured"
+        return "warm-up" if self._warm_up_left > 0 else "measured"
 
     def _enter(self, phase: Phase, now: float) -> None:
         if phase != self._phase:
@@ -150,37 +119,6 @@ class Schedule:
             if phase == "measured":
                 self.window_start = now
             self._on_phase(phase)
-
-
-class Steps:
-    """Gate of a closed loop with steps: a slot above the present step's concurrency waits."""
-
-    def __init__(self, load: Load, options: LoadOptions, schedule: Schedule) -> None:
-        """Take the load, the number of its requests, and the schedule that counts those sent."""
-        self._load = load
-        self._requests = options.requests or 1
-        self._schedule = schedule
-        self._moved = asyncio.Event()
-
-    async def wait(self, number: int) -> bool:
-        """Wait until slot ``number`` may send, or the window has ended; return whether it had to wait."""
-        waited = False
-        while self._is_closed_for(number):
-            waited = True
-            await self._moved.wait()
-        return waited
-
-    def move(self) -> None:
-        """Wake the waiting slots: the schedule has moved on."""
-        if self._load.steps:
-            self._moved.set()
-            self._moved = asyncio.Event()
-
-    def _is_closed_for(self, number: int) -> bool:
-        schedule = self._schedule
-        if not self._load.steps or schedule.window_end is not None:
-            return False
-        return number >= concurrency_at(self._load, schedule.sent, self._requests)
 
 
 #: Connection errors. Only these end an open loop, whose purpose is to show the effects of overload.
@@ -241,20 +179,14 @@ class Drive:
         return True
 
     async def closed(self, target: Target, schedule: Schedule) -> None:
-        """Keep the load's concurrency in flight, or that of its present step, until the schedule ends."""
-        places = self._load.concurrency or 1
-        steps = Steps(self._load, self._options, schedule)
+        """Keep the load's concurrency in flight until the schedule ends."""
 
-        async def place(number: int) -> None:
-            await asyncio.sleep(self._options.ramp_s * number / places)
+        async def place() -> None:
             task = asyncio.current_task()
             free = self._clock()
             # A library that swallows a cancellation must not keep a load running after Ctrl-C.
             while not (task and task.cancelling()):
-                if await steps.wait(number):
-                    free = self._clock()
                 ticket = schedule.next(free)
-                steps.move()
                 if ticket is None:
                     return
                 if not await self._serve(target, schedule, ticket, free):
@@ -262,8 +194,8 @@ class Drive:
                 free = self._clock()
 
         async with asyncio.TaskGroup() as group:
-            for number in range(places):
-                group.create_task(place(number))
+            for _ in range(self._load.concurrency or 1):
+                group.create_task(place())
 
     async def open(self, target: Target, schedule: Schedule) -> int:
         """Send at the load's rate, however many are in flight; return the largest number in flight."""
@@ -276,7 +208,7 @@ class Drive:
             in_flight -= 1
 
         async with asyncio.TaskGroup() as group:
-            for offset in arrivals(self._load.rate_per_s or 1.0, seed=options.seed, ramp_s=options.ramp_s):
+            for offset in arrivals(self._load.rate_per_s or 1.0, seed=options.seed):
                 due = start + offset
                 while (wait := due - self._clock()) > 0:  # a timer may fire a little early
                     await asyncio.sleep(wait)

@@ -162,7 +162,7 @@ async def drive_load(
         start = clock()
         began = start if options.began is None else options.began
         watch = _Watch(meter, observer, options)
-        schedule = Schedule(load, options, work, start, watch.phase)
+        schedule = Schedule(load, options, work, watch.phase)
         watch.schedule, watch.clock = schedule, clock
         drive = Drive(load, options, sender, observer, clock, began)
         meter.start()
@@ -227,7 +227,7 @@ def _checked(items: Iterable[WorkItem], load: Load, options: LoadOptions) -> Ite
     if isinstance(items, Sized) and wanted is not None:
         warm_up = options.warm_up_requests
         if warm_up is None:
-            warm_up = load.concurrency or 0 if not options.warm_up_s else 0
+            warm_up = load.concurrency or 0
         if len(items) < wanted + warm_up:
             raise SpecError(
                 f"the workload has {len(items)} prompts; {load.label} needs {wanted + warm_up} different"

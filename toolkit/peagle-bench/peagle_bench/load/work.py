@@ -55,10 +55,8 @@ class Timeouts:
 class LoadOptions:
     """Length of a measurement, its warm-up, and the limits of the client.
 
-    Exactly one of ``requests`` (the number measured) and ``seconds`` (the length) is given. The warm-up comes
-    before: ``warm_up_requests`` (None: the closed loop's concurrency, none in an open loop), or ``warm_up_s``
-    seconds from the start. ``ramp_s`` spreads the start: a closed loop opens its slots one after the other,
-    an open loop's rate grows from 0; the warm-up never ends before the ramp.
+    Exactly one of ``requests`` (the number measured) and ``seconds`` (the length) is given. The warm-up of
+    ``warm_up_requests`` comes before (None: the closed loop's concurrency, none in an open loop).
 
     ``drain``: what happens after the window. ``finish`` lets the requests in flight end; ``keep`` continues
     to send (phase "drain"), so that the measured requests end under full load; this needs more prompts.
@@ -71,8 +69,6 @@ class LoadOptions:
     requests: int | None = None
     seconds: float | None = None
     warm_up_requests: int | None = None
-    warm_up_s: float = 0.0
-    ramp_s: float = 0.0
     drain: Literal["finish", "keep"] = "finish"
     timeouts: Timeouts = field(default_factory=Timeouts)
     seed: int = 0
@@ -91,9 +87,8 @@ class LoadOptions:
             raise _refused("requests", self.requests, "a whole number from 1")
         if self.seconds is not None and not self.seconds > 0:
             raise _refused("seconds", self.seconds, "a number above 0")
-        for name in ("warm_up_s", "ramp_s", "pause_after_error_s"):
-            if not getattr(self, name) >= 0:
-                raise _refused(name, getattr(self, name), "0 or more seconds")
+        if not self.pause_after_error_s >= 0:
+            raise _refused("pause_after_error_s", self.pause_after_error_s, "0 or more seconds")
         for name, least in (("warm_up_requests", 0), ("max_connections", 1), ("give_up_after", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -104,14 +99,11 @@ def check_load(load: Load) -> None:
     """Check the values of a load.
 
     Raises:
-        SpecError: a concurrency outside 1 to 1,024, a rate that is not above 0, or steps whose largest one is
-            not the concurrency.
+        SpecError: a concurrency outside 1 to 1,024, or a rate that is not above 0.
     """
     if load.kind == "closed":
         if load.concurrency is None or not 1 <= load.concurrency <= MAX_CONCURRENCY:
             raise _refused("concurrency", load.concurrency, f"1 to {MAX_CONCURRENCY:,}")
-        if load.steps and (min(load.steps) < 1 or max(load.steps) != load.concurrency):
-            raise _refused("steps", load.steps, f"1 to {load.concurrency}, with {load.concurrency} in it")
     elif load.rate_per_s is None or not 0 < load.rate_per_s < float("inf"):
         raise _refused("rate", load.rate_per_s, "requests per second, above 0")
 

@@ -51,14 +51,12 @@ def bench(
     rate: Sequence[float] = (),
     requests: int | None = None,
     seconds: float | None = None,
-    repeat: bool = False,
     max_tokens: int | None = None,
     temperature: float | None = None,
     objective: Objective | None = None,
     expect_mode: Mode | None = None,
     component: str | None = None,
     seed: int = 0,
-    keep_text: bool = False,
     out: str | Path | None = None,
     session: Session | None = None,
     local: Local | None = None,
@@ -70,7 +68,8 @@ def bench(
 
     ``endpoint`` is an `Endpoint`, a name, or the http(s) URL of a bare vLLM. ``concurrency`` gives closed
     loops (default 1 and 8 if ``rate`` is not given either), ``rate`` open loops in arrivals per second. Each
-    load measures ``requests``, or as many as fit into ``seconds``, else each prompt once. ``temperature``
+    load measures ``requests``, or as many as fit into ``seconds``, else each prompt once; prompts repeat if a
+    load needs more. ``temperature``
     (default 0) and ``max_tokens`` (default 256) apply to the workload. Every request is written to ``out``
     (results/bench-NAME-TIME.jsonl) as it ends.
 
@@ -84,14 +83,12 @@ def bench(
     work = chosen(
         workload, prompts, seed, max_tokens, temperature=temperature, session=sessions.for_workload(endpoint)
     )
-    usual = tuple(each for each in _USUAL if each <= len(work.items) or repeat)
+    usual = tuple(each for each in _USUAL if seconds or each <= (requests or len(work.items)))
     plan = BenchPlan(
         loads=loads_of(tuple(concurrency) or (() if rate else usual), tuple(rate)),
         requests=requests,
         seconds=seconds,
-        repeat=repeat,
         seed=seed,
-        keep_text=keep_text,
         objective=objective,
     )
     check_plan(plan, work)
@@ -115,11 +112,8 @@ def compare(
     workload: Workload | str = "humaneval",
     prompts: int | None = None,
     concurrency: Sequence[int] = (1,),
-    blocks: int = 6,
-    repeat: bool = False,
     max_tokens: int | None = None,
     temperature: float | None = None,
-    control: bool = True,
     seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
@@ -132,8 +126,8 @@ def compare(
 
     An arm is an endpoint, its name, or the http(s) URL of a bare vLLM; ``arms`` gives them names
     (``arms={"eagle3": old, "p-eagle": new}``; if the name is a mode, the endpoint must run it). At
-    concurrency 1 arms are paired by prompt, at higher ones in ``blocks`` of time. ``control`` measures the
-    first arm twice, as an A/A pair with a true ratio of 1.
+    concurrency 1 arms are paired by prompt, at higher ones in blocks of time. The first arm is measured
+    twice, as an A/A pair with a true ratio of 1.
 
     Raises:
         NotFound: there is no such endpoint.
@@ -153,10 +147,8 @@ def compare(
     setup = Setup(
         items=work.items,
         loads=tuple(Load("closed", concurrency=number) for number in concurrency),
-        blocks=blocks,
-        repeat=repeat,
         temperature=work.temperature,
-    )
+    ).with_enough_requests()
     setup.check()
     opened = sessions.open(*(one for _, one in named))
     rounds = existing_rounds(parsed, lambda: demanded(opened))
@@ -164,11 +156,7 @@ def compare(
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
     with followed(progress) as follow:
         dependencies = comparison.CompareDependencies.of(opened, follow, seed=seed)
-        outcome = blocking(
-            lambda: comparison.compare(
-                rounds, setup, work, path, dependencies, control=control, config=config
-            )
-        )
+        outcome = blocking(lambda: comparison.compare(rounds, setup, work, path, dependencies, config=config))
     return CompareResult(outcome.path, outcome.results, outcome.notes)
 
 
@@ -176,20 +164,15 @@ def tune(
     spec: SpecLike,
     *,
     modes: Sequence[Mode] = (),
-    heads: Mapping[Mode, str] | None = None,
     concurrency: Sequence[int] = (1, 8),
-    loads: Sequence[int] = (),
     max_k: int = 11,
     by: By = "auto",
-    max_deployments: int | None = None,
-    rounds: int | None = None,
     workload: Workload | str = "humaneval",
     requests: int = 24,
     max_tokens: int = 128,
     write: bool = True,
     yes: bool = False,
     unguarded: bool = False,
-    seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
     local: Local | None = None,
@@ -202,10 +185,6 @@ def tune(
     It deploys the model with and without speculation, measures a few K, predicts the others, measures the
     most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
     ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
-    ``max_deployments`` None: 5. ``rounds`` None: 3.
-
-    ``loads``, in place of ``concurrency``: K is tuned at each load, and a table of K by load is validated and
-    written, or one K (docs/how-to/k-by-load.md).
 
     Raises:
         Declined: the user did not confirm.
@@ -213,35 +192,28 @@ def tune(
         SpecError, NotFound, ServiceFault, Interrupted, BillableLeft: as `peagle_bench.tune.job.run`.
     """
     from peagle_bench.tune import job as tuning
-    from peagle_bench.tune.estimate import Settings
+    from peagle_bench.tune.estimate import Settings, is_runtime
 
     base = as_spec(spec)
     opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
-    asked = tuning.modes_of(base, tuple(modes) or None)
     job = tuning.Job(
         spec=base,
         spec_path=Path(spec) if isinstance(spec, str | Path) else None,
-        settings=Settings.of(
-            modes=asked,
-            local=opened.is_local,
-            concurrency=concurrency,
-            loads=loads,
+        settings=Settings(
+            modes=tuning.modes_of(base, tuple(modes) or None),
+            concurrencies=tuple(dict.fromkeys(concurrency)),
             max_k=max_k,
-            by=by,
-            max_deployments=max_deployments,
-            rounds=rounds,
+            runtime=is_runtime(by, opened.is_local),
             requests=requests,
-            heads={str(mode): head for mode, head in (heads or {}).items()},
             unguarded=unguarded,
         ),
-        workload=chosen(workload, None, seed, max_tokens, first_turn_only=True, session=lambda: opened),
+        workload=chosen(workload, None, 0, max_tokens, first_turn_only=True, session=lambda: opened),
         max_tokens=max_tokens,
         out=Path(out) if out is not None else results_file("tune", base.name),
-        seed=seed,
     )
     tuning.check(job)
     plans = tuning.plans_of(job, opened)
-    for plan in (*plans.values(), *tuning.table_plans(job, opened).values()):
+    for plan in plans.values():
         plan.refuse_errors()
     if not yes:
         print(f"Estimate: {tuning.price_of(job, plans, opened).words()}", file=sys.stderr)
@@ -271,11 +243,7 @@ def verify(
     workload: str = "humaneval",
     prompts: int | None = None,
     max_tokens: int | None = None,
-    concurrency: int = 8,
     quick: bool = False,
-    component: str | None = None,
-    baseline_component: str | None = None,
-    seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
     local: Local | None = None,
@@ -300,15 +268,15 @@ def verify(
     wanted = _wanted(checks)
     path = Path(out) if out is not None else results_file("verify", name_of(endpoint))
     usual = verification.QUICK if quick else Options()
-    options = replace(usual, max_tokens=max_tokens or usual.max_tokens, concurrency=concurrency, seed=seed)
+    options = replace(usual, max_tokens=max_tokens or usual.max_tokens)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
     sessions = SessionSource(session, local, profile, region)
     opening = sessions.for_workload(endpoint, baseline)
-    source = verification.load_prompts(workload, prompts, seed, at_most, opening)
+    source = verification.load_prompts(workload, prompts, options.seed, at_most, opening)
     opened = sessions.open(endpoint, baseline)
-    plain = verification.open_engine(opened, name_of(baseline), baseline_component)
+    plain = verification.open_engine(opened, name_of(baseline))
     verification.demand_plain(plain.described)
-    mine = verification.open_engine(opened, name_of(endpoint), component)
+    mine = verification.open_engine(opened, name_of(endpoint))
     began = time.monotonic()
 
     def work(follow: Progress) -> None:

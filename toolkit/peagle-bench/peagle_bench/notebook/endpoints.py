@@ -138,8 +138,8 @@ def interrupt(thread: threading.Thread) -> None:
     Raises:
         ValueError: the thread has ended.
     """
-    found = ctypes.pythonapi.PyThreadState_SetAsyncExc(
+    threads = ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
     )
-    if not found:
+    if not threads:
         raise ValueError(f"{thread.name} has ended")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from peagle_bench.load.points import doubt_lines, withheld_lines
-from peagle_bench.report import tables
 from peagle_bench.report.files import read_files, write_page
-from peagle_bench.report.merging import demand_figures, view_of
+from peagle_bench.report.markdown import markdown
+from peagle_bench.report.merging import demand_figures, parts_of
 from peagle_bench.report.page import html_page
-from peagle_bench.report.tables import markdown
+from peagle_bench.report.tables import tables_of
 from peagle_bench.report.verdict import verdict
 from peagle_bench.report.view import View, cautions
 from peagle_bench.results.records import (
@@ -20,7 +20,6 @@ from peagle_bench.results.records import (
     FitRecord,
     Mode,
     PointRecord,
-    TableRecord,
 )
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
@@ -39,7 +38,7 @@ class Report(Shown):
     @property
     def headline(self) -> str:
         """Headline of the report: one sentence."""
-        return verdict(view_of(self.files)).headline
+        return verdict(parts_of(self.files)[0].view).headline
 
     @property
     def html(self) -> str:
@@ -128,11 +127,6 @@ class TuneResult(Measured):
         """Fitted curve over K, for each mode and load."""
         return self.results.fits
 
-    @property
-    def tables(self) -> tuple[TableRecord, ...]:
-        """Table of K by load for each mode, with its validation; empty without ``loads``."""
-        return self.results.tables
-
 
 @dataclass(frozen=True)
 class VerifyResult(Measured):
@@ -146,30 +140,33 @@ class VerifyResult(Measured):
     @property
     def passed(self) -> bool | None:
         """Whether all checks passed; None if none failed but one is undecided, or none applies."""
-        found = [check.passed for check in self.checks if check.applicable]
-        return False if False in found else None if None in found or not found else True
+        results = [check.passed for check in self.checks if check.applicable]
+        return False if False in results else None if None in results or not results else True
 
 
 def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:
-    """Make the summary of results files: headline, tables, cautions."""
-    view = view_of(files)
-    said = verdict(view)
+    """Make the summary of results files: headline, tables, cautions; of several runs, one after the other."""
+    parts = parts_of(files)
+    first, several = parts[0].view, len(parts) > 1
+    result = verdict(first)
     marks = [
-        Note(f"{one.name}. {one.text}", "bad" if one.kind == "wrong" else "caution") for one in cautions(view)
+        Note(f"{one.name}. {one.text}", "bad" if one.kind == "wrong" else "caution")
+        for part in parts
+        for one in cautions(part.view)
     ]
-    own = list(dict.fromkeys(notes)) or [
-        *withheld_lines(view.withheld),
-        *doubt_lines(view.points),
-        *view.empty,
+    own = list(dict.fromkeys(notes))
+    for part in () if own else parts:
+        view = part.view
+        own += [*withheld_lines(view.withheld), *doubt_lines(view.points), *view.empty]
+    limits = [Note("; ".join(result.limits))] if result.limits else []
+    tables = [
+        replace(table, title=f"{part.title}: {table.title}") if several else table
+        for part in parts
+        for table in _tables(part.view)
     ]
-    limits = [Note("; ".join(said.limits))] if said.limits else []
-    return Card(
-        title,
-        said.headline,
-        _tone(view, gain=said.gain),
-        tables=tuple(_tables(view)),
-        notes=(*marks, *limits, *(Note(line) for line in own)),
-    )
+    lines = [*dict.fromkeys(marks), *limits, *(Note(line) for line in own)]
+    tone = _tone(first, gain=result.gain)
+    return Card(title, result.headline, tone, tables=tuple(tables), notes=tuple(lines))
 
 
 def _tone(view: View, *, gain: bool) -> Tone:
@@ -187,10 +184,10 @@ def _tables(view: View) -> list[Table]:
     return [
         replace(
             table,
-            title="Checks" if table.title == headline else table.title.removesuffix(tables.APART),
+            title="Checks" if table.title == headline else table.title,
             folded=table.folded or len(table.rows) > _FOLDED_ABOVE,
         )
-        for table in tables.tables_of(view)
+        for table in tables_of(view)
     ]
 
 

@@ -20,35 +20,28 @@ PACKS = {
     "rag": "rag",
     "long-context": "long_context",
     "agents": "agents",
-    "speed-bench": "speed_bench",
     "guardrails": "guardrails",
     "structured-output": "structured",
     "adversarial": "adversarial",
-    "reasoning-effort": "reasoning",
 }
 ALL = "all"
 
 
 def load_pack(name: str) -> Pack:
-    """Return a pack by its name, with or without the prefix of --workload.
+    """Return a pack by its name.
 
     Raises:
         SpecError: there is no such pack.
     """
-    found = PACKS.get(name.removeprefix("pack:"))
-    if found is None:
+    module = PACKS.get(name)
+    if module is None:
         raise SpecError(
             f"there is no workload pack {name!r}; packs: {', '.join(PACKS)}",
             next_step="run `peagle-sm packs` to see what each shows and needs",
             details={"found": name, "allowed": list(PACKS)},
         )
-    pack: Pack = import_module(f"peagle_bench.packs.{found}").PACK
+    pack: Pack = import_module(f"peagle_bench.packs.{module}").PACK
     return pack
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of --packs."""
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def chosen_packs(text: str) -> list[Pack]:
@@ -57,16 +50,16 @@ def chosen_packs(text: str) -> list[Pack]:
     Raises:
         SpecError: no pack, an unknown one, or ``all`` beside others.
     """
-    names = words_of(text)
+    names = [word.strip() for word in text.split(",") if word.strip()]
     if ALL in names and names != [ALL]:
         raise SpecError(
-            f"--packs: found {text!r}; {ALL} is every pack, so it stands alone; packs: {', '.join(PACKS)}",
-            next_step=f"give --packs {ALL}, or name the packs",
+            f"--packs: found {text!r}; allowed: {ALL} alone, or names of packs: {', '.join(PACKS)}",
+            next_step=f"give --packs {ALL}, or the names",
         )
-    asked = set(PACKS) if names == [ALL] else {load_pack(name).name for name in names}
-    if not asked:
+    chosen = set(PACKS) if names == [ALL] else {load_pack(name).name for name in names}
+    if not chosen:
         raise SpecError(
             f"--packs: found {text!r}; allowed: {ALL}, or one or more of {', '.join(PACKS)}",
             next_step="give for example --packs rag,agents",
         )
-    return [load_pack(name) for name in PACKS if name in asked]
+    return [load_pack(name) for name in PACKS if name in chosen]

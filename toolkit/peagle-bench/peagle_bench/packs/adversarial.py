@@ -15,9 +15,8 @@ from typing import Any
 
 from peagle_bench.compare.confidence_intervals import ratio
 from peagle_bench.load import WorkItem
-from peagle_bench.packs.judges import acceptance_by, answered, judge_answered, part_of, unsteady
+from peagle_bench.packs.judges import acceptance_by, answered, part_of, unsteady
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackWork
-from peagle_bench.packs.texts import LICENSE, SOURCE
 from peagle_bench.results.records import Interval, RequestRecord
 from peagle_bench.verify.statistics import CheckVerdict, counted, undecided
 
@@ -186,14 +185,14 @@ def judge_speed(found: Sequence[KindFigures], alpha: float) -> CheckVerdict:
         f"{alpha:g} over all {len(found)} looks"
     )
     if slower:
-        said = f"{counted(len(slower), 'kind')} of prompts slower than plain decoding: "
-        said += "; ".join(_said(each) for each in slower)
-        return CheckVerdict(False, said, power, figures, [_said(each) for each in slower])
+        summary = f"{counted(len(slower), 'kind')} of prompts slower than plain decoding: "
+        summary += "; ".join(_words(each) for each in slower)
+        return CheckVerdict(False, summary, power, figures, [_words(each) for each in slower])
     slowest = min(found, key=lambda each: each.speed_up.value)
-    return CheckVerdict(True, f"no kind of prompt is slower; lowest: {_said(slowest)}", power, figures)
+    return CheckVerdict(True, f"no kind of prompt is slower; lowest: {_words(slowest)}", power, figures)
 
 
-def _said(each: KindFigures) -> str:
+def _words(each: KindFigures) -> str:
     interval = f"{each.speed_up.value:.2f} [{each.speed_up.low:.2f}, {each.speed_up.high:.2f}]"
     accepted = "" if each.acceptance_length is None else f", acceptance length {each.acceptance_length:.2f}"
     return f"{each.kind} {interval} times plain decoding{accepted}"
@@ -205,34 +204,27 @@ UNITS = 8  #: prompts of each kind
 MAX_TOKENS = 96
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the prompts of each kind, as chats."""
     items = []
-    for number in range(asked.units or UNITS):
+    for number in range(settings.units or UNITS):
         for kind, maker in _MAKERS.items():
-            text, fields = maker(random.Random(f"adversarial {asked.seed} {number} {kind}"))
+            text, fields = maker(random.Random(f"adversarial {settings.seed} {number} {kind}"))
             body = {"messages": [{"role": "user", "content": text}], "max_tokens": MAX_TOKENS, **fields}
             name = f"{number:03}/{kind}"
             items.append(WorkItem(name, {**body, "temperature": 0.0}, category=kind))
-    return PackWork(tuple(items), SOURCE, LICENSE)
+    return PackWork(tuple(items))
 
 
 def judge(observed: Observed) -> Judgement:
-    """Judge the speed of each kind of prompt, and whether the answers are the target's own."""
-    checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
-    if observed.identity is not None:
-        checks["identity"] = observed.identity
-    if observed.baseline is None:
-        checks["speed"] = undecided("there is no arm without speculation to compare with")
-        return Judgement(checks)
+    """Judge the speed of each kind of prompt."""
     lengths = acceptance_by(observed.requests, part_of)
     found = figures_of(rows_of(observed.requests, observed.baseline_requests), lengths, observed.alpha)
-    checks["speed"] = judge_speed(found, observed.alpha)
+    verdict = judge_speed(found, observed.alpha)
     if (busy := unsteady(observed.baseline_requests)) is not None:
-        checks["speed"] = undecided(busy, checks["speed"].figures)
-        return Judgement(checks)
+        return Judgement({"speed": undecided(busy, verdict.figures)})
     slowest = min(found, key=lambda each: each.speed_up.value, default=None)
-    return Judgement(checks, _said(slowest) if slowest else "")
+    return Judgement({"speed": verdict}, _words(slowest) if slowest else "")
 
 
 PACK = Pack(
@@ -244,10 +236,8 @@ PACK = Pack(
     ),
     finds="slowdown below plain decoding, by how much; answers that are not the target's own",
     needs=("an arm without speculation", "a context of 1,024 tokens or more"),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="speed and acceptance are the machine's; the stand-in answers everything with code",
     make=make,
     judge=judge,
     least_context=1024,
-    alone=False,
 )

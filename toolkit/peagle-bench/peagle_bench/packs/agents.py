@@ -18,15 +18,12 @@ from peagle_bench.packs.judges import (
     answered,
     drafts_applicable,
     falls,
-    judge_answered,
     no_fall,
     unit_of,
 )
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackWork, ServedModel
 from peagle_bench.packs.texts import (
     BETWEEN,
-    LICENSE,
-    SOURCE,
     SourceText,
     documents,
     lengths,
@@ -51,16 +48,16 @@ _SYSTEM = (
 )
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the recorded conversations."""
-    model, units = asked.model, asked.units or CONVERSATIONS
+    model, units = settings.model, settings.units or CONVERSATIONS
     last = min(lengths(model.context, _ANSWER, shortest=1, most=1)[0], _MOST)
     rate = tokens_a_character(model)
     count = max(2, min(TURNS, last // _LEAST_TURN))
     each = int((last / rate - (0 if model.stand_in else len(_SYSTEM))) / count)
-    items = tuple(_conversation(model, asked.seed, unit, count, each) for unit in range(units))
+    items = tuple(_conversation(model, settings.seed, unit, count, each) for unit in range(units))
     notes = () if last >= _FULL else (f"scaled down: the last turn's prompt has about {last:,} tokens",)
-    return PackWork(items, SOURCE, LICENSE, notes)
+    return PackWork(items, notes)
 
 
 def _conversation(model: ServedModel, seed: int, unit: int, count: int, characters: int) -> WorkItem:
@@ -126,12 +123,9 @@ def judge(observed: Observed) -> Judgement:
     parts = [str(turn + 1) for turn in range(max((one.turn for one in own), default=0) + 1)]
     by_turn = falls(own, parts, alpha=observed.alpha, by="turn {}", part=_by_turn, unit=unit_of)
     checks = {
-        "answered": judge_answered(observed.requests, observed.baseline_requests),
         "acceptance by turn": drafts_applicable(observed.arm.mode, by_turn),
         "prefix cache": judge_cache(own),
     }
-    if observed.identity is not None:
-        checks["identity"] = observed.identity
     return Judgement(checks, _figure(own, parts))
 
 
@@ -157,7 +151,7 @@ def judge_cache(own: Sequence[RequestRecord]) -> CheckVerdict:
     hits = [one for one, _ in later if one.cached_tokens]
     share = sum(one.cached_tokens or 0 for one, _ in later) / sum(tokens for _, tokens in later)
     figures = {"turns": float(len(later)), "hits": float(len(hits)), "cached_share": share}
-    said = (
+    summary = (
         f"{len(hits)} of {len(later)} later turns found the turn before in the cache, {percent(share)} of its"
         " tokens"
     )
@@ -167,7 +161,7 @@ def judge_cache(own: Sequence[RequestRecord]) -> CheckVerdict:
         for one, tokens in later
         if not one.cached_tokens
     ]
-    return CheckVerdict(len(hits) >= _HITS * len(later), said, power, figures, missed)
+    return CheckVerdict(len(hits) >= _HITS * len(later), summary, power, figures, missed)
 
 
 def _figure(own: list[RequestRecord], parts: list[str]) -> str:
@@ -189,7 +183,6 @@ PACK = Pack(
         "an engine that reports cached tokens (--enable-prompt-tokens-details)",
         "an arm without speculation, for the identity of answers",
     ),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="cache hits and acceptance by turn are real; the stand-in calls no tools",
     make=make,
     judge=judge,

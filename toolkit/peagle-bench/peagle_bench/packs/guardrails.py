@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_bench.load import WorkItem
-from peagle_bench.packs.judges import judge_answered
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
 from peagle_bench.packs.streaming_guard import (
     FilterOutcome,
@@ -26,7 +25,6 @@ from peagle_bench.packs.streaming_guard import (
     guarded,
     pieces_of,
 )
-from peagle_bench.packs.texts import LICENSE, SOURCE
 from peagle_bench.verify.answer_format import choose_stop
 from peagle_bench.verify.answers import TokenAnswer
 from peagle_bench.verify.engines import (
@@ -63,15 +61,15 @@ _THINGS = ("orders", "log lines", "invoices", "sensor values", "user names", "da
 _FORMS = ("function", "class", "script", "test")
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make short programming tasks, which instruct models answer and the small stand-in continues."""
-    rng = random.Random(f"guardrails {asked.seed}")
+    rng = random.Random(f"guardrails {settings.seed}")
     items = []
-    for number in range(asked.units or UNITS):
+    for number in range(settings.units or UNITS):
         text = f"Write a Python {rng.choice(_FORMS)} that {rng.choice(_TASKS)} {rng.choice(_THINGS)}."
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": MAX_TOKENS, "temperature": 0.0}
         items.append(WorkItem(f"{number:03}/task", body))
-    return PackWork(tuple(items), SOURCE, LICENSE)
+    return PackWork(tuple(items))
 
 
 UNITS = 16
@@ -181,7 +179,7 @@ def judge_cuts(cases: Sequence[GuardCase], floor: NoiseFloor, alpha: float) -> C
     cut = sum(case.expected.rule is not None for case in sound)
     leaked = sum(bool(case.expected.leaked) for case in sound)
     figures = {"answers": len(sound), "cut": cut, "differing": differing, "leaked_by_short_hold_back": leaked}
-    said = (
+    summary = (
         f"{len(sound) - differing} of {len(sound)} filtered answers end alike, {cut} of them cut or refused"
     )
     power = (
@@ -190,7 +188,7 @@ def judge_cuts(cases: Sequence[GuardCase], floor: NoiseFloor, alpha: float) -> C
         + ", a cut at another token or character and text delivered that should not be; detects a random "
         f"fault with 90% probability if it affects {percent(rate_found(len(sound)))} of answers"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def judge_verified(cases: Sequence[GuardCase], floor: NoiseFloor) -> CheckVerdict:
@@ -211,12 +209,12 @@ def judge_verified(cases: Sequence[GuardCase], floor: NoiseFloor) -> CheckVerdic
     ]
     tokens = sum(len(case.gaps) for case in read)
     figures = {"answers": len(read), "tokens": tokens, "answers_with_unverified_tokens": len(faults)}
-    said = (
+    summary = (
         f"{counted(tokens, 'token')} read by the filter, unverified ones in {counted(len(faults), 'answer')}"
     )
     least = f"{max(limit, 1e-6):.2g} nats"
     power = f"detects each token that reaches the filter more than {least} below the target's own"
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def described(outcome: FilterOutcome | None) -> str:
@@ -271,12 +269,12 @@ def judge_cancelled(cases: Sequence[Cancelled]) -> CheckVerdict:
         "share_generated_for_nobody": max(shares),
         "tokens_generated_for_nobody": sum(max(0, case.generated - case.read) for case in alone),
     }
-    said = f"{len(alone) - len(faults)} of {counted(len(alone), 'cancelled request')} stopped"
-    said += f"; at most {percent(max(shares))} of the tokens still to come were generated for nobody"
+    summary = f"{len(alone) - len(faults)} of {counted(len(alone), 'cancelled request')} stopped"
+    summary += f"; at most {percent(max(shares))} of the tokens still to come were generated for nobody"
     power = (
         f"detects each tested request that generates over {MOST_LEFT:.0%} of its tokens after the client left"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 @dataclass(frozen=True)
@@ -368,33 +366,28 @@ class GuardProbed:
     unmeasured: str | None = None
 
 
-def probe(asked: Probe) -> GuardProbed:
+def probe(context: Probe) -> GuardProbed:
     """Filter each answer on both engines; then cancel requests on the arm's.
 
     Raises:
-        PackNotMeasured: there is no baseline, or an engine's stream does not name its tokens.
+        PackNotMeasured: an engine's stream does not name its tokens.
     """
-    if asked.baseline is None:
-        raise PackNotMeasured(
-            "the filtered answers have nothing to be compared with",
-            next_step="give an endpoint without speculation as the baseline",
-        )
-    options = Options(max_tokens=MAX_TOKENS, concurrency=4, seed=asked.make.seed)
-    engines = EnginePair(asked.baseline, asked.engine, options)
-    prompts = engines.prompts([(item.prompt_id, item.body) for item in asked.work.items])
+    options = Options(max_tokens=MAX_TOKENS, concurrency=4, seed=context.make.seed)
+    engines = EnginePair(context.baseline, context.engine, options)
+    prompts = engines.prompts([(item.prompt_id, item.body) for item in context.work.items])
     first = engines.score(prompts, engines.greedy("baseline", prompts, 4, **WITH_LOGPROBS))
     repeat = engines.score(prompts, engines.greedy("baseline", prompts, 1))
-    cases = [_filtered(engines, prompt, number, asked.make.seed) for number, prompt in enumerate(prompts)]
+    cases = [_filtered(engines, prompt, number, context.make.seed) for number, prompt in enumerate(prompts)]
     found = GuardProbed(tuple(cases), floor_of(first, repeat))
-    if asked.metrics is None:
+    if context.metrics is None:
         return replace(found, unmeasured="the engine's metrics cannot be read here")
-    if asked.make.model.context < LEAST_CONTEXT:
-        said = f"cancelled requests need a context of {LEAST_CONTEXT:,} tokens: a short one ends by itself"
-        return replace(found, unmeasured=said)
-    cancelling = Cancelling(asked.engine, asked.metrics)
+    if context.make.model.context < LEAST_CONTEXT:
+        reason = f"cancelled requests need a context of {LEAST_CONTEXT:,} tokens: a short one ends by itself"
+        return replace(found, unmeasured=reason)
+    cancelling = Cancelling(context.engine, context.metrics)
     cancelled = []
     for prompt in prompts[:CANCELLED]:
-        room = min(MOST_ASKED, asked.make.model.context - len(prompt.ids) - 1)
+        room = min(MOST_ASKED, context.make.model.context - len(prompt.ids) - 1)
         with failing("candidate"):
             cancelled.append(cancelling.cancel(greedy_body(prompt, room, ignore_eos=True), room))
     return replace(found, cancelled=tuple(cancelled))
@@ -419,19 +412,14 @@ def _filtered(engines: EnginePair, prompt: TokenPrompt, number: int, seed: int) 
 
 def judge(observed: Observed) -> Judgement:
     """Judge the cuts, the tokens that the filter read, and the cancelled requests."""
-    probed: GuardProbed | None = observed.probed
-    checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
-    if observed.identity is not None:
-        checks["identity"] = observed.identity
-    if probed is None:
-        checks["cuts"] = undecided("filtered answers need an arm without speculation beside this one")
-        return Judgement(checks)
-    checks["cuts"] = judge_cuts(probed.cases, probed.floor, observed.alpha)
-    checks["verified"] = judge_verified(probed.cases, probed.floor)
-    if probed.unmeasured is None:
-        checks["cancelled"] = judge_cancelled(probed.cancelled)
-    else:
-        checks["cancelled"] = undecided(probed.unmeasured)
+    probed: GuardProbed = observed.probed
+    checks = {
+        "cuts": judge_cuts(probed.cases, probed.floor, observed.alpha),
+        "verified": judge_verified(probed.cases, probed.floor),
+        "cancelled": (
+            judge_cancelled(probed.cancelled) if probed.unmeasured is None else undecided(probed.unmeasured)
+        ),
+    }
     cuts = checks["cuts"].figures
     alike = f"{cuts.get('answers', 0) - cuts.get('differing', 0):.0f} of {cuts.get('answers', 0):.0f}"
     return Judgement(checks, f"{alike} filtered answers end alike")
@@ -450,11 +438,9 @@ PACK = Pack(
         "an arm without speculation",
         "for cancelled requests: the engine's metrics, which AWS does not show",
     ),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="the same as on a large model: the filter sees tokens, whatever they say",
     make=make,
     judge=judge,
     probe=probe,
     least_context=512,
-    alone=False,
 )

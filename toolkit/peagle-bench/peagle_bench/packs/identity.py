@@ -62,24 +62,24 @@ def judge_same(
     figures: dict[str, float] = {"compared": len(both), "identical": len(both) - len(differing)}
     if not both:
         return undecided("no prompt was answered by both", figures)
-    said = f"{len(both) - len(differing)} of {len(both)} answers identical"
+    summary = f"{len(both) - len(differing)} of {len(both)} answers identical"
     if not differing:
         power = f"detects any other answer to one of {len(both)} requests"
-        return CheckVerdict(True, said, power, figures)
+        return CheckVerdict(True, summary, power, figures)
     texts = {(one.prompt_id, one.turn): one.text or "" for one in baseline}
     bodies = [(f"{key[0]} {key[1]}", body_of(key, items, texts)) for key in differing[:MOST_ASKED]]
     again = _asked_again(engines, bodies, limit)
     if not again.cases:
-        return undecided(f"{said}; {again.problem}", figures)
+        return undecided(f"{summary}; {again.problem}", figures)
     verdict = judge_long_context(again.cases, floor_of(again.first, again.repeat))
     figures |= verdict.figures
     if verdict.passed and again.problem is not None:
         left = f"{len(bodies) - len(again.cases)} of {len(bodies)} that differ could not be judged"
-        return undecided(f"{said}; {left}: {again.problem}", figures)
+        return undecided(f"{summary}; {left}: {again.problem}", figures)
     if verdict.passed:
-        said += "; the others differ where two tokens are almost equally likely"
-        return replace(verdict, summary=said, figures=figures)
-    return replace(verdict, summary=f"{said}; {verdict.summary}", figures=figures)
+        summary += "; the others differ where two tokens are almost equally likely"
+        return replace(verdict, summary=summary, figures=figures)
+    return replace(verdict, summary=f"{summary}; {verdict.summary}", figures=figures)
 
 
 def body_of(key: Key, items: Sequence[WorkItem], texts: Mapping[Key, str]) -> Mapping[str, Any]:
@@ -112,19 +112,19 @@ class _Again:
             SideFailed: an engine refused it, or failed.
         """
         (prompt,) = engines.prompts([(name, body)])
-        asked = _limit(body)
-        own = greedy_body(prompt, asked)
+        tokens = _limit(body)
+        own = greedy_body(prompt, tokens)
         (its,) = engines.ask("baseline", [{**own, **WITH_LOGPROBS}], 1)
         (again,) = engines.ask("baseline", [own], 1)
         (mine,) = engines.ask("candidate", [own], 1)
         # Scoring writes a token of its own, so the token that fills the context cannot be scored.
-        room = asked if limit is None else limit - 1 - len(prompt.ids)
+        room = tokens if limit is None else limit - 1 - len(prompt.ids)
         begun = [answer.begin(room) for answer in (its, again, mine)]
         scored, scored_again, judged = engines.score([prompt] * 3, begun)
         self.first.append(scored)
         self.repeat.append(scored_again)
         gaps = _gaps(judged, its, mine) if mine.ids != its.ids else ()
-        self.cases.append(LongCase(len(prompt.ids), asked, its, mine, gaps, largest_difference(scored)))
+        self.cases.append(LongCase(len(prompt.ids), tokens, its, mine, gaps, largest_difference(scored)))
 
 
 def _asked_again(

@@ -124,13 +124,13 @@ def falls(
         f"detects acceptance at {by.format(last)} below"
         f" {FALLEN * ratios[last].low / ratios[last].value:.2f} of that at {by.format(first)}"
     )
-    said = f"{by.format(worst)}: {_x(ratios[worst])} of the acceptance length at {by.format(first)}"
+    summary = f"{by.format(worst)}: {_x(ratios[worst])} of the acceptance length at {by.format(first)}"
     if bad:
         examples = [f"{by.format(name)}: {_x(one)}" for name, one in bad.items()]
-        return CheckVerdict(False, f"falls; {said}", power, figures, examples)
+        return CheckVerdict(False, f"falls; {summary}", power, figures, examples)
     if open_:
-        return undecided(f"{said}; too few prompts to exclude a fall below {EXCLUDED:g}", figures)
-    return CheckVerdict(True, f"holds; {said}", power, figures)
+        return undecided(f"{summary}; too few prompts to exclude a fall below {EXCLUDED:g}", figures)
+    return CheckVerdict(True, f"holds; {summary}", power, figures)
 
 
 def _x(interval: Interval) -> str:
@@ -158,22 +158,22 @@ def _ratios(
 
 
 def judge_answered(records: Sequence[RequestRecord], baseline: Sequence[RequestRecord]) -> CheckVerdict:
-    """Judge whether the arm answers what the baseline answers (without a baseline: everything)."""
+    """Judge whether the arm answers what the baseline answers."""
     sent = [one for one in records if one.phase == "measured"]
-    theirs = {(one.prompt_id, one.turn) for one in answered(baseline)} if baseline else None
+    theirs = {(one.prompt_id, one.turn) for one in answered(baseline)}
     failed = [one for one in sent if one.error is not None]
-    alone = [one for one in failed if theirs is None or (one.prompt_id, one.turn) in theirs]
+    alone = [one for one in failed if (one.prompt_id, one.turn) in theirs]
     figures: dict[str, float] = {"requests": len(sent), "failed": len(failed)}
     if not sent:
         return undecided("no request was sent", figures)
-    said = f"{len(sent) - len(failed)} of {counted(len(sent), 'request')} answered"
+    summary = f"{len(sent) - len(failed)} of {counted(len(sent), 'request')} answered"
     power = f"detects that more than {MOST_FAILED:.0%} of the requests fail"
     if len(alone) > max(1, MOST_FAILED * len(sent)):
         examples = [f"{one.prompt_id}: {one.error}: {one.error_message}" for one in alone]
-        return CheckVerdict(False, said, power, figures, examples)
+        return CheckVerdict(False, summary, power, figures, examples)
     if 2 * len(failed) > len(sent):  # on both arms: what is left says little about this traffic
-        return undecided(f"{said}; the first error: {failed[0].error}: {failed[0].error_message}", figures)
-    return CheckVerdict(True, said, power, figures)
+        return undecided(f"{summary}; the first error: {failed[0].error}: {failed[0].error_message}", figures)
+    return CheckVerdict(True, summary, power, figures)
 
 
 def drafts_applicable(mode: str, verdict: CheckVerdict) -> CheckVerdict:
@@ -185,5 +185,5 @@ def judge_failed(by_arm: bool, error: str) -> CheckVerdict:
     """Return the verdict after a request of the pack itself failed, on the arm or on the baseline."""
     if not by_arm:
         return undecided(f"the baseline refused or failed: {error}")
-    said = "the arm refused or failed at a request that the baseline answered"
-    return CheckVerdict(False, said, "detects each request of this pack that fails", {}, [error])
+    summary = "the arm refused or failed at a request that the baseline answered"
+    return CheckVerdict(False, summary, "detects each request of this pack that fails", {}, [error])

@@ -16,12 +16,11 @@ from peagle_bench.packs.judges import (
     answered,
     drafts_applicable,
     falls,
-    judge_answered,
     no_fall,
     part_of,
 )
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
-from peagle_bench.packs.texts import BETWEEN, LICENSE, SOURCE, documents, tokens_a_character
+from peagle_bench.packs.texts import BETWEEN, documents, tokens_a_character
 from peagle_bench.results.records import RequestRecord
 from peagle_bench.verify.statistics import CheckVerdict, counted, not_applicable, undecided
 
@@ -35,21 +34,21 @@ AT_LIMIT = "at limit"  #: fact: whether the last part ends at the model's own li
 _FULL = 4096  #: a context that shows what the pack is for
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the prompts of each unit, shortest first.
 
     Raises:
         PackNotMeasured: the engine does not return token ids for a long text.
     """
-    model, units = asked.model, asked.units or UNITS
+    model, units = settings.model, settings.units or UNITS
     context = model.context
     lengths = [context * (2 * part + 1) // (2 * PARTS) for part in range(PARTS)]
     rate = tokens_a_character(model)
     ending = min(_END, context // 8)
     items: list[WorkItem] = []
     for unit in range(units):
-        rng = random.Random(f"long context {asked.seed} {unit}")
-        ids = _ids(asked, unit, int(1.3 * context / rate))
+        rng = random.Random(f"long context {settings.seed} {unit}")
+        ids = _ids(settings, unit, int(1.3 * context / rate))
         end, ids = ids[:ending], ids[ending:]
         if len(ids) < context - ending:
             raise PackNotMeasured(
@@ -64,11 +63,11 @@ def make(asked: Make) -> PackWork:
         items.append(_item(f"{unit}/{_LIMIT}", ids[: context - _ROOM - ending] + end, _ROOM, unit))
     notes = () if context >= _FULL else (f"scaled down to the context of {context:,} tokens",)
     at_limit = model.limit is not None and context >= model.limit
-    return PackWork(tuple(items), SOURCE, LICENSE, notes, {AT_LIMIT: at_limit})
+    return PackWork(tuple(items), notes, {AT_LIMIT: at_limit})
 
 
-def _ids(asked: Make, unit: int, characters: int) -> tuple[int, ...]:
-    source = documents(asked.model, f"long context {asked.seed} {unit}")
+def _ids(settings: Make, unit: int, characters: int) -> tuple[int, ...]:
+    source = documents(settings.model, f"long context {settings.seed} {unit}")
     texts: list[str] = []
     while sum(map(len, texts)) < characters:
         texts.append(next(source).text + BETWEEN)
@@ -77,8 +76,8 @@ def _ids(asked: Make, unit: int, characters: int) -> tuple[int, ...]:
     whole = "".join(texts)
     found: list[int] = []
     for at in range(0, len(whole), piece):
-        found += asked.model.tokenize(whole[at : at + piece])
-        if len(found) >= asked.model.context + _END:
+        found += settings.model.tokenize(whole[at : at + piece])
+        if len(found) >= settings.model.context + _END:
             break
     return tuple(found)
 
@@ -95,7 +94,6 @@ def judge(observed: Observed) -> Judgement:
     parts = [str(part + 1) for part in range(PARTS)]
     by_position = falls(own, parts, alpha=observed.alpha, by="quarter {}")
     checks = {
-        "answered": judge_answered(observed.requests, observed.baseline_requests),
         "limit": not_applicable(
             "no prompt reaches the model's own limit: --context is smaller, or the limit is not known"
         ),
@@ -103,8 +101,6 @@ def judge(observed: Observed) -> Judgement:
     }
     if observed.work.facts.get(AT_LIMIT):
         checks["limit"] = judge_limit(own, answered(observed.baseline_requests))
-    if observed.identity is not None:
-        checks["identity"] = observed.identity
     return Judgement(checks, _figure(own, parts))
 
 
@@ -121,16 +117,16 @@ def judge_limit(own: Sequence[RequestRecord], baseline: Sequence[RequestRecord])
     wrong = [one for one in last if not _ends_well(one) and one.prompt_id not in early_without]
     longest = max((one.input_tokens or 0) + (one.output_tokens or 0) for one in last)
     figures: dict[str, float] = {"prompts": len(last), "longest_tokens": longest, "faults": len(wrong)}
-    said = f"{counted(len(last), 'answer')} at the limit, up to {longest:,} tokens"
+    summary = f"{counted(len(last), 'answer')} at the limit, up to {longest:,} tokens"
     if wrong:
-        said = f"{len(wrong)} of {said}, do not end there"
+        summary = f"{len(wrong)} of {summary}, do not end there"
     power = (
         f"detects any answer that ends before the model's limit without an end of its own ({_ROOM} tokens)"
     )
     examples = [
         f"{one.prompt_id}: {one.output_tokens} of {_ROOM} tokens, {one.finish_reason}" for one in wrong
     ]
-    return CheckVerdict(not wrong, said, power, figures, examples)
+    return CheckVerdict(not wrong, summary, power, figures, examples)
 
 
 def _ends_well(one: RequestRecord) -> bool:
@@ -145,8 +141,8 @@ def _figure(own: list[RequestRecord], parts: list[str]) -> str:
     known = [part for part in parts if part in lengths]
     if not known:
         return ""
-    said = ", ".join(f"{lengths[part]:.2f}" for part in known)
-    return f"acceptance by quarter of the context: {said}"
+    figures = ", ".join(f"{lengths[part]:.2f}" for part in known)
+    return f"acceptance by quarter of the context: {figures}"
 
 
 PACK = Pack(
@@ -158,7 +154,6 @@ PACK = Pack(
     ),
     finds="another answer, or a fall of acceptance, that shows only at far positions",
     needs=("a context of 256 tokens or more", "an arm without speculation, for the identity of answers"),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="positions, identity and acceptance are real, up to the stand-in's 8,192 tokens",
     make=make,
     judge=judge,

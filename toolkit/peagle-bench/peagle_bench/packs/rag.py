@@ -18,7 +18,6 @@ from peagle_bench.packs.judges import (
     answered,
     drafts_applicable,
     falls,
-    judge_answered,
     no_fall,
     part_of,
     ttft_by,
@@ -26,8 +25,6 @@ from peagle_bench.packs.judges import (
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_bench.packs.texts import (
     BETWEEN,
-    LICENSE,
-    SOURCE,
     SourceText,
     documents,
     lengths,
@@ -44,13 +41,13 @@ _FULL = 4096  #: a context that shows what the pack is for
 _SYSTEM = "Answer from the documents alone. Quote them word for word, and write nothing else."
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the questions at each length.
 
     Raises:
         PackNotMeasured: the context has no room for two lengths.
     """
-    model, units = asked.model, asked.units or GROUPS
+    model, units = settings.model, settings.units or GROUPS
     answer = 96 if model.context >= 1024 else 64
     parts = lengths(model.context, answer, shortest=_SHORTEST)
     if len(parts) < 2:
@@ -62,7 +59,7 @@ def make(asked: Make) -> PackWork:
     items: list[WorkItem] = []
     facts: dict[str, Any] = {}
     for group in range(units):
-        own = _documents(asked, group, int(parts[-1] / rate))
+        own = _documents(settings, group, int(parts[-1] / rate))
         # Two questions about one document would be the same prompt twice.
         questions = max(1, min(GROUP, _fitting(own, int(parts[0] / rate))))
         for part in parts:
@@ -83,12 +80,12 @@ def make(asked: Make) -> PackWork:
                     )
                     facts[name] = document.passage
     notes = [f"scaled down to the context of {model.context:,} tokens: prompts of up to {parts[-1]:,}"]
-    return PackWork(tuple(items), SOURCE, LICENSE, tuple(notes) if model.context < _FULL else (), facts)
+    return PackWork(tuple(items), tuple(notes) if model.context < _FULL else (), facts)
 
 
-def _documents(asked: Make, group: int, characters: int) -> list[SourceText]:
+def _documents(settings: Make, group: int, characters: int) -> list[SourceText]:
     found: list[SourceText] = []
-    source = documents(asked.model, f"rag {asked.seed} {group}")
+    source = documents(settings.model, f"rag {settings.seed} {group}")
     while sum(len(one.text) + len(BETWEEN) for one in found) < characters:
         found.append(next(source))
     return found
@@ -112,22 +109,20 @@ def _cut(own: list[SourceText], characters: int) -> str:
 def _body(stand_in: bool, context: str, document: SourceText) -> dict[str, Any]:
     if stand_in:
         return {"prompt": f"{context}{BETWEEN}{document.question}"}
-    said = f"Documents:\n\n{context}{BETWEEN}Question: {document.question}"
-    return {"messages": [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": said}]}
+    prompt = f"Documents:\n\n{context}{BETWEEN}Question: {document.question}"
+    return {"messages": [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": prompt}]}
 
 
 def judge(observed: Observed) -> Judgement:
     """Judge acceptance by length; report the time to first token and the quotes."""
     own = answered(observed.requests)
     parts = sorted({part_of(one) for one in own}, key=int)
-    checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
+    checks = {}
     if parts:
         shared = [one for one in own if one.prompt_id.endswith(f"/{SHARED}")]
         by_length = falls(shared, parts, alpha=observed.alpha, by="{} prompt tokens")
         by_length = _with_figures(by_length, observed, own)
         checks["acceptance by length"] = drafts_applicable(observed.arm.mode, by_length)
-    if observed.identity is not None:
-        checks["identity"] = observed.identity
     return Judgement(checks, _figure(own, parts))
 
 
@@ -139,8 +134,8 @@ def _with_figures(verdict: CheckVerdict, observed: Observed, own: list[RequestRe
         times = ttft_by(mine, part_of)
         figures |= {f"ttft_ms_{prefix}_at_{part}": value for part, value in times.items()}
         if times:
-            said = ", ".join(f"{times[part]:.0f} at {part}" for part in sorted(times, key=int))
-            summary += f"; TTFT in ms, prefix {prefix}: {said} prompt tokens"
+            by_length = ", ".join(f"{times[part]:.0f} at {part}" for part in sorted(times, key=int))
+            summary += f"; TTFT in ms, prefix {prefix}: {by_length} prompt tokens"
     shown = [one for one in own if one.text is not None]
     if shown:
         quoted = sum(_quotes(one, observed) for one in shown)
@@ -156,10 +151,10 @@ def _quotes(record: RequestRecord, observed: Observed) -> bool:
 def _figure(own: list[RequestRecord], parts: list[str]) -> str:
     lengths_ = acceptance_by(own, part_of)
     known = [part for part in parts if part in lengths_]
-    said = [f"acceptance {lengths_[known[0]]:.2f} at {int(known[0]):,} tokens"] if known else []
+    figures = [f"acceptance {lengths_[known[0]]:.2f} at {int(known[0]):,} tokens"] if known else []
     if len(known) > 1:
-        said.append(f"{lengths_[known[-1]]:.2f} at {int(known[-1]):,}")
-    return ", ".join(said)
+        figures.append(f"{lengths_[known[-1]]:.2f} at {int(known[-1]):,}")
+    return ", ".join(figures)
 
 
 PACK = Pack(
@@ -168,7 +163,6 @@ PACK = Pack(
     passes=(f"as prompts get longer, {no_fall('the shortest prompts')}; the answers are the target's own"),
     finds="a head that was trained on short sequences: its acceptance falls with the length of the prompt",
     needs=("a context of 256 tokens or more", "an arm without speculation, for the identity of answers"),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="acceptance by length and time to first token are real; the stand-in does not quote",
     make=make,
     judge=judge,

@@ -17,14 +17,13 @@ from peagle_bench.benchmark.endpoint_arm import Described
 from peagle_bench.benchmark.plan import probed
 from peagle_bench.benchmark.progress import Spending
 from peagle_bench.compare.alternating import Contender, TurnContext, by_prompt, warming
-from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, compare
+from peagle_bench.compare.analysis import Measured
 from peagle_bench.compare.deployments import Round
 from peagle_bench.compare.run import CompareDependencies, Watch
 from peagle_bench.load import LoadRun, LoadStopped, WorkItem
 from peagle_bench.packs.identity import judge_same
 from peagle_bench.packs.judges import judge_failed
 from peagle_bench.packs.pack import (
-    ALPHA,
     Judgement,
     Make,
     Observed,
@@ -39,13 +38,12 @@ from peagle_bench.packs.pack import (
 from peagle_bench.packs.texts import tokens_a_character
 from peagle_bench.results.records import (
     ArmRecord,
-    ComparisonRecord,
     Header,
     Load,
     PackRecord,
     RequestRecord,
 )
-from peagle_bench.results.result_file import Outcome, Results, ResultWriter, read
+from peagle_bench.results.result_file import Outcome, ResultWriter, read
 from peagle_bench.verify.engines import Engine, EnginePair, Options, SideFailed, TokenPrompt
 from peagle_bench.verify.probes import context_of
 from peagle_bench.verify.statistics import counted
@@ -59,17 +57,11 @@ _LONGEST = 131_072  #: tokens of a prompt that asks for the context length, wher
 
 @dataclass(frozen=True)
 class PackOptions:
-    """Size of all packs: ``units`` of each (None: its own number), and the longest ``context`` in tokens.
-
-    ``file`` is the data of the one pack that takes a file. ``named``: the packs were named one by one, so a
-    pack without its data is an error, and not a row that says so.
-    """
+    """Size of all packs: ``units`` of each (None: its own number), and the longest ``context`` in tokens."""
 
     seed: int = 0
     units: int | None = None
     context: int | None = None
-    file: str | None = None
-    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,39 +117,6 @@ def demand_context(pack: Pack, model: ServedModel) -> None:
         )
 
 
-def pack_workload(pack: Pack, work: PackWork) -> Workload:
-    """Return a pack's requests as a workload of `bench`.
-
-    Raises:
-        SpecError: none of them fits into the context.
-    """
-    if not work.items:
-        raise SpecError(
-            f"no prompt of the pack {pack.name!r} fits into the context",
-            next_step="give a larger --context, or deploy with a larger serving.max_model_len",
-        )
-    return Workload(
-        name=f"pack:{pack.name}",
-        items=work.items,
-        license=work.license,
-        sha256=None,
-        source=work.source,
-        available=len(work.items),
-        notes=work.notes,
-        temperature=0.0,
-    )
-
-
-def judge_alone(pack: Pack, work: PackWork, results: Results, *, seed: int) -> PackRecord:
-    """Judge what `bench` measured at its lowest load, without a baseline."""
-    arm = results.arms[-1]
-    loads = [point.load for point in results.points]
-    load = min(loads, key=lambda one: (one.kind, one.concurrency or 0, one.rate_per_s or 0.0))
-    requests = tuple(one for one in results.requests if one.load == load and one.phase == "measured")
-    observed = Observed(work, arm, requests)
-    return pack_record(pack, observed, pack.judge(observed), seed=seed)
-
-
 def demand_baseline(arms: Sequence[ArmRecord]) -> None:
     """Refuse arms of which none is known to run without speculation.
 
@@ -166,13 +125,12 @@ def demand_baseline(arms: Sequence[ArmRecord]) -> None:
     """
     if any(arm.mode == "none" for arm in arms):
         return
-    told = ", ".join(f"{arm.name} (mode {arm.mode})" for arm in arms)
+    modes = ", ".join(f"{arm.name} (mode {arm.mode})" for arm in arms)
     unknown = [_argument(arm) for arm in arms if arm.mode == "unknown"]
     example = f"none={unknown[0]}" if len(unknown) == 1 else "none=NAME"
     raise SpecError(
-        f"packs compare with an endpoint without speculation, and no arm is known to be one: {told}",
-        next_step=f"name an endpoint that does not speculate, as {example}; to judge one endpoint alone:"
-        " peagle-sm bench ENDPOINT --workload pack:rag",
+        f"packs compare with an endpoint without speculation, and no arm is known to be one: {modes}",
+        next_step=f"name an endpoint that does not speculate, as {example}",
         details={"modes": {arm.name: arm.mode for arm in arms}},
     )
 
@@ -251,42 +209,35 @@ class _Run:
         first = next(one for one in described if one.arm.mode == "none")
         self._progress(f"measuring {', '.join(arm.name for arm in arms)}")
         model = model_of(first, self.around.engine_of(first.arm), self.options.context)
-        asked = Make(model, self.options.seed, self.options.units, self.options.file)
-        # Before the first is measured: a pack without its data is refused at once, not after minutes.
-        works = [self._work(pack, asked) for pack in self.packs]
+        settings = Make(model, self.options.seed, self.options.units)
+        works = [self._work(pack, settings) for pack in self.packs]
         if any(isinstance(work, PackWork) for work in works):
             self._progress(size_of_run(works, model))
         checked: set[str] = set()
         for place, (pack, work) in enumerate(zip(self.packs, works, strict=True), start=1):
             self._progress(f"pack {pack.name}, {place} of {len(self.packs)}")
-            self._one(pack, work, asked, described, f"{self.salt}/{number}/{pack.name}", checked)
+            self._one(pack, work, settings, described, f"{self.salt}/{number}/{pack.name}", checked)
 
-    def _work(self, pack: Pack, asked: Make) -> PackWork | PackNotMeasured:
-        """Return a pack's requests, or why it has none here.
-
-        Raises:
-            SpecError: the user named the pack, and its data is missing.
-        """
+    def _work(self, pack: Pack, settings: Make) -> PackWork | PackNotMeasured:
+        """Return a pack's requests, or why it has none here."""
         try:
-            demand_context(pack, asked.model)
-            return pack.make(asked)
+            demand_context(pack, settings.model)
+            return pack.make(settings)
         except PackNotMeasured as reason:
-            if reason.data and self.options.named:
-                raise SpecError(f"pack {pack.name}: {reason.why}", next_step=reason.next_step) from reason
             return reason
 
     def _one(
         self,
         pack: Pack,
         work: PackWork | PackNotMeasured,
-        asked: Make,
+        settings: Make,
         described: Sequence[Described],
         salt: str,
         checked: set[str],
     ) -> None:
         arms = [one.arm for one in described]
         baseline = next(arm for arm in arms if arm.mode == "none")
-        judged = [arm for arm in arms if arm is not baseline] or arms
+        judged = [arm for arm in arms if arm is not baseline]
         if isinstance(work, PackNotMeasured):
             for arm in judged:
                 self._append(not_measured(pack.name, arm, baseline, work, seed=self.options.seed))
@@ -294,9 +245,9 @@ class _Run:
         began = self.turns.clock()
         measured = self._measured(work, described, salt, checked) if work.items else Measured(ALONE)
         for arm in judged:
-            observed = self._observed(pack, work, measured, arm, baseline, asked.model.limit)
+            observed = self._observed(pack, work, measured, arm, baseline, settings.model.limit)
             try:
-                judgement = self._judgement(pack, observed, asked)
+                judgement = self._judgement(pack, observed, settings)
             except PackNotMeasured as reason:
                 self._append(not_measured(pack.name, arm, baseline, reason, seed=self.options.seed))
                 continue
@@ -369,13 +320,13 @@ class _Run:
                 next_step=stopped.next_step,
             ) from error
 
-    def _judgement(self, pack: Pack, observed: Observed, asked: Make) -> Judgement:
+    def _judgement(self, pack: Pack, observed: Observed, settings: Make) -> Judgement:
         """Let the pack ask the engines itself, and judge; a failure of these requests is a result, too."""
         if pack.probe is None:
             return pack.judge(observed)
         engine = self.around.engine_of(observed.arm)
-        plain = self.around.engine_of(observed.baseline) if observed.baseline else None
-        own = Probe(engine, plain, observed.work, asked, self.around.metrics_of(observed.arm))
+        plain = self.around.engine_of(observed.baseline)
+        own = Probe(engine, plain, observed.work, settings, self.around.metrics_of(observed.arm))
         try:
             probed = pack.probe(own)
         except SideFailed as failed:
@@ -392,25 +343,14 @@ class _Run:
         baseline: ArmRecord,
         limit: int | None,
     ) -> Observed:
-        other = baseline if baseline.name != arm.name else None
-        mine = _measured_of(measured, arm)
-        theirs = _measured_of(measured, other) if other else ()
+        mine, theirs = _measured_of(measured, arm), _measured_of(measured, baseline)
         identity = None
-        if other is not None and work.items and pack.identity:
-            engines = self.around.engine_of(other), self.around.engine_of(arm)
+        if work.items and pack.identity:
+            engines = self.around.engine_of(baseline), self.around.engine_of(arm)
             identity = judge_same(
                 mine, theirs, work.items, EnginePair(*engines, Options(concurrency=1)), limit
             )
-        return Observed(
-            work,
-            arm,
-            mine,
-            other,
-            theirs,
-            identity,
-            _comparison(arm, other, measured) if other else None,
-            alpha=ALPHA,
-        )
+        return Observed(work, arm, mine, baseline, theirs, identity)
 
     def _append(self, record: PackRecord) -> None:
         self.writer.append(record)
@@ -465,11 +405,3 @@ def _is_ctrl_c(ended: BaseException) -> bool:
 
 def _measured_of(measured: Measured, arm: ArmRecord) -> tuple[RequestRecord, ...]:
     return tuple(one for one in measured.requests(arm.name) if one.phase == "measured")
-
-
-def _comparison(arm: ArmRecord, baseline: ArmRecord, measured: Measured) -> ComparisonRecord | None:
-    pair = Pair(ArmDeployments((arm,)), ArmDeployments((baseline,)))
-    try:
-        return compare(pair, [measured], temperature=0.0)
-    except ValueError:  # fewer than two prompts were answered by both
-        return None

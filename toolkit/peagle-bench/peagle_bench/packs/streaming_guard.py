@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from peagle_sm.core.errors import SpecError
-
 Action = Literal["cut", "refuse"]
 REFUSAL = "I cannot help with that."  #: sent in place of an answer that a rule refuses
 
@@ -30,20 +28,6 @@ class Rule:
     pattern: str
     action: Action = "cut"
 
-    def __post_init__(self) -> None:
-        try:
-            found = re.compile(self.pattern)
-        except re.error as error:
-            raise SpecError(
-                f"rule {self.name!r}: {self.pattern!r} is not a regular expression: {error}",
-                next_step="Correct the pattern.",
-            ) from error
-        if found.match("") is not None:
-            raise SpecError(
-                f"rule {self.name!r}: {self.pattern!r} matches the empty text, so it would cut every answer",
-                next_step="Write a pattern with at least one character.",
-            )
-
 
 @dataclass(frozen=True)
 class Policy:
@@ -54,13 +38,6 @@ class Policy:
 
     rules: tuple[Rule, ...]
     hold_back: int | None
-
-    def __post_init__(self) -> None:
-        if self.hold_back is not None and self.hold_back < 0:
-            raise SpecError(
-                f"hold_back: found {self.hold_back}; allowed: 0 or more tokens, or None for the whole answer",
-                next_step="Correct hold_back.",
-            )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Pack "structured-output": JSON schemas, grammars, regular expressions, choices and tool calls.
+"""Pack "structured-output": JSON schemas, regular expressions, choices and tool calls.
 
 A demand is a request for an answer of a form, with a check of that form: `jsonschema` for JSON and arguments,
-a regular expression for grammars. The languages are finite and short, so an answer that follows its form ends
+a regular expression for the rest. The languages are finite and short, so an answer that follows its form ends
 by itself. vLLM masks tokens by grammar at each draft position; releases have lost the mask there, for example
 behind the end of reasoning (vllm pull request 36138), which only requests with speculation see.
 """
@@ -18,9 +18,8 @@ from typing import Any, Literal
 
 from peagle_bench.benchmark.acceptance import from_requests
 from peagle_bench.load import WorkItem
-from peagle_bench.packs.judges import answered, judge_answered
+from peagle_bench.packs.judges import answered
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackWork, Probe
-from peagle_bench.packs.texts import LICENSE, SOURCE
 from peagle_bench.results.records import RequestRecord
 from peagle_bench.verify.answers import TokenAnswer, whole_or_cut
 from peagle_bench.verify.engines import Engine, EnginePair, Options, failing
@@ -35,8 +34,8 @@ from peagle_bench.verify.statistics import (
 )
 from peagle_sm.core.errors import SpecError
 
-Form = Literal["json-schema", "grammar", "regex", "choice", "tool", "parallel-tools"]
-FORMS: tuple[Form, ...] = ("json-schema", "grammar", "regex", "choice", "tool", "parallel-tools")
+Form = Literal["json-schema", "regex", "choice", "tool", "parallel-tools"]
+FORMS: tuple[Form, ...] = ("json-schema", "regex", "choice", "tool", "parallel-tools")
 TOOL_FORMS: tuple[Form, ...] = ("tool", "parallel-tools")
 
 _WORDS = ("red", "green", "blue", "small", "large", "north", "south", "paid", "open", "express", "fragile")
@@ -114,25 +113,6 @@ def _json(name: str, rng: random.Random) -> FormDemand:
     return FormDemand(name, "json-schema", body, {"": schema})
 
 
-def _grammar(name: str, rng: random.Random) -> FormDemand:
-    columns, tables = rng.sample(_WORDS, 3), rng.sample(_NOUNS, 2)
-    root = 'root ::= "SELECT " col (", " col){0,2} " FROM " tab " WHERE " col " = " num'
-    grammar = "\n".join(
-        (
-            root,
-            f"col ::= {' | '.join(map(json.dumps, columns))}",
-            f"tab ::= {' | '.join(map(json.dumps, tables))}",
-            "num ::= [1-9] [0-9]{0,3}",
-        )
-    )
-    col, tab = "|".join(columns), "|".join(tables)
-    pattern = rf"SELECT ({col})(, ({col})){{0,2}} FROM ({tab}) WHERE ({col}) = [1-9][0-9]{{0,3}}"
-    body = {**_messages(rng, "Write the query for this order."), "structured_outputs": {"grammar": grammar}}
-    words = 4 * max(map(len, columns)) + max(map(len, tables))
-    longest = len("SELECT , ,  FROM  WHERE  = 1234") + words
-    return FormDemand(name, "grammar", body, pattern=pattern, longest=longest)
-
-
 def _regex(name: str, rng: random.Random) -> FormDemand:
     colours, digits = rng.sample(_WORDS, 3), rng.randint(2, 5)
     pattern = rf"[A-Z]{{2}}-[0-9]{{{digits}}}( ({'|'.join(colours)})){{1,3}}"
@@ -181,7 +161,6 @@ def _tool_of(verb: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 _MAKERS = {
     "json-schema": _json,
-    "grammar": _grammar,
     "regex": _regex,
     "choice": _choice,
     "tool": _tool,
@@ -191,13 +170,13 @@ _MAKERS = {
 
 @dataclass(frozen=True)
 class StructuredAnswers:
-    """Answers to one demand: of the baseline (None if there is none), and of the candidate.
+    """Answers to one demand: of the baseline, and of the candidate.
 
     For parallel tools they are streams: only these show the calls of an answer that max_tokens cuts.
     """
 
     demand: FormDemand
-    baseline: TokenAnswer | None
+    baseline: TokenAnswer
     answers: tuple[tuple[str, TokenAnswer], ...]  #: "whole" or "streamed", and the candidate's answer
 
 
@@ -275,12 +254,12 @@ TRUNCATED = "truncated at max_tokens"
 def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdict:
     """Judge whether the candidate follows each form wherever the baseline does.
 
-    Only demands with a valid answer of the baseline count; without a baseline all do. An answer that violates
+    Only demands with a valid answer of the baseline count. An answer that violates
     its form is always a fault: no rounding makes a token possible that a grammar excludes. Truncated answers
     that could still become valid are a fault only if there are more of them than the baseline's (Fisher): a
     tie may lead to another, longer answer.
     """
-    own = [problem(case.demand, case.baseline) if case.baseline else None for case in cases]
+    own = [problem(case.demand, case.baseline) for case in cases]
     sound = [case for case, wrong in zip(cases, own, strict=True) if wrong is None]
     faults, truncated, given = [], 0, 0
     for case in sound:
@@ -292,14 +271,11 @@ def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdic
             elif wrong is not None:
                 faults.append(f"{case.demand.name} ({how}): {wrong}: {content_of(answer)!r:.80}")
     cut = own.count(TRUNCATED)
-    p = fisher_greater(truncated, given, cut, sum(case.baseline is not None for case in cases))
+    p = fisher_greater(truncated, given, cut, len(cases))
     if p < alpha:
         faults.append(f"{truncated} of {counted(given, 'answer')} truncated (baseline: {cut}): p = {p:.1g}")
     same = sum(
-        content_of(answer) == content_of(case.baseline)
-        for case in sound
-        if case.baseline is not None
-        for _, answer in case.answers
+        content_of(answer) == content_of(case.baseline) for case in sound for _, answer in case.answers
     )
     figures: dict[str, float] = {
         "requests": len(cases),
@@ -315,17 +291,15 @@ def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdic
     if not sound:
         first = own[0] if own else "no request was answered"
         return undecided(f"none of the baseline's {len(cases)} answers follows its form ({first})", figures)
-    said = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
-    if all(case.baseline is None for case in cases):
-        said = counted(len(cases), "request")
-    said += (
+    summary = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
+    summary += (
         f", {counted(len(faults), 'fault')} of the arm" if faults else f", and all {given} answers of the arm"
     )
     power = (
         "detects each tested answer that violates its form; detects a random fault with 90% probability "
         f"if it affects {percent(rate_found(given))} of answers; does not compare which answer is chosen"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def content_of(answer: TokenAnswer) -> Any:
@@ -349,12 +323,12 @@ _SETTINGS = {"max_tokens": MAX_TOKENS, "temperature": 0.0}
 _TOOLS_MISSING = "--tool-call-parser"
 
 
-def make(asked: Make) -> PackWork:
+def make(settings: Make) -> PackWork:
     """Make the demands; the load client sends those without tools, `probe` the others."""
-    made = demands(asked.seed, (asked.units or UNITS) * len(FORMS))
-    texts = [one for one in made if one.form not in TOOL_FORMS]
+    requests = demands(settings.seed, (settings.units or UNITS) * len(FORMS))
+    texts = [one for one in requests if one.form not in TOOL_FORMS]
     items = tuple(WorkItem(one.name, {**one.body, **_SETTINGS}, category=one.form) for one in texts)
-    return PackWork(items, SOURCE, LICENSE, facts={one.name: one for one in made})
+    return PackWork(items, facts={one.name: one for one in requests})
 
 
 @dataclass(frozen=True)
@@ -366,25 +340,25 @@ class FormsProbed:
     no_tools: CheckVerdict | None = None
 
 
-def probe(asked: Probe) -> FormsProbed:
+def probe(context: Probe) -> FormsProbed:
     """Ask the arm for every form without streaming, and both engines for tool calls."""
-    made: list[FormDemand] = list(asked.work.facts.values())
+    requests: list[FormDemand] = list(context.work.facts.values())
     options = Options(concurrency=1)
-    engines = EnginePair(asked.baseline or asked.engine, asked.engine, options)
-    texts = [one for one in made if one.form not in TOOL_FORMS]
+    engines = EnginePair(context.baseline, context.engine, options)
+    texts = [one for one in requests if one.form not in TOOL_FORMS]
     whole = engines.ask("candidate", [{**one.body, **_SETTINGS} for one in texts])
     answers = {one.name: answer for one, answer in zip(texts, whole, strict=True)}
-    tools = [one for one in made if one.form in TOOL_FORMS]
-    if not tools or asked.baseline is None:
+    tools = [one for one in requests if one.form in TOOL_FORMS]
+    if not tools:
         return FormsProbed(answers, ())
     first = {**tools[0].body, **_SETTINGS, "max_tokens": 1}
     with failing("baseline"):
-        plain = refusal(asked.baseline, first)
+        plain = refusal(context.baseline, first)
     with failing("candidate"):
-        mine = refusal(asked.engine, first)
+        mine = refusal(context.engine, first)
     if plain is not None:
-        said = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
-        verdict = not_applicable(said) if said else undecided(f"the baseline refuses tools: {plain}")
+        reason = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
+        verdict = not_applicable(reason) if reason else undecided(f"the baseline refuses tools: {plain}")
         return FormsProbed(answers, (), verdict)
     if mine is not None:
         power = "detects that tools are refused"
@@ -419,20 +393,18 @@ def refusal(engine: Engine, body: Mapping[str, Any]) -> str | None:
 
 def judge(observed: Observed) -> Judgement:
     """Judge the forms, and the tool calls; equal answers are counted and not demanded."""
-    probed: FormsProbed | None = observed.probed
-    checks = {"answered": judge_answered(observed.requests, observed.baseline_requests)}
-    whole = probed.whole if probed else {}
-    checks["forms"] = judge_forms(_cases(observed, whole), observed.alpha / 2)
-    if probed is not None and probed.no_tools is not None:
+    probed: FormsProbed = observed.probed
+    checks = {"forms": judge_forms(_cases(observed, probed.whole), observed.alpha / 2)}
+    if probed.no_tools is not None:
         checks["tools"] = probed.no_tools
-    elif probed is not None and probed.tools:
+    elif probed.tools:
         checks["tools"] = judge_forms(probed.tools, observed.alpha / 2)
     valid = checks["forms"].figures
     accepted = from_requests(answered(observed.requests))
-    said = f"{valid['answers']:.0f} answers in form" if checks["forms"].passed else ""
+    figure = f"{valid['answers']:.0f} answers in form" if checks["forms"].passed else ""
     if accepted is not None and accepted.per_step is not None:
-        said += f"{', ' if said else ''}acceptance length {accepted.per_step:.2f}"
-    return Judgement(checks, said)
+        figure += f"{', ' if figure else ''}acceptance length {accepted.per_step:.2f}"
+    return Judgement(checks, figure)
 
 
 def _cases(observed: Observed, whole: Mapping[str, TokenAnswer]) -> list[StructuredAnswers]:
@@ -443,9 +415,8 @@ def _cases(observed: Observed, whole: Mapping[str, TokenAnswer]) -> list[Structu
         given = [("streamed", _answer(one))]
         if one.prompt_id in whole:
             given.append(("whole", whole[one.prompt_id]))
-        if own is not None or observed.baseline is None:
-            demand = observed.work.facts[one.prompt_id]
-            cases.append(StructuredAnswers(demand, _answer(own) if own else None, tuple(given)))
+        if own is not None:
+            cases.append(StructuredAnswers(observed.work.facts[one.prompt_id], _answer(own), tuple(given)))
     return cases
 
 
@@ -455,11 +426,10 @@ def _answer(record: RequestRecord) -> TokenAnswer:
 
 PACK = Pack(
     name="structured-output",
-    shows="answers in a form: JSON schema, grammar, regular expression, choice, tool calls, parallel calls",
+    shows="answers in a form: JSON schema, regular expression, choice, tool calls, parallel calls",
     passes="every answer follows its form wherever the answer without speculation does",
     finds="a form that is violated with speculation and kept without",
     needs=("an arm without speculation", "for tool calls: a tool parser on both"),
-    data=f"{SOURCE}; {LICENSE}",
     stand_ins="the forms are enforced as on a large model; tool calls need SM_VLLM_TOOL_CALL_PARSER",
     make=make,
     judge=judge,

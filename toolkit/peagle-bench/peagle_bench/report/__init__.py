@@ -1,10 +1,9 @@
 """Report of results files: HTML page, Markdown for a pull request, tables for a terminal.
 
-Pure except `files`. `merging` merges files into a `view`, `verdict` writes the headline, `costs` computes
-costs. `charts` and `section` are building blocks; `speed_up`, `performance` and `trust` say what each section
-shows; `slices` has the figures by slice; `page` collects the HTML page, and `rendering` renders all of it by
-the Jinja2 files in ``templates``. `tables` makes the tables for terminal, notebook and Markdown, `outcomes`
-those of one run.
+Pure except `files`. `merging` makes one `view` of the files of a run, `verdict` writes its headline, `tiles`
+its key figures, `costs` its prices. `tables` makes the tables of every output, `outcomes` those of `bench`
+and `tune`. The page is a list of sections (`speed_up`, `performance`, `tuning`, `slices`, `trust`) of
+`blocks` and `charts`. `page` collects them, and `rendering` renders them by the files in ``templates``.
 """
 
 from __future__ import annotations

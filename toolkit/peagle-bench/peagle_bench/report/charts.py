@@ -95,8 +95,8 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 def bounds(values: Iterable[float | None]) -> tuple[float, float]:
     """Return the smallest and the largest value; (0, 1) without values."""
-    found = [value for value in values if value is not None]
-    return (min(found), max(found)) if found else (0.0, 1.0)
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if known else (0.0, 1.0)
 
 
 CHARACTER = 6.7
@@ -300,13 +300,11 @@ def _names(series: Iterable[Series], x: Scale, y: Scale, width: float) -> list[L
 
 @dataclass(frozen=True)
 class Bar:
-    """One arm's bar; ``low`` and ``high`` are the range over repeated runs."""
+    """One arm's bar."""
 
     name: str
     look: Look
     value: float
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -329,7 +327,7 @@ class BarChart:
     def at(self, size: Size) -> Bars:
         """Return the chart at a size's width, to be drawn; its height depends on the number of bars."""
         bottom = _ROW * len(self.bars)
-        ticks = nice_ticks(0.0, max((bar.high or bar.value for bar in self.bars), default=1.0) or 1.0)
+        ticks = nice_ticks(0.0, max((bar.value for bar in self.bars), default=1.0) or 1.0)
         room = max(text_width(formatting.number(bar.value)) for bar in self.bars) + 14
         edge = text_width(formatting.axis(0.0)) / 2
         x = Scale(0.0, ticks[-1], edge, size.width - room)
@@ -378,13 +376,6 @@ class IntervalAxis:
 
     scale: Scale
     ticks: tuple[float, ...]
-
-    @classmethod
-    def of_shares(cls, intervals: Iterable[Interval]) -> IntervalAxis:
-        """Make an axis for shares, which ends at 1."""
-        low = min([0.9, *(each.low for each in intervals)])
-        ticks = tuple(tick for tick in nice_ticks(low, 1.0, 4) if low <= tick <= 1)
-        return cls(Scale(low, 1.0, _PAD, _CELL.width - _PAD), ticks)
 
     @classmethod
     def over(cls, intervals: Iterable[Interval]) -> IntervalAxis:

@@ -1,4 +1,4 @@
-"""Costs of measured points: USD per million output tokens, fleet for a demand, head's break-even. Pure.
+"""Costs of measured points: USD per million output tokens, and the fleet for a demand. Pure.
 
 The caller gives prices as a function of the arm. A price of 0 means that nothing is billed (the local
 SageMaker), so no cost is derived from it.
@@ -6,24 +6,15 @@ SageMaker), so no cost is derived from it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from peagle_bench.compare.confidence_intervals import t_quantile
+from peagle_bench.compare.confidence_intervals import ratio
 from peagle_bench.load.points import MOST_FAILED, Objective, is_short, is_withheld
-from peagle_bench.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, RequestRecord
+from peagle_bench.results.records import ArmRecord, Interval, Load, PointRecord, RequestRecord
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.cost import (
-    BreakEven,
-    Demand,
-    Fleet,
-    Serving,
-    break_even,
-    fleet_for,
-    usd_per_million_tokens,
-)
+from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
+from peagle_sm.core.plan.cost import Demand, Fleet, Serving, fleet_for, usd_per_million_tokens
 
 Pricing = Callable[[ArmRecord], tuple[float | None, str]]
 """USD per hour of an arm's whole endpoint (None if unknown), and the source of the price."""
@@ -60,7 +51,8 @@ class CostRow:
     usd_high: float | None = None
     used: float = USED
     failed: float = 0.0  #: share of failed requests
-    run: str = ""  #: name of its results file, if there are several
+    label: str = ""  #: the arm's name for a reader
+    run: str = ""  #: name of its run, if there are several
 
     @property
     def usd_used(self) -> float | None:
@@ -68,26 +60,22 @@ class CostRow:
         return None if self.usd_per_million is None else self.usd_per_million / self.used
 
 
-def rate_spread(requests: Sequence[RequestRecord]) -> float | None:
-    """Compute the half width of the 95% confidence interval of ln(tokens per second).
+def rate_interval(requests: Sequence[RequestRecord]) -> Interval | None:
+    """Compute tokens per second of a request, with its interval over conversations; None with too few.
 
-    It is that of a ratio of sums over conversations: tokens by seconds. None with fewer than three.
     Requests in one batch are not independent, so at high concurrency it is too narrow.
     """
-    by_unit: dict[str | int, tuple[int, float]] = {}
+    units: dict[str | int, tuple[float, float]] = {}
     for number, request in enumerate(requests):
         if request.error is None:
             unit = request.conversation or number
-            count, time = by_unit.get(unit, (0, 0.0))
-            by_unit[unit] = count + (request.output_tokens or 0), time + request.done_s - request.sent_s
-    pairs = list(by_unit.values())
-    tokens, seconds = sum(count for count, _ in pairs), sum(time for _, time in pairs)
-    if len(pairs) < 3 or not tokens or seconds <= 0:
+            tokens, seconds = units.get(unit, (0.0, 0.0))
+            duration = request.done_s - request.sent_s
+            units[unit] = tokens + (request.output_tokens or 0), seconds + duration
+    try:
+        return ratio([units], (1, -1)) if len(units) >= FEWEST_CONVERSATIONS else None
+    except ValueError:  # no tokens
         return None
-    rate, size = tokens / seconds, len(pairs)
-    square = sum((count - rate * time) ** 2 for count, time in pairs)
-    deviation = math.sqrt(square * size / (size - 1)) / tokens
-    return t_quantile(size - 1) * deviation
 
 
 def cost_rows(
@@ -98,7 +86,8 @@ def cost_rows(
     demand: Demand | None = None,
     objective: Objective | None = None,
     catalog: Catalog | None = None,
-    run_of: Callable[[PointRecord], str] = lambda point: "",
+    label_of: Callable[[str], str] = lambda name: name,
+    run: str = "",
     requests_of: Callable[[PointRecord], Sequence[RequestRecord]] = lambda point: (),
     used: float = USED,
 ) -> tuple[CostRow, ...]:
@@ -114,12 +103,7 @@ def cost_rows(
         price = serving.usd_per_instance_hour
         share = None if price is None else price / serving.copies_per_instance
         million = None if share is None else usd_per_million_tokens(share, serving.otps)
-        spread = rate_spread(requests_of(point))
-        bounds = (
-            (None, None)
-            if million is None or spread is None
-            else (million * math.exp(-spread), million * math.exp(spread))
-        )
+        rate = None if million is None else rate_interval(requests_of(point))
         rows.append(
             CostRow(
                 arm=arm,
@@ -127,14 +111,15 @@ def cost_rows(
                 otps=point.otps,
                 usd_per_hour=None if share is None else share * _copies(arm),
                 usd_per_million=million,
-                usd_low=bounds[0],
-                usd_high=bounds[1],
+                usd_low=million * rate.value / rate.high if million and rate else None,
+                usd_high=million * rate.value / rate.low if million and rate else None,
                 used=used,
                 failed=sum(point.errors.values()) / point.requests if point.requests else 0.0,
                 price_source=note or source,
                 misses=(*_faults(point), *(objective.misses(point) if objective else ())),
                 fleet=fleet_for(demand, serving) if demand else None,
-                run=run_of(point),
+                label=label_of(arm.name),
+                run=run,
             )
         )
     return tuple(rows)
@@ -186,85 +171,3 @@ def cheapest(rows: Sequence[CostRow]) -> CostRow | None:
 
 def _money(row: CostRow) -> float | None:
     return row.usd_per_million if row.fleet is None else row.fleet.usd_per_hour
-
-
-@dataclass(frozen=True)
-class HeadValue:
-    """Savings of a custom head under one load, and the break-even of its training.
-
-    ``soonest`` and ``latest`` are the break-even (million tokens) at the ends of the speed-up's interval.
-    ``latest`` None: the break-even may never be reached; both None: no interval was measured.
-    """
-
-    head: str
-    baseline: str
-    load: Load
-    ratio: float
-    shown: bool | None
-    break_even: BreakEven
-    soonest: float | None = None
-    latest: float | None = None
-
-
-def head_value(
-    rows: Sequence[CostRow],
-    comparisons: Iterable[ComparisonRecord],
-    *,
-    head: str,
-    baseline: str,
-    training_usd: float,
-) -> tuple[HeadValue, ...]:
-    """Compare the training's cost with the savings, at each load measured for both arms.
-
-    With a demand in the rows, ``days`` comes from the cheapest fleet of each arm.
-
-    Raises:
-        SpecError: the arms share no load at which both have a price.
-    """
-    base = {row.load: row for row in rows if row.arm.name == baseline and row.usd_per_million}
-    fast = {row.load: row for row in rows if row.arm.name == head and row.usd_per_million}
-    shared = [load for load in fast if load in base]
-    if not shared:
-        names = sorted({row.arm.name for row in rows if row.usd_per_million})
-        raise SpecError(
-            f"{head!r} and {baseline!r} have no common load at which both have a price;"
-            f" arms with a price: {', '.join(names) or 'none'}",
-            next_step="name two of them with --head and --baseline, or give a price with --usd-per-hour",
-        )
-    by_pair = {(each.faster, each.slower, each.load): each for each in comparisons}
-    saved = _saved_per_hour(rows, head, baseline)
-    return tuple(
-        _value(fast[load], base[load], by_pair.get((head, baseline, load)), training_usd, saved)
-        for load in shared
-    )
-
-
-def _saved_per_hour(rows: Sequence[CostRow], head: str, baseline: str) -> float | None:
-    best = [cheapest([row for row in rows if row.arm.name == name]) for name in (head, baseline)]
-    fleets = [row.fleet for row in best if row is not None and row.fleet is not None]
-    if len(fleets) < 2 or fleets[0].usd_per_hour is None or fleets[1].usd_per_hour is None:
-        return None
-    return fleets[1].usd_per_hour - fleets[0].usd_per_hour
-
-
-def _value(
-    fast: CostRow, base: CostRow, found: ComparisonRecord | None, training_usd: float, saved: float | None
-) -> HeadValue:
-    base_usd, head_usd = base.usd_per_million or 0.0, fast.usd_per_million or 0.0
-    measured = fast.otps / base.otps
-    # The paired ratio is more precise than that of two points; the points only give the ratio of prices.
-    dearer = head_usd * measured / base_usd
-
-    def at(ratio: float) -> BreakEven:
-        return break_even(training_usd, base_usd, base_usd * dearer / ratio, saved)
-
-    return HeadValue(
-        head=fast.arm.name,
-        baseline=base.arm.name,
-        load=fast.load,
-        ratio=found.ratio.value if found else measured,
-        shown=found.significant if found else None,
-        break_even=at(found.ratio.value if found else measured),
-        soonest=at(found.ratio.high).million_tokens if found else None,
-        latest=at(found.ratio.low).million_tokens if found else None,
-    )

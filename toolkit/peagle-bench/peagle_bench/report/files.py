@@ -69,20 +69,20 @@ def extract(page: str) -> list[Results]:
 
 
 def _name(attributes: str) -> str | None:
-    found = _NAME.search(attributes)
-    return html.unescape(found[1]) if found else None
+    match = _NAME.search(attributes)
+    return html.unescape(match[1]) if match else None
 
 
 def _results(lines: Sequence[str], name: str | None) -> Results:
     try:
-        found = [from_line(line) for line in lines if line]
+        records = [from_line(line) for line in lines if line]
     except ValueError as error:
         raise SpecError(
             f"the results inside the page cannot be read: {error}", next_step="create the report again"
         ) from error
-    if not found or not isinstance(found[0], Header):
+    if not records or not isinstance(records[0], Header):
         raise SpecError("the results inside the page have no header", next_step="create the report again")
-    return replace(collect(found), source=name)
+    return replace(collect(records), source=name)
 
 
 _PAGE = (".html", ".htm")
@@ -94,10 +94,10 @@ def read_files(paths: Sequence[Path]) -> list[Results]:
     Raises:
         SpecError: a file is missing or cannot be read as results; the message names it.
     """
-    found: list[Results] = []
+    files: list[Results] = []
     for path in paths:
-        found += _page(path) if path.suffix.lower() in _PAGE else [replace(read(path), source=str(path))]
-    return found
+        files += _page(path) if path.suffix.lower() in _PAGE else [replace(read(path), source=str(path))]
+    return files
 
 
 def _page(path: Path) -> list[Results]:

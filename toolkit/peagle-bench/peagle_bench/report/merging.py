@@ -8,7 +8,7 @@ for the same endpoints are added to the run that measured them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -37,8 +37,8 @@ def names_of(files: Sequence[Results]) -> tuple[str, ...]:
 
 def are_alike(keys: Iterable[Hashable]) -> bool:
     """Decide whether two rows with these keys would look the same."""
-    found = list(keys)
-    return len(set(found)) < len(found)
+    listed = list(keys)
+    return len(set(listed)) < len(listed)
 
 
 _COMPARING = ("compare", "quickstart")
@@ -54,14 +54,14 @@ def missing(results: Results) -> str | None:
     if holds_nothing(results):
         return None  # reported by `empty_notes`
     config = results.header.config
-    for found, asked, what in (
+    for done, wanted, what in (
         _loads(results, config),
         _checks(results, config),
         _packs(results, config),
         *_of_comparisons(results, config),
     ):
-        if found < asked:
-            return f"{found} of {formatting.plural(asked, what)}"
+        if done < wanted:
+            return f"{done} of {formatting.plural(wanted, what)}"
     return None
 
 
@@ -69,25 +69,25 @@ Count = tuple[int, int, str]
 
 
 def _loads(results: Results, config: dict[str, Any]) -> Count:
-    asked = config.get("loads")
+    wanted = config.get("loads")
     labels = {point.load.label for point in results.points}
-    if results.header.command not in ("bench", "compare") or not isinstance(asked, list):
+    if results.header.command not in ("bench", "compare") or not isinstance(wanted, list):
         return 0, 0, "load"
-    return sum(label in labels for label in asked), len(asked), "load"
+    return sum(label in labels for label in wanted), len(wanted), "load"
 
 
 def _checks(results: Results, config: dict[str, Any]) -> Count:
-    asked = config.get("checks")
-    if results.header.command != "verify" or not isinstance(asked, list):
+    wanted = config.get("checks")
+    if results.header.command != "verify" or not isinstance(wanted, list):
         return 0, 0, "check"
-    return len({check.name for check in results.checks} & set(asked)), len(asked), "check"
+    return len({check.name for check in results.checks} & set(wanted)), len(wanted), "check"
 
 
 def _packs(results: Results, config: dict[str, Any]) -> Count:
-    asked = config.get("packs")
-    if results.header.command != "packs" or not isinstance(asked, list):
+    wanted = config.get("packs")
+    if results.header.command != "packs" or not isinstance(wanted, list):
         return 0, 0, "pack"
-    return len({one.pack for one in results.packs} & set(asked)), len(asked), "pack"
+    return len({one.pack for one in results.packs} & set(wanted)), len(wanted), "pack"
 
 
 def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:
@@ -111,20 +111,20 @@ def _number(value: object) -> int:
 
 def _prompts(results: Results, row: ComparisonRecord) -> int:
     """Count the prompts sent to both arms, failed ones included."""
-    asked: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    sent: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for each in results.requests:
         if each.load == row.load and each.phase == "measured":
-            asked[each.arm].add((each.prompt_id, each.turn))
-    return max(row.units, len(asked[row.faster] & asked[row.slower]))
+            sent[each.arm].add((each.prompt_id, each.turn))
+    return max(row.units, len(sent[row.faster] & sent[row.slower]))
 
 
 def interruptions(files: Sequence[Results]) -> tuple[str, ...]:
     """List interrupted runs: ``interrupted: 3 of 40 prompts``, with the file's name if several."""
-    found = []
+    lines = []
     for name, results in zip(names_of(files), files, strict=True):
         if share := missing(results):
-            found.append(f"interrupted: {share}" + (f" in {name}" if len(files) > 1 else ""))
-    return tuple(found)
+            lines.append(f"interrupted: {share}" + (f" in {name}" if len(files) > 1 else ""))
+    return tuple(lines)
 
 
 def empty_notes(files: Sequence[Results]) -> tuple[str, ...]:
@@ -134,10 +134,10 @@ def empty_notes(files: Sequence[Results]) -> tuple[str, ...]:
 
 
 def _nothing(name: str, results: Results) -> str:
-    said = f"{name}: no finished load, so nothing is shown"
+    line = f"{name}: no finished load, so nothing is shown"
     if not results.requests:
-        return said
-    return f"{said} ({formatting.plural(len(results.requests), 'request')} of an interrupted load)"
+        return line
+    return f"{line} ({formatting.plural(len(results.requests), 'request')} of an interrupted load)"
 
 
 def demand_figures(files: Sequence[Results]) -> None:
@@ -215,22 +215,21 @@ def refuse_mixed(files: Sequence[Results]) -> None:
 
 
 def view_of(files: Sequence[Results]) -> View:
-    """Merge files into one view; an arm with another meaning in another file is renamed.
+    """Merge the files of one run into one view; `parts_of` finds which files belong to a run.
 
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
     """
     refuse_mixed(files)
-    merged = _with_own_names(files)
     # Arms of files without figures would only make the labels longer.
-    filled = [each for each in merged if not holds_nothing(each)] or merged
+    filled = [each for each in files if not holds_nothing(each)] or files
     first = {arm.name: arm for each in reversed(filled) for arm in reversed(each.arms)}
     arms = sorted(
         first.values(),
         key=lambda arm: (arm.control, _ORDER[arm.mode], arm.num_speculative_tokens or 0, arm.name),
     )
     merged = [
-        replace(results, comparisons=with_doubts(results.points, results.comparisons)) for results in merged
+        replace(results, comparisons=with_doubts(results.points, results.comparisons)) for results in files
     ]
     points = [point for each in merged for point in each.points]
     rows = [row for each in merged for row in each.comparisons]
@@ -246,52 +245,12 @@ def view_of(files: Sequence[Results]) -> View:
         withheld_comparisons=shown.withheld_comparisons,
         fits=tuple(fit for each in merged for fit in each.fits),
         checks=tuple(check for each in merged for check in each.checks),
-        tables=tuple(table for each in merged for table in each.tables),
         packs=tuple(pack for each in merged for pack in each.packs),
         requests=sum(len(each.requests) for each in merged),
         warnings=tuple(text for each in merged for text in each.warnings),
         files=tuple(zip(names_of(merged), merged, strict=True)),
         interrupted=interruptions(merged),
         empty=empty_notes(merged),
-    )
-
-
-def _meaning(arm: ArmRecord) -> tuple[object, ...]:
-    return arm.mode, arm.num_speculative_tokens, arm.instance_type, arm.control
-
-
-def _with_own_names(files: Sequence[Results]) -> list[Results]:
-    known: dict[str, tuple[object, ...]] = {}
-    merged = []
-    for number, each in enumerate(files, start=1):
-        clashing = [arm.name for arm in each.arms if known.get(arm.name, _meaning(arm)) != _meaning(arm)]
-        renamed = {name: f"{name} ({number})" for name in clashing}
-        known.update({renamed.get(arm.name, arm.name): _meaning(arm) for arm in each.arms})
-        merged.append(_renamed(each, renamed) if renamed else each)
-    return merged
-
-
-def _renamed(each: Results, names: Mapping[str, str]) -> Results:
-    def of(name: str) -> str:
-        return names.get(name, name)
-
-    return replace(
-        each,
-        arms=tuple(replace(arm, name=of(arm.name)) for arm in each.arms),
-        points=tuple(replace(point, arm=of(point.arm)) for point in each.points),
-        requests=tuple(replace(request, arm=of(request.arm)) for request in each.requests),
-        comparisons=tuple(
-            replace(row, faster=of(row.faster), slower=of(row.slower)) for row in each.comparisons
-        ),
-        checks=tuple(replace(row, arm=of(row.arm), baseline=of(row.baseline)) for row in each.checks),
-        packs=tuple(
-            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
-            for row in each.packs
-        ),
-        slices=tuple(
-            replace(row, arm=of(row.arm), baseline=of(row.baseline) if row.baseline else None)
-            for row in each.slices
-        ),
     )
 
 
@@ -343,13 +302,13 @@ def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
     if groups:  # files without figures are named in the first part's notes
         groups[0] += [each for each in files if holds_nothing(each)]
     names = {id(each): name for name, each in zip(names_of(files), files, strict=True)}
-    found = []
+    parts = []
     for group in groups or [list(files)]:
         name = names[id(group[0])].removesuffix(".jsonl")
         workload = name_of_workload(group[0].header.config.get("workload"))
         title = " · ".join(word for word in (name, workload) if word)
-        found.append(Part(name, title, tuple(group), view_of(group)))
-    return tuple(found)
+        parts.append(Part(name, title, tuple(group), view_of(group)))
+    return tuple(parts)
 
 
 def _belongs(each: Results, run: Results) -> bool:

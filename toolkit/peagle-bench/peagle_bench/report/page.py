@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
 
-from peagle_bench.report import performance, speed_up, trust
+from peagle_bench.report import performance, slices, speed_up, trust, tuning
+from peagle_bench.report.blocks import Section
 from peagle_bench.report.files import embed
 from peagle_bench.report.merging import parts_of
 from peagle_bench.report.rendering import render
-from peagle_bench.report.section import Section
-from peagle_bench.report.slices.drawing import by_slice
-from peagle_bench.report.verdict import Tile, Verdict, tiles, verdict, workload_name
+from peagle_bench.report.tiles import Tile, tiles
+from peagle_bench.report.verdict import Verdict, verdict, workload_name
 from peagle_bench.report.view import Caution, View, cautions
 from peagle_bench.results.result_file import Results
 
@@ -90,21 +89,20 @@ def headline(result: Verdict) -> Headline:
 
 
 def _sections(view: View) -> list[Section]:
-    found = (
+    sections = (
         speed_up.speed_ups(view),
         performance.throughput(view),
         performance.latency(view),
         performance.acceptance(view),
         trust.scorecard(view),
-        by_slice(view),
-        performance.by_load(view),
-        performance.curve(view),
+        slices.by_slice(view),
+        tuning.best_k(view),
         performance.money(view),
         trust.proof(view),
         trust.quality(view),
         trust.origin(view),
     )
-    return [one for one in found if one is not None]
+    return [section for section in sections if section is not None]
 
 
 def _about(view: View) -> list[str]:
@@ -120,10 +118,12 @@ def _machines(view: View) -> str | None:
     billed = {arm.instance_type for arm in view.arms if arm.instance_type and arm.usd_per_hour != 0}
     if billed:
         return ", ".join(sorted(billed))
-    told = [header.provenance.get("machine") for header in view.headers]
-    local = {f"{one['cores']} cores of {one['processor']}" for one in told if _is_told(one)}
-    return ", ".join(sorted(local)) if any(arm.usd_per_hour == 0 for arm in view.arms) else None
-
-
-def _is_told(machine: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(machine, dict) and {"cores", "processor"} <= machine.keys()
+    if all(arm.usd_per_hour != 0 for arm in view.arms):
+        return None
+    machines = [header.provenance.get("machine") for header in view.headers]
+    local = {
+        f"{machine['cores']} cores of {machine['processor']}"
+        for machine in machines
+        if isinstance(machine, dict) and {"cores", "processor"} <= machine.keys()
+    }
+    return ", ".join(sorted(local))

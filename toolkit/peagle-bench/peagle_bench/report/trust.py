@@ -6,12 +6,23 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from peagle_bench.load.points import is_late
 from peagle_bench.report import formatting
-from peagle_bench.report.section import Badge, Cell, PageTable, Section, arm_cell, pair_cell
+from peagle_bench.report.blocks import (
+    Badge,
+    Cell,
+    Folded,
+    Notes,
+    PageTable,
+    Section,
+    arm_cell,
+    pair_cell,
+)
+from peagle_bench.report.rendering import Rendered
 from peagle_bench.report.verdict import checked, scored
 from peagle_bench.report.view import View
 from peagle_bench.results.records import CheckRecord, Header
@@ -31,12 +42,22 @@ def proof(view: View) -> Section | None:
     heads += ["arm", "baseline"] if several else []
     heads += ["found", "detects"]
     rows = [_row(view, check, several) for check in ranked]
-    content = {
-        "table": PageTable(heads, rows, "Checks of the outputs", range(len(heads))),
-        "unproven": [check for check in ranked if check.examples and check.passed is not True],
-    }
-    about = "" if several else (f" {view.label(ranked[0].arm)} against {view.label(ranked[0].baseline)}.")
-    return Section("same-answers", "Same answers", checked(view.checks) + "." + about, content)
+    examples = [
+        Folded(f"{check.name}: examples", [Examples(check.examples)])
+        for check in ranked
+        if check.examples and check.passed is not True
+    ]
+    blocks = [PageTable(heads, rows, "Checks of the outputs", range(len(heads))), *examples]
+    about = "" if several else f" {view.label(ranked[0].arm)} against {view.label(ranked[0].baseline)}."
+    return Section("same-answers", "Same answers", f"{checked(view.checks)}.{about}", blocks)
+
+
+@dataclass(frozen=True)
+class Examples(Rendered):
+    """Answers that a check found, as they are."""
+
+    texts: Sequence[str]
+    template: ClassVar[str] = "examples.html"
 
 
 def _row(view: View, check: CheckRecord, several: bool) -> list[Cell]:
@@ -69,14 +90,14 @@ def scorecard(view: View) -> Section | None:
     ]
     heads = ["pack", "arm", "result", "figure", "why"]
     names = ["pack", "arm", "check", "result", "found", "detects"]
-    content = {
-        "table": PageTable(heads, rows, "Scorecard of the workload packs", range(len(heads))),
-        "details": PageTable(names, details, "Checks of the packs", range(len(names))) if details else None,
-        "notes": [
-            f"{pack.pack}, {view.label(pack.arm)}: {note}" for pack in view.packs for note in pack.notes
-        ],
-    }
-    return Section("packs", "Workload packs", scored(view.packs) + ".", content)
+    notes = [f"{pack.pack}, {view.label(pack.arm)}: {note}" for pack in view.packs for note in pack.notes]
+    checks = PageTable(names, details, "Checks of the packs", range(len(names)))
+    blocks = [
+        PageTable(heads, rows, "Scorecard of the workload packs", range(len(heads))),
+        *([Folded("Checks of each pack", [checks])] if details else []),
+        *([Notes(notes)] if notes else []),
+    ]
+    return Section("packs", "Workload packs", f"{scored(view.packs)}.", blocks)
 
 
 def trust(view: View) -> str:
@@ -104,20 +125,20 @@ def trust(view: View) -> str:
 
 def _load_averages(view: View) -> str:
     """Format the load averages: ``2.60``, or ``2.60 in b.jsonl, 5.44 in c.jsonl`` for several runs."""
-    found = {
+    averages = {
         name: max(busy)
         for name, each in view.files
         if (busy := [load for point in each.points if (load := point.machine_load) is not None])
     }
-    if len(found) == 1:
-        return formatting.number(next(iter(found.values())))
-    return ", ".join(f"{formatting.number(load)} in {name}" for name, load in found.items())
+    if len(averages) == 1:
+        return formatting.number(next(iter(averages.values())))
+    return ", ".join(f"{formatting.number(load)} in {name}" for name, load in averages.items())
 
 
 def quality(view: View) -> Section | None:
     """Make the section on the client's lag, errors, and withheld points."""
-    said = trust(view)
-    if not said:
+    summary = trust(view)
+    if not summary:
         return None
     rows: list[list[Cell]] = []
     for point in view.withheld:
@@ -136,34 +157,55 @@ def quality(view: View) -> Section | None:
             rows.append(
                 [point.load.label, arm_cell(view, point.arm), f"{errors} ({100 * share:.1f}% of requests)"]
             )
-    problems = PageTable(["load", "arm", "problem"], rows, "Problems", (0, 1, 2)) if rows else None
-    return Section("quality", "Quality of the measurement", said, {"problems": problems})
+    problems = [PageTable(["load", "arm", "problem"], rows, "Problems", (0, 1, 2))] if rows else []
+    return Section("quality", "Quality of the measurement", summary, problems)
 
 
 _FIRST = ("date", "region", "git_revision", "seed")
 
 
+@dataclass(frozen=True)
+class Facts(Rendered):
+    """Names with their values; ``kind`` is their style."""
+
+    rows: Sequence[tuple[str, str]]
+    kind: str
+    template: ClassVar[str] = "facts.html"
+
+
+@dataclass(frozen=True)
+class SaveButton(Rendered):
+    """What the page contains, and the button that saves it."""
+
+    requests: str
+    template: ClassVar[str] = "save.html"
+
+
 def origin(view: View) -> Section:
     """Make the section on the provenance of every file, with the warnings of reading them."""
-    content = {
-        "files": [_file(header) for header in view.headers],
-        "warnings": (*view.warnings, *view.empty, *view.interrupted),
-        "requests": formatting.plural(view.requests, "request"),
-    }
-    return Section("provenance", "Provenance", "", content)
+    blocks: list[Rendered] = []
+    for header in view.headers:
+        facts, settings = _facts(header)
+        blocks.append(Facts(facts, "facts"))
+        if settings:
+            blocks.append(Folded("Settings, engines and hashes", [Facts(settings, "fine")]))
+    warnings = (*view.warnings, *view.empty, *view.interrupted)
+    blocks += [Notes(warnings, "warnings")] if warnings else []
+    blocks.append(SaveButton(formatting.plural(view.requests, "request")))
+    return Section("provenance", "Provenance", "", blocks)
 
 
-def _file(header: Header) -> dict[str, list[tuple[str, str]]]:
+def _facts(header: Header) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the facts of a file, and the settings that a reader opens."""
-    told = header.provenance
-    facts: list[tuple[str, str]] = [("run", f"{header.run_id}, peagle-sm {header.command}")]
-    facts += [(name.replace("_", " "), str(told[name])) for name in _FIRST if told.get(name) is not None]
+    origin = header.provenance
+    facts = [("run", f"{header.run_id}, peagle-sm {header.command}")]
+    facts += [(name.replace("_", " "), str(origin[name])) for name in _FIRST if origin.get(name) is not None]
     for name in ("versions", "machine"):
-        if isinstance(told.get(name), Mapping):
-            facts.append((name, ", ".join(f"{key} {value}" for key, value in told[name].items())))
+        if isinstance(origin.get(name), Mapping):
+            facts.append((name, ", ".join(f"{key} {value}" for key, value in origin[name].items())))
     facts += [("weights", "small stand-ins")] if header.stand_in_weights else []
-    rest = {key: value for key, value in told.items() if key not in (*_FIRST, "versions", "machine")}
-    return {"facts": facts, "settings": [*flat(header.config, "config"), *flat(rest)]}
+    rest = {key: value for key, value in origin.items() if key not in (*_FIRST, "versions", "machine")}
+    return facts, [*flat(header.config, "config"), *flat(rest)]
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

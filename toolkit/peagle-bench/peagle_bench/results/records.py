@@ -222,7 +222,6 @@ class ComparisonRecord:
     deployments: int  #: 1 means that the result is valid for this deployment only
     acceptance_ratio: Interval | None  #: first factor of ``ratio``
     step_time_ratio: Interval | None  #: second factor: ``slower``'s step time over ``faster``'s
-    categories: dict[str, Interval] = field(default_factory=dict)
     control: bool = False  #: an A/A pair, whose interval should cover 1
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
@@ -252,17 +251,12 @@ class SliceRecord:
     prompts: int
     requests: int
     acceptance_length: Interval | None
-    survival: tuple[float, ...] = ()
     baseline: str | None = None  #: the arm that ``speed_up`` and the answers are compared with
     speed_up: Interval | None = None
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
     confidence: float = 0.95
     identity: Interval | None = None  #: share of identical answers
-    survival_intervals: tuple[Interval, ...] = ()  #: of ``survival``, each with ``confidence``
-    baseline_identical_outputs: int | None = None  #: `verify`: prompts that the baseline answered so twice
-    wrong_outputs: int | None = None  #: `verify`: prompts whose answers its greedy check calls faults
-    differs: bool = False  #: `verify`: significantly more differ than between the baseline's own two runs
     doubt: str | None = None  #: why the comparison of the two arms has no verdict, and so no slice of it
 
     @property
@@ -368,70 +362,6 @@ class PackRecord:
     examples: tuple[str, ...] = ()
 
 
-Verdict = Literal["as fast", "slower", "not decided"]
-
-
-@dataclass(frozen=True)
-class TableCheck:
-    """Rate of a table's own endpoint over that of the best fixed K, under one load.
-
-    The interval of ``ratio`` holds with 95% for all looks together.
-    """
-
-    load: Load
-    ratio: Interval
-    verdict: Verdict
-    identical_outputs: int | None = None  #: prompts with identical answers
-    compared_outputs: int | None = None
-    looks: int = 1  #: how often the load was measured until it was decided
-
-
-@dataclass(frozen=True)
-class ValidationRecord:
-    """One decided load of the validation of a table; a resumed run of `tune` does not measure it again."""
-
-    mode: Mode
-    rows: tuple[tuple[int, int, int], ...]
-    fixed_k: int
-    check: TableCheck
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """Rate of another mode over that of the tuned one at the same load, from the tuning's windows.
-
-    All modes run on the same instance, so the price of a token is the inverse of this ratio.
-    """
-
-    load: Load
-    mode: Mode
-    k: int  #: 0 for mode none, or where the other mode's table turns drafts off
-    ratio: Interval
-
-    @property
-    def verdict(self) -> Literal["faster", "slower", "not significantly different"]:
-        """Result of the comparison: faster or slower only if the interval excludes 1."""
-        if not self.ratio.shown:
-            return "not significantly different"
-        return "faster" if self.ratio.value > 1 else "slower"
-
-
-@dataclass(frozen=True)
-class TableRecord:
-    """K by batch size of one mode, as `tune --loads` found it, and its validation.
-
-    ``rows`` are [first batch size, last batch size, K]. If it is not ``accepted``, ``fixed_k`` is used.
-    """
-
-    mode: Mode
-    rows: tuple[tuple[int, int, int], ...]
-    fixed_k: int
-    accepted: bool
-    reason: str
-    checks: tuple[TableCheck, ...] = ()
-    alternatives: tuple[Alternative, ...] = ()
-
-
 Record = (
     Header
     | ArmRecord
@@ -441,8 +371,6 @@ Record = (
     | FitRecord
     | CheckRecord
     | WindowRecord
-    | ValidationRecord
-    | TableRecord
     | SliceRecord
     | PackRecord
 )
@@ -456,8 +384,6 @@ KINDS: dict[str, type[Any]] = {
     "fit": FitRecord,
     "check": CheckRecord,
     "window": WindowRecord,
-    "validation": ValidationRecord,
-    "table": TableRecord,
     "slice": SliceRecord,
     "pack": PackRecord,
 }

@@ -44,8 +44,6 @@ class Results:
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
     windows: tuple[records.WindowRecord, ...] = ()
-    validations: tuple[records.ValidationRecord, ...] = ()
-    tables: tuple[records.TableRecord, ...] = ()
     slices: tuple[records.SliceRecord, ...] = ()
     packs: tuple[records.PackRecord, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -132,16 +130,16 @@ def _read(path: Path) -> tuple[Results, int]:
     if not content.strip():
         raise SpecError(f"{path} is empty", next_step="run the measurement again")
     whole, cut = _split(content)
-    found = list(_records(path, whole))
-    if not found:
+    records = list(_records(path, whole))
+    if not records:
         if not cut.startswith(b'{"kind"'):
             raise _no_results(path)
         raise SpecError(f"{path} has no complete line", next_step="run the measurement again")
-    _demand_header(path, found[0])
+    _demand_header(path, records[0])
     warnings: tuple[str, ...] = ()
     if cut:
         warnings = (f"{path}: line {len(whole) + 1} is incomplete and was skipped",)
-    return collect(found, warnings), len(content) - len(cut)
+    return collect(records, warnings), len(content) - len(cut)
 
 
 def _split(content: bytes) -> tuple[list[bytes], bytes]:
@@ -217,10 +215,10 @@ def _demand_header(path: Path, first: Record) -> None:
         )
 
 
-def collect(found: Iterable[Record], warnings: tuple[str, ...] = ()) -> Results:
+def collect(every: Iterable[Record], warnings: tuple[str, ...] = ()) -> Results:
     """Sort records, the header among them, into the parts of a file's content."""
     by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
-    for record in found:
+    for record in every:
         by_kind[_KIND_OF[type(record)]].append(record)
     return Results(
         header=by_kind["header"][0],
@@ -231,8 +229,6 @@ def collect(found: Iterable[Record], warnings: tuple[str, ...] = ()) -> Results:
         fits=tuple(by_kind["fit"]),
         checks=tuple(by_kind["check"]),
         windows=tuple(by_kind["window"]),
-        validations=tuple(by_kind["validation"]),
-        tables=tuple(by_kind["table"]),
         slices=tuple(by_kind["slice"]),
         packs=tuple(by_kind["pack"]),
         warnings=warnings,
@@ -369,13 +365,13 @@ def demand_command(path: Path, command: str) -> None:
     Raises:
         SpecError: the file does not exist, cannot be read, or another command wrote it.
     """
-    found = read(path).header.command
-    if found != command:
+    writer = read(path).header.command
+    if writer != command:
         raise SpecError(
-            f"{path} is a results file of {found}; {command} can continue only its own files",
+            f"{path} is a results file of {writer}; {command} can continue only its own files",
             next_step=f"leave --resume out, or give a {command} file; to see this one, run "
             f"`peagle-sm report {path}`",
-            details={"command": found},
+            details={"command": writer},
         )
 
 
@@ -391,9 +387,11 @@ def demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, 
         key for key in {*before, *wanted} if before.get(key, _ABSENT) != wanted.get(key, _ABSENT)
     )
     if different:
-        said = "; ".join(f"{key} was {_shown(before, key)}, now {_shown(wanted, key)}" for key in different)
+        changes = "; ".join(
+            f"{key} was {_shown(before, key)}, now {_shown(wanted, key)}" for key in different
+        )
         raise SpecError(
-            f"{path} belongs to a run with other settings: {said}",
+            f"{path} belongs to a run with other settings: {changes}",
             next_step="resume with the same options, or start a new run in another file (--out)",
             details={"different": different},
         )

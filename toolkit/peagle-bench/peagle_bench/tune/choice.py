@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from peagle_bench.results.records import Interval
 from peagle_bench.tune.curve import Rates, fit, level, noise_of, together
 from peagle_bench.tune.readings import Reading
-from peagle_sm.core.errors import SpecError
 
 #: Share of the highest rate that a smaller K may lose to be chosen. A smaller K needs less verification at
 #: loads above the measured ones, so it is preferred.
 CHOICE_LOSS = 0.005
 LEAST_GAIN = 0.01  #: a K that was not measured is reported if it is expected to be this much faster
-MOST_DEPLOYED = 5  #: default limit of deployed K, besides the baseline
+MOST_DEPLOYED = 5  #: limit of deployed K, besides the baseline
 WORTH_DEPLOYING = 0.004  #: least expected gain for which another K is deployed
 FIRST_KS = 6  #: number of K above 0 in the first round inside one engine
 LATER_KS = 5  #: maximum number of K above 0 in each later round
-ROUNDS = 3  #: default number of rounds inside one engine
+ROUNDS = 3  #: number of rounds inside one engine
 RIVAL = 1.3  #: a K may be the best while its rate and this many standard deviations reach the highest rate
 
 
@@ -103,23 +102,13 @@ def good_enough(rates: Rates, loss: float = CHOICE_LOSS) -> tuple[int, ...]:
 
 
 def spread(max_k: int, count: int) -> tuple[int, ...]:
-    """Choose ``count`` K up to ``max_k``, denser at small K: 1, 2, 3, 4, 5, 7, 11.
-
-    Raises:
-        SpecError: fewer than two K, too few for a curve.
-    """
-    if count < 2:
-        raise SpecError(
-            f"--components: found {count} K for each mode; allowed: 2 or more, besides the baseline.",
-            next_step="Increase --components, or tune one mode at a time.",
-        )
+    """Choose ``count`` K (2 or more) up to ``max_k``, denser at small K: 1, 2, 3, 4, 7, 11."""
     if count >= max_k:
         return tuple(range(1, max_k + 1))
-    least = 3 if count == 2 and max_k > 5 else 2 if count < 5 and max_k > 5 else 1
-    ratio = (max_k / least) ** (1 / (count - 1))
+    ratio = max_k ** (1 / (count - 1))
     ks: list[int] = []
     for index in range(count):
-        wanted = round(least * ratio**index)
+        wanted = round(ratio**index)
         ks.append(max(wanted, ks[-1] + 1) if ks else wanted)
     return tuple(min(k, max_k - (count - 1 - index)) for index, k in enumerate(ks))
 

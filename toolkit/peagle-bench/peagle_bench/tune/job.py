@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from peagle_bench.load.work import MAX_CONCURRENCY
 from peagle_bench.results.provenance import origin
-from peagle_bench.results.records import Alternative, FitRecord, Header, Interval, TableRecord
+from peagle_bench.results.records import FitRecord, Header
 from peagle_bench.results.result_file import ResultWriter, demand_command, demand_same_config, read
-from peagle_bench.tune.arms import HostPlan, arm_spec, host_plan, label, table_spec
-from peagle_bench.tune.choice import first_deployments, spread
+from peagle_bench.tune.arms import arm_spec, label
+from peagle_bench.tune.choice import first_deployments
 from peagle_bench.tune.estimate import Estimate, Settings, estimate
 from peagle_bench.tune.outcome import ModeResult, common_against_none
 from peagle_bench.tune.run import Tuned, Tuning
@@ -31,7 +30,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.editing import edit_spec
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Row, parse_spec, table_text
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, parse_spec
 from peagle_sm.service import plan_for
 from peagle_sm.service.progress import Event, Progress
 
@@ -44,16 +43,15 @@ def evidence(
     date: str,
     stand_in: bool,
     file: str,
-    table: TableRecord | None = None,
 ) -> list[str]:
-    """Write the comment lines for the spec file, without ``#``; ``fits`` and ``table`` are the mode's."""
+    """Write the comment lines for the spec file, without ``#``; ``fits`` are the mode's."""
     plural = "" if result.deployments == 1 else "s"
     lines = [
         f"K={result.common.k} for {result.mode} on {date}, {workload}, "
         f"from {result.deployments} deployment{plural}"
     ]
-    if table is not None:
-        lines += table_evidence(table)
+    if not result.table.is_constant:
+        lines.append(table_words(result))
     pays = common_against_none(result)
     for record in fits:
         point = next(point for point in record.points if point.k == result.common.k)
@@ -69,27 +67,10 @@ def evidence(
     return [*lines, f"results: {file}"]
 
 
-def table_evidence(table: TableRecord) -> list[str]:
-    """Write the lines on K by load: what was decided, each check of the validation, and the alternatives."""
-    lines = [table.reason]
-    if len(table.rows) > 1:
-        decision = "accepted" if table.accepted else "not written"
-        lines.insert(0, f"K by load: {table_text(table.rows)}; {decision}")
-    lines += [
-        f"{check.load.label}: table over K={table.fixed_k} {_figures(check.ratio)}, {check.verdict}"
-        for check in table.checks
-    ]
-    return [*lines, *(alternative_words(one) for one in table.alternatives)]
-
-
-def alternative_words(one: Alternative) -> str:
-    """Return ``c=8: mode none is faster: 1.120 [1.050, 1.190] of the rate``."""
-    drafts = "" if one.mode == "none" else f" with K={one.k}"
-    return f"{one.load.label}: mode {one.mode}{drafts} is {one.verdict}: {_figures(one.ratio)} of the rate"
-
-
-def _figures(ratio: Interval) -> str:
-    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+def table_words(result: ModeResult) -> str:
+    """Write the table of K by batch size that the rates suggest; it is not written into the spec."""
+    rows = [list(row) for row in result.table.rows]
+    return f"K by load (not in use): num_speculative_tokens_per_batch_size: {rows}"
 
 
 _MARK = "# tuned: "
@@ -97,22 +78,18 @@ _KEY = "num_speculative_tokens"
 _TABLE = "num_speculative_tokens_per_batch_size"
 
 
-def write_k(
-    text: str, k: int, evidence: Sequence[str], origin: str = "spec", rows: Sequence[Row] | None = None
-) -> str:
+def write_k(text: str, k: int, evidence: Sequence[str], origin: str = "spec") -> str:
     """Return the file's text with ``speculation.num_speculative_tokens: k`` and the evidence above it.
 
-    ``rows`` are the table of K by batch size; without them a table in the file is removed. The
-    evidence of an earlier tuning (comment lines that begin with ``# tuned:``) is replaced.
+    A table of K by batch size is removed. The evidence of an earlier tuning (comment lines that begin with
+    ``# tuned:``) is replaced.
 
     Raises:
         SpecError: the text is not a spec, or the position of the K cannot be found.
     """
     untuned = "\n".join(line for line in text.split("\n") if not line.strip().startswith(_MARK))
     wanted: dict[str, Any] = {f"speculation.{_KEY}": k}
-    if rows is not None:
-        wanted[f"speculation.{_TABLE}"] = [list(row) for row in rows]
-    elif parse_spec(untuned, origin).speculation.num_speculative_tokens_per_batch_size is not None:
+    if parse_spec(untuned, origin).speculation.num_speculative_tokens_per_batch_size is not None:
         wanted[f"speculation.{_TABLE}"] = None
     written = edit_spec(untuned, wanted, origin)
     root = yaml.compose(written, Loader=yaml.SafeLoader)
@@ -139,8 +116,6 @@ class Job:
     workload: Workload
     max_tokens: int
     out: Path
-    seed: int = 0
-    components: int = 0  #: number of arms as inference components of one endpoint; 0 for none
     resume: bool = False  #: continue the run of ``out``; its windows are not measured again
 
 
@@ -153,54 +128,22 @@ class Done:
     out: Path
     stand_in: bool
     written: str | None  #: the spec's path if the K was written into it
-    notes: tuple[str, ...] = field(default=())
 
 
 def check(job: Job) -> None:
     """Check the options of a tuning.
 
     Raises:
-        SpecError: the spec has no speculation and no mode was given, K by load was requested though K cannot
-            change in the engine, or the file to resume does not exist, is of another run, or is finished.
+        SpecError: the spec has no speculation and no mode was given, or the file to resume does not exist, is
+            of another run, or is finished.
     """
-    settings = job.settings
-    if not settings.modes:
+    if not job.settings.modes:
         raise SpecError(
             "speculation.mode: found none, which has no K to tune.",
             next_step="Give the modes to tune, for example --modes p-eagle,eagle3.",
         )
-    if settings.by_load:
-        _demand_loads(job)
     if job.resume:
         _demand_resumable(job)
-
-
-def _demand_loads(job: Job) -> None:
-    settings, replicas = job.settings, job.spec.serving.data_parallel_size
-    if not settings.runtime or job.components:
-        raise SpecError(
-            "--loads: found together with --by deployments or --components; allowed: without them, since K "
-            "by load is measured inside one engine.",
-            next_step="Leave the other option out.",
-        )
-    if len(settings.concurrencies) < 2:
-        raise SpecError(
-            f"--loads: found {len(settings.concurrencies)} load; allowed: 2 or more, which a table can tell "
-            "apart.",
-            next_step="Give several loads, for example --loads 1,2,4,8.",
-        )
-    for load in settings.concurrencies:
-        if not 1 <= load <= MAX_CONCURRENCY:
-            raise SpecError(
-                f"--loads: found {load}; allowed: 1 to {MAX_CONCURRENCY:,}.",
-                next_step="Leave this load out.",
-            )
-    if replicas > 1:
-        raise SpecError(
-            f"serving.data_parallel_size: found {replicas} with --loads; allowed: 1. vLLM ignores a table of "
-            "K with data parallelism.",
-            next_step="Tune one K for all loads with --concurrency.",
-        )
 
 
 def _demand_resumable(job: Job) -> None:
@@ -217,16 +160,11 @@ def _demand_resumable(job: Job) -> None:
 def specs_of(job: Job) -> dict[str, EndpointSpec]:
     """Derive the first endpoints, by arm: the baseline, and each mode at its first K."""
     settings = job.settings
-    found = {"none": arm_spec(job.spec, "none", None)}
-    if job.components:
-        ks = spread(settings.max_k, (job.components - 1) // len(settings.modes))
-    else:
-        ks = (settings.max_k if settings.runtime else first_deployments(settings.max_k)[0],)
+    k = settings.max_k if settings.runtime else first_deployments(settings.max_k)[0]
+    specs = {"none": arm_spec(job.spec, "none", None)}
     for mode in settings.modes:
-        for k in ks:
-            head = settings.heads.get(mode)
-            found[label(mode, k)] = arm_spec(job.spec, mode, k, runtime=settings.runtime, head=head)
-    return found
+        specs[label(mode, k)] = arm_spec(job.spec, mode, k, runtime=settings.runtime)
+    return specs
 
 
 def plans_of(job: Job, session: Session) -> dict[str, Plan]:
@@ -246,19 +184,6 @@ def plans_of(job: Job, session: Session) -> dict[str, Plan]:
     return plans
 
 
-def table_plans(job: Job, session: Session) -> dict[str, Plan]:
-    """Plan an endpoint with a table of K for each mode, to learn whether the image can run one.
-
-    Empty if K is not tuned by load. The table is a stand-in: K may be anything up to the largest.
-    """
-    settings = job.settings
-    rows = ((1, 1, settings.max_k), (2, 2, 1))
-    return {
-        f"{mode} table": plan_for(table_spec(job.spec, mode, rows, head=settings.heads.get(mode)), session)
-        for mode in (settings.modes if settings.by_load else ())
-    }
-
-
 def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
     """Estimate the tuning's time and cost."""
     prices = [plan.usd_per_hour for plan in plans.values()]
@@ -269,17 +194,7 @@ def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
         usd_per_hour=max(known) if len(known) == len(prices) else None,
         max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
         local=session.is_local,
-        components=len(plans) if job.components else 0,
     )
-
-
-def host_of(job: Job, plans: dict[str, Plan]) -> HostPlan | None:
-    """Plan the endpoint that has all arms as components; None if each arm has its own endpoint.
-
-    Raises:
-        SpecError: the instance has too few accelerators.
-    """
-    return host_plan(job.spec.name, plans) if job.components else None
 
 
 def run(
@@ -290,7 +205,6 @@ def run(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     token: Callable[[], str] = lambda: secrets.token_hex(4),
     write: bool = True,
-    host: HostPlan | None = None,
     every_s: float = 0.5,
 ) -> Done:
     """Tune, write the results file during the run, and the K into the spec file at the end.
@@ -322,10 +236,8 @@ def run(
             sink=writer.append,
             tell=tell,
             progress=progress,
-            host=host,
             every_s=every_s,
             measured=Measured(writer.found.windows if writer.found is not None else ()),
-            validated=writer.found.validations if writer.found is not None else (),
         )
         try:
             tuned = tuning.run()
@@ -345,7 +257,6 @@ def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) 
     own = next((result for result in tuned.results if result.mode == job.spec.speculation.mode), None)
     if own is None or path is None:
         return None
-    table = next((one for one in tuned.tables if one.mode == own.mode), None)
     lines = evidence(
         own,
         [record for record in fits if record.mode == own.mode],
@@ -353,11 +264,8 @@ def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) 
         date=str(header.provenance.get("date", ""))[:10],
         stand_in=header.stand_in_weights,
         file=str(job.out),
-        table=table,
     )
-    rows = table.rows if table is not None and table.accepted else None
-    k = max(tokens for _, _, tokens in rows) if rows else own.common.k
-    write_file(path, write_k(path.read_text(encoding="utf-8"), k, lines, str(path), rows))
+    write_file(path, write_k(path.read_text(encoding="utf-8"), own.common.k, lines, str(path)))
     return str(path)
 
 
@@ -375,15 +283,10 @@ def _config(job: Job) -> dict[str, Any]:
         "modes": list(settings.modes),
         "concurrencies": list(settings.concurrencies),
         "max_k": settings.max_k,
-        "by": "components" if job.components else "runtime" if settings.runtime else "deployments",
-        "most_deployments": settings.most_deployments,
-        "rounds": settings.rounds,
-        "requests": settings.size.requests,
+        "by": "runtime" if settings.runtime else "deployments",
+        "requests": settings.requests,
         "max_tokens": job.max_tokens,
         "workload": job.workload.describe(),
-        "seed": job.seed,
-        "heads": dict(settings.heads),
-        **({"by_load": True} if settings.by_load else {}),  # files of earlier versions lack it
     }
 
 
@@ -392,7 +295,7 @@ def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
         run_id=f"tune-{began:%Y%m%dT%H%M%SZ}-{token}",
         command="tune",
         config=_config(job),
-        provenance=origin(job.seed),
+        provenance=origin(0),
         stand_in_weights=session.is_local,
     )
 

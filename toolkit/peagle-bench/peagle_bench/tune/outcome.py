@@ -9,9 +9,10 @@ from typing import Literal
 from peagle_bench.results.records import FitRecord, KPoint, Load, Mode
 from peagle_bench.tune.choice import Choice, choose
 from peagle_bench.tune.curve import Noise, Rates, fit, level, noise_of, together
+from peagle_bench.tune.loads import LoadTable, make_table
 from peagle_bench.tune.readings import Reading
 
-Verdict = Literal["faster", "slower", "not told apart"]
+Verdict = Literal["faster", "slower", "not significant"]
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,13 @@ class BaselineRatio:
     @property
     def verdict(self) -> Verdict:
         """Result of the comparison: faster or slower only if the interval excludes 1."""
-        return "faster" if self.low > 1 else "slower" if self.high < 1 else "not told apart"
+        return "faster" if self.low > 1 else "slower" if self.high < 1 else "not significant"
 
     @property
     def words(self) -> str:
         """Return ``K=2 is slower than no speculation: 0.912 [0.871, 0.956] of its 314 tokens/s``."""
         verdict = self.verdict
-        compared = "not significantly different from" if verdict == "not told apart" else f"{verdict} than"
+        compared = "not significantly different from" if verdict == "not significant" else f"{verdict} than"
         return (
             f"K={self.k} is {compared} no speculation: "
             f"{self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of its {self.plain:.0f} tokens/s"
@@ -64,6 +65,7 @@ class ModeResult:
     choices: Mapping[int, Choice]
     common: Choice
     deployments: int
+    table: LoadTable  #: K by batch size; constant if one K is good enough at every load
 
 
 def conclude(
@@ -82,6 +84,7 @@ def conclude(
         choices={concurrency: choose(each) for concurrency, each in speculating.items()},
         common=choose(together(speculating)),
         deployments=deployments,
+        table=make_table(speculating),
     )
 
 

@@ -132,9 +132,9 @@ def reading_of(
 
 
 def _acceptance(good: Sequence[RequestRecord], scrapes: tuple[Scrape, Scrape] | None) -> Acceptance | None:
-    told = from_requests(good)
-    if told is not None and told.survival:
-        return told
+    reported = from_requests(good)
+    if reported is not None and reported.survival:
+        return reported
     if scrapes is not None and scrapes[0].counters is not None and scrapes[1].counters is not None:
         counted = from_counters(scrapes[1].counters - scrapes[0].counters, "metrics")
         if counted is not None and counted.survival:

@@ -1,14 +1,14 @@
 """Order of the windows of a tuning.
 
-A tuning measures its K in one running engine, in several components, or in one deployment after another.
+A tuning measures its K in one running engine, or in one deployment after another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from peagle_bench.tune.choice import ROUNDS, next_deployment, next_round
+from peagle_bench.tune.choice import MOST_DEPLOYED, ROUNDS, next_deployment, next_round
 from peagle_bench.tune.curve import fit, level
 from peagle_bench.tune.readings import Reading
 from peagle_bench.tune.windows import WindowReader
@@ -24,15 +24,11 @@ def in_one_engine(
     concurrencies: Sequence[int],
     max_k: int,
     tell: Tell,
-    *,
-    rounds: int = ROUNDS,
-    drafts_off: bool = False,
-) -> tuple[list[Reading], list[Reading]]:
+) -> list[Reading]:
     """Measure a few K at each concurrency, then those that may be the best, and the baseline in every round.
 
     At the end every K that is the best at some concurrency is measured at all of them, so that one K can
-    serve all. ``drafts_off``: also measure K=0 of the engine, which a table of K can contain. Returns the
-    readings of the engine and those of the baseline.
+    serve all. Returns the readings of the engine and then those of the baseline, whose K is 0.
     """
     engine: list[Reading] = []
     plain: list[Reading] = []
@@ -40,45 +36,24 @@ def in_one_engine(
 
     def measure(ks: Sequence[int], concurrency: int) -> None:
         block = blocks[concurrency]
-        order = [0, *ks] if drafts_off else list(ks)
-        engine.extend(
-            side.read(k, concurrency, block) for k in (order if block % 2 == 0 else reversed(order))
-        )
+        engine.extend(side.read(k, concurrency, block) for k in (ks if block % 2 == 0 else reversed(ks)))
         plain.append(baseline.read(0, concurrency, block))
         blocks[concurrency] += 1
 
     for concurrency in concurrencies:
-        for number in range(rounds):
+        for number in range(ROUNDS):
             ks = next_round(engine, max_k, concurrency)
             if not ks:
                 break
-            tell(f"c={concurrency}, round {number + 1} of at most {rounds}: K {_listed(ks)}")
+            tell(f"c={concurrency}, round {number + 1} of at most {ROUNDS}: K {_listed(ks)}")
             measure(ks, concurrency)
-    best = {rates.speculating().best for rates in fit(level(engine)).values()}
+    best = {rates.best for rates in fit(level(engine)).values()}
     for concurrency in concurrencies:
         known = {reading.k for reading in engine if reading.concurrency == concurrency}
         if missing := sorted(best - known):
             tell(f"c={concurrency}: K {_listed(missing)}, the best at another load")
             measure(missing, concurrency)
-    return engine, plain
-
-
-def side_by_side(
-    sides: Mapping[tuple[str, int], WindowReader], concurrencies: Sequence[int], rounds: int, tell: Tell
-) -> dict[str, list[Reading]]:
-    """Measure running arms one at a time, in rounds of alternating direction.
-
-    They share the host's processors, so an arm under load would slow the others. Returns the readings by
-    mode.
-    """
-    readings: dict[str, list[Reading]] = {mode: [] for mode, _ in sides}
-    for concurrency in concurrencies:
-        for block in range(rounds):
-            tell(f"c={concurrency}, round {block + 1} of {rounds}: {len(sides)} arms in turns")
-            order = list(sides)
-            for mode, k in order if block % 2 == 0 else reversed(order):
-                readings[mode].append(sides[mode, k].read(k, concurrency, block))
-    return readings
+    return [*engine, *plain]
 
 
 def by_deployments(
@@ -88,8 +63,8 @@ def by_deployments(
     max_k: int,
     tell: Tell,
     *,
-    most: int,
     beside: bool,
+    most: int = MOST_DEPLOYED,
 ) -> tuple[list[Reading], int]:
     """Deploy and measure as few K as possible; return the readings and the number of deployments.
 

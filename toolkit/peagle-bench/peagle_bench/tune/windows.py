@@ -89,30 +89,25 @@ class WindowReader(Protocol):
         """Measure one window."""
 
 
-@dataclass(frozen=True)
-class WindowSize:
-    """Number of requests in a window; at least three times the concurrency."""
-
-    requests: int = 24
-
-    def of(self, concurrency: int) -> int:
-        """Return the number of measured requests at a concurrency."""
-        return max(self.requests, 3 * concurrency)
+def requests_of(requests: int, concurrency: int) -> int:
+    """Return the number of measured requests of a window: at least three times the concurrency."""
+    return max(requests, 3 * concurrency)
 
 
 @dataclass
 class EndpointReader:
     """Reader that measures an endpoint of one mode; ``runtime``: K is set per request.
 
-    ``arm`` is its record for the results file; ``sink`` gets every record; ``untrusted`` collects windows in
-    which the client was the bottleneck. ``rotate``: other prompts in each round, the same for each K.
+    ``requests`` is the least number of a window (`requests_of`). ``arm`` is its record for the results file;
+    ``sink`` gets every record; ``untrusted`` collects windows in which the client was the bottleneck.
+    ``rotate``: other prompts in each round, the same for each K.
     """
 
     endpoint: Endpoint
     mode: Mode
     arm: ArmRecord
     items: Sequence[WorkItem]
-    size: WindowSize
+    requests: int
     sink: Callable[[Record], None]
     runtime: bool = False
     rotate: bool = True
@@ -133,7 +128,7 @@ class EndpointReader:
             self.sink(arm)
             self._known.add(arm.name)
         target = replace(make_target(self.endpoint.session, arm), arm=arm.name)
-        wanted = self.size.of(concurrency)
+        wanted = requests_of(self.requests, concurrency)
         load = Load("closed", concurrency=concurrency)
         options = LoadOptions(requests=wanted, drain="keep", seed=block, block=block)
         before = self._scrape()
@@ -222,17 +217,8 @@ class Measured:
 
     def __init__(self, windows: Iterable[WindowRecord] = ()) -> None:
         self._left: dict[tuple[str, int, int, int], deque[WindowRecord]] = defaultdict(deque)
-        self._windows = tuple(windows)
-        for one in self._windows:
-            self._left[one.mode, one.k, one.concurrency, one.block].append(one)
-
-    def __bool__(self) -> bool:
-        """Whether there is any window."""
-        return bool(self._windows)
-
-    def again(self) -> Measured:
-        """Return the same windows, none of them used."""
-        return Measured(self._windows)
+        for window in windows:
+            self._left[window.mode, window.k, window.concurrency, window.block].append(window)
 
     def take(self, mode: str, k: int, concurrency: int, block: int) -> WindowRecord | None:
         """Return the next window of these settings; None if it must be measured."""
@@ -243,10 +229,6 @@ class Measured:
         """Decide whether K was measured at every concurrency, so that it need not be deployed again."""
         found = {c for (m, one, c, _), left in self._left.items() if (m, one) == (mode, k) and left}
         return found >= set(concurrencies)
-
-
-class NotMeasured(SpecError):
-    """The results file lacks a window, and nothing was deployed to measure it."""
 
 
 @dataclass
@@ -263,7 +245,7 @@ class Resumed:
         """Return the window of the earlier run, or measure it.
 
         Raises:
-            NotMeasured: the file has no such window, and nothing was deployed to measure it.
+            SpecError: the file has no such window, and nothing was deployed to measure it.
         """
         known = self.measured.take(self.mode, k, concurrency, block)
         if known is not None:
@@ -272,7 +254,7 @@ class Resumed:
                 self.untrusted.append(known.untrusted)
             return reading_in(known)
         if self.side is None:
-            raise NotMeasured(
+            raise SpecError(
                 f"the results file has no window of {label(self.mode, k)} c={concurrency} in round {block}",
                 next_step="start a new run in another file (--out)",
             )
@@ -280,19 +262,11 @@ class Resumed:
 
 
 def of_whole_windows(path: Path) -> Callable[[Record], bool]:
-    """Return a filter for a resumed file that drops requests of incomplete windows and validations."""
-    found = read(path)
+    """Return a filter for a resumed file that drops the requests of incomplete windows."""
     whole = {
-        (label(one.mode, one.k), Load("closed", concurrency=one.concurrency), one.block)
-        for one in found.windows
-    }
-    validated = {
-        (arm, one.check.load)
-        for one in found.validations
-        for arm in (f"{one.mode} table", label(one.mode, one.fixed_k))
+        (label(window.mode, window.k), Load("closed", concurrency=window.concurrency), window.block)
+        for window in read(path).windows
     }
     return lambda record: (
-        not isinstance(record, RequestRecord)
-        or (record.arm, record.load, record.block) in whole
-        or (record.arm, record.load) in validated
+        not isinstance(record, RequestRecord) or (record.arm, record.load, record.block) in whole
     )

@@ -79,7 +79,7 @@ def judge_stops(cases: Sequence[StopCase], exact: bool) -> CheckVerdict:
     if not exact and p < ALPHA:
         faults.append(f"{differing} of {2 * len(sound)} texts differ (baseline: {own}): p = {p:.1g}")
     figures = {"requests": 2 * len(sound), "faults": len(faults), "differing": differing, "fisher_p": p}
-    said = f"{counted(2 * len(sound), 'answer')} ended by a stop string, {counted(len(faults), 'fault')}"
+    summary = f"{counted(2 * len(sound), 'answer')} ended by a stop string, {counted(len(faults), 'fault')}"
     power = (
         "detects, in each tested answer"
         + ("" if exact else " that did not diverge before its stop string")
@@ -87,7 +87,7 @@ def judge_stops(cases: Sequence[StopCase], exact: bool) -> CheckVerdict:
         "detects a random fault with 90% probability if it affects "
         f"{percent(rate_found(2 * len(sound)))} of answers"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def faults_of(case: StopCase, answer: TokenAnswer) -> list[str]:
@@ -100,7 +100,7 @@ def faults_of(case: StopCase, answer: TokenAnswer) -> list[str]:
     if answer.finish_reason == "stop" and answer.stop_reason not in (stop, None):
         found.append(f"stop_reason is {answer.stop_reason!r}")
     if found or text == expected:
-        return found + _unsaid(answer, stop)
+        return found + _without_reason(answer, stop)
     rest = text.removeprefix(expected)
     if not case.included and rest != text and stop.startswith(rest):
         found.append(f"part of the stop string leaked: {rest!r}")
@@ -112,9 +112,9 @@ def faults_of(case: StopCase, answer: TokenAnswer) -> list[str]:
     return found
 
 
-def _unsaid(answer: TokenAnswer, stop: str) -> list[str]:
-    said = answer.finish_reason == "stop" and answer.stop_reason == stop
-    return [] if said else [f"finish_reason {answer.finish_reason!r}, stop_reason {answer.stop_reason!r}"]
+def _without_reason(answer: TokenAnswer, stop: str) -> list[str]:
+    stopped = answer.finish_reason == "stop" and answer.stop_reason == stop
+    return [] if stopped else [f"finish_reason {answer.finish_reason!r}, stop_reason {answer.stop_reason!r}"]
 
 
 def choose_stop(text: str, place: float) -> str | None:
@@ -176,15 +176,15 @@ def judge_streaming(cases: Sequence[StreamCase], exact: bool) -> CheckVerdict:
             f"{differing} streams differ from answers without streaming (baseline: {own}): p = {p:.1g}"
         )
     figures = {"prompts": len(cases), "differing": differing, "baseline_differing": own, "fisher_p": p}
-    said = f"{len(cases) - differing} of {len(cases)} streams equal the answer without streaming"
+    summary = f"{len(cases) - differing} of {len(cases)} streams equal the answer without streaming"
     if faults:
-        said += f"; {counted(len(faults), 'fault')}"
+        summary += f"; {counted(len(faults), 'fault')}"
     power = (
         "detects a broken stream, a lost or doubled chunk, another text for the same tokens and a wrong "
         "token count, in each tested stream; detects a random fault with 90% probability if it affects "
         f"{percent(rate_found(len(cases)))} of streams"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def _faults(case: StreamCase) -> list[str]:
@@ -291,7 +291,7 @@ def judge_structured(cases: Sequence[StructuredCase], exact: bool) -> CheckVerdi
     if exact:
         faults += [f"{case.name}: a truncated answer differs from the baseline's" for case in unequal]
     figures = {"requests": len(cases), "decidable": len(sound), "faults": len(faults)}
-    said = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
+    summary = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
     power = (
         "detects each tested answer that violates the schema; detects a random fault with 90% probability if "
         f"it affects {percent(rate_found(len(sound)))} of answers"
@@ -299,14 +299,14 @@ def judge_structured(cases: Sequence[StructuredCase], exact: bool) -> CheckVerdi
     )
     if faults:
         return CheckVerdict(
-            False, f"{said}, {counted(len(faults), 'fault')} of the candidate", power, figures, faults
+            False, f"{summary}, {counted(len(faults), 'fault')} of the candidate", power, figures, faults
         )
     if not sound:
         first = problem(cases[0].kind, cases[0].baseline) if cases else "no request was sent"
         return undecided(
             f"none of the baseline's {len(cases)} answers is valid for the schema ({first})", figures
         )
-    return CheckVerdict(True, f"{said}, and all of them by the candidate", power, figures)
+    return CheckVerdict(True, f"{summary}, and all of them by the candidate", power, figures)
 
 
 def content(kind: Kind, answer: TokenAnswer) -> str:

@@ -152,14 +152,14 @@ def _cached_tokens(document: Mapping[str, Any]) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def _own_logprobs(told: Mapping[str, Any] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _own_logprobs(reported: Mapping[str, Any] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Read the completion's ``logprobs``; tokens are identified by id (``return_tokens_as_token_ids``)."""
-    if not told or told.get("token_logprobs") is None:
+    if not reported or reported.get("token_logprobs") is None:
         return (), ()
-    chosen = tuple(float(value) for value in told["token_logprobs"])
+    chosen = tuple(float(value) for value in reported["token_logprobs"])
     others = tuple(
         max((float(value) for name, value in (top or {}).items() if name != token), default=-math.inf)
-        for token, top in zip(told["tokens"], told["top_logprobs"], strict=True)
+        for token, top in zip(reported["tokens"], reported["top_logprobs"], strict=True)
     )
     return chosen, others
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from peagle_bench.benchmark.endpoint_arm import opener_for
+from peagle_bench.results.records import ArmRecord
 from peagle_bench.verify.answers import (
     READ_LOGPROBS,
     SCORED_RANKS,
@@ -129,18 +130,31 @@ class UrlEngine:
         try:
             return self._opener.open(request, timeout=RUNTIME_READ_TIMEOUT_S)
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")[:500]
+            reason = error.read().decode(errors="replace")[:500]
             if 400 <= error.code < 500 and error.code != 404:
-                raise SpecError(f"the engine refused the request ({error.code}): {said}") from error
+                raise SpecError(f"the engine refused the request ({error.code}): {reason}") from error
             if error.code == 404:
                 raise NotFound(
                     f"{self._url} does not exist (404)", next_step="give the root URL of a vLLM server"
                 ) from error
-            raise ServiceFault(f"{self._url}: the engine failed ({error.code}): {said}") from error
+            raise ServiceFault(f"{self._url}: the engine failed ({error.code}): {reason}") from error
         except (urllib.error.URLError, OSError) as error:
             raise ServiceFault(
                 f"{self._url} does not answer: {error}", next_step="check the URL, and that vLLM is running"
             ) from error
+
+
+def engine_of(session: Session | None, arm: ArmRecord) -> Engine:
+    """Return the engine of an arm.
+
+    Raises:
+        SpecError: a SageMaker endpoint, and no session.
+    """
+    if arm.transport == "http":
+        return UrlEngine(arm.endpoint)
+    if session is None:
+        raise SpecError(f"{arm.endpoint!r} is the name of an endpoint, but no session was given")
+    return EndpointEngine(session, arm.endpoint, arm.component)
 
 
 def read_events(

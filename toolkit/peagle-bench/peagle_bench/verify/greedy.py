@@ -68,23 +68,6 @@ def judge_greedy(cases: Sequence[GreedyCase], floor: NoiseFloor, max_tokens: int
     return _noisy(cases, differing, shape, floor, figures)
 
 
-def wrong_prompts(cases: Sequence[GreedyCase], floor: NoiseFloor, max_tokens: int) -> frozenset[str]:
-    """Return the ids of prompts whose own answer is a fault by the rules of `judge_greedy`.
-
-    On a noisy floor a number of harmless differences may also be a fault: of all prompts, not of one.
-    """
-    ends = ends_of(cases)
-
-    def wrong(case: GreedyCase) -> bool:
-        if shape_faults(case.candidate.answer, ends, max_tokens) or text_fault(case) is not None:
-            return True
-        if floor.exact:
-            return case.candidate.answer.ids != case.first.answer.ids and not _only_ties(case, floor.tie)
-        return any(gap > floor.delta for gap in case.candidate.gaps)
-
-    return frozenset(case.prompt_id for case in cases if wrong(case))
-
-
 def ends_of(cases: Sequence[GreedyCase]) -> frozenset[int]:
     """Return the end tokens of the baseline's answers, without requested stop strings.
 
@@ -157,13 +140,15 @@ def _exact(
     tied = [case for case in differing if _only_ties(case, floor.tie)]
     wrong = [case for case in differing if case not in tied]
     figures |= {"ties": len(tied), "wrong_prompts": len(wrong)}
-    said = f"{len(cases) - len(differing)} of {counted(len(cases), 'prompt')} answered with identical tokens"
+    summary = (
+        f"{len(cases) - len(differing)} of {counted(len(cases), 'prompt')} answered with identical tokens"
+    )
     if tied:
-        said += f", {len(tied)} differ after a tie within {floor.tie:.1g} nats"
+        summary += f", {len(tied)} differ after a tie within {floor.tie:.1g} nats"
     if wrong:
-        said += f", {len(wrong)} differ otherwise"
+        summary += f", {len(wrong)} differ otherwise"
     if shape:
-        said += f"; {counted(len(shape), 'inconsistent answer')}"
+        summary += f"; {counted(len(shape), 'inconsistent answer')}"
     tokens = int(figures["tokens"])
     excepted = f", except at a tie within {floor.tie:.1g} nats" if floor.tie else ""
     power = (
@@ -172,7 +157,7 @@ def _exact(
         f"{percent(rate_found(tokens))} of tokens"
     )
     examples = [*shape, *(_example(case, first_difference(case)) for case in wrong)]
-    return CheckVerdict(not wrong and not shape, said, power, figures, examples)
+    return CheckVerdict(not wrong and not shape, summary, power, figures, examples)
 
 
 def _only_ties(case: GreedyCase, tie: float) -> bool:
@@ -207,8 +192,8 @@ def _noisy(
         "excess_z": z,
     }
     faults = list(shape) + [_example(case, at) for case, at in beyond]
-    said = f"{len(differing)} of {counted(len(cases), 'prompt')} diverge (two runs of the baseline: {own})"
-    said += f", {counted(len(beyond), 'token')} above the noise floor of {floor.delta:.2g} nats"
+    summary = f"{len(differing)} of {counted(len(cases), 'prompt')} diverge (two runs of the baseline: {own})"
+    summary += f", {counted(len(beyond), 'token')} above the noise floor of {floor.delta:.2g} nats"
     if p < ALPHA:
         faults.append(f"more prompts diverge than for the baseline itself: p = {p:.1g}")
     if z > self_normalised_limit():
@@ -216,8 +201,8 @@ def _noisy(
             f"{sum(flips)} tokens differ from the target's best token (baseline: {sum(own_flips):g})"
         )
     if shape:
-        said += f"; {counted(len(shape), 'inconsistent answer')}"
-    return CheckVerdict(not faults, said, _noisy_power(cases, floor, own, sum(own_flips)), figures, faults)
+        summary += f"; {counted(len(shape), 'inconsistent answer')}"
+    return CheckVerdict(not faults, summary, _noisy_power(cases, floor, own, sum(own_flips)), figures, faults)
 
 
 def _flips(scored: Scored) -> int:

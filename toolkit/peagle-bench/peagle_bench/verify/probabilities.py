@@ -72,36 +72,38 @@ def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> C
         "drift_nats": mean if math.isfinite(mean) else -1.0,
         "drift_z": z if math.isfinite(z) else -1.0,
     }
-    said = f"{counted(count, 'token')}: largest error {largest:.2g} nats (tolerance {tolerance:.2g})"
+    summary = f"{counted(count, 'token')}: largest error {largest:.2g} nats (tolerance {tolerance:.2g})"
     faults = [*missing, *beyond]
     if drifting:
         faults.append(
             f"reported values are {mean:+.2g} nats off on average, compared with the baseline's: Z = {z:.1f}"
         )
     if faults:
-        said += f"; {counted(len(faults), 'fault')}"
+        summary += f"; {counted(len(faults), 'fault')}"
     power = (
         f"detects an error above {tolerance:.2g} nats on any token, and a systematic one above "
         f"{LEAST_SHIFT:g} nats if {LEAST_ANSWERS} or more answers have it in the same direction"
     )
-    return CheckVerdict(not faults, said, power, figures, faults)
+    return CheckVerdict(not faults, summary, power, figures, faults)
 
 
 def _errors(scored: Scored) -> list[float]:
     own = scored.answer
-    found = [told - seen for told, seen in zip(own.logprobs, scored.logprobs, strict=False)]
+    found = [reported - seen for reported, seen in zip(own.logprobs, scored.logprobs, strict=False)]
     # The alternative's too: an engine may report the token correctly and the alternatives wrongly.
     found += [
-        told - seen
-        for told, seen in zip(own.others, scored.others, strict=False)
-        if seen > WORTH and math.isfinite(told)
+        reported - seen
+        for reported, seen in zip(own.others, scored.others, strict=False)
+        if seen > WORTH and math.isfinite(reported)
     ]
     return found
 
 
 def _drift(scored: Scored) -> float:
     """Compute the mean error of the generated tokens' reported log-probabilities."""
-    errors = [told - seen for told, seen in zip(scored.answer.logprobs, scored.logprobs, strict=False)]
+    errors = [
+        reported - seen for reported, seen in zip(scored.answer.logprobs, scored.logprobs, strict=False)
+    ]
     return math.fsum(errors) / len(errors) if errors else 0.0
 
 
@@ -173,10 +175,10 @@ def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> CheckVerdi
     parts = [_cut(case, noise) if case.cut else _tempered(case) for case in cases]
     figures = {name: value for part in parts for name, value in part.figures.items()}
     faults = [fault for part in parts for fault in part.examples]
-    said = "; ".join([*(part.summary for part in parts if part.passed is not None), *refused])
+    summary = "; ".join([*(part.summary for part in parts if part.passed is not None), *refused])
     power = "; ".join(part.power for part in parts if part.passed is not None)
     if faults:
-        return CheckVerdict(False, said, power, figures, faults)
+        return CheckVerdict(False, summary, power, figures, faults)
     # One temperature that is shown to be applied is enough: the other may have too little effect here.
     warm = any(part.passed for part, case in zip(parts, cases, strict=True) if case.cut is None)
     void = [
@@ -186,7 +188,7 @@ def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> CheckVerdi
     ]
     if void:
         return CheckVerdict(None, "; ".join(p.summary for p in void), power, figures)
-    return CheckVerdict(True, said, power, figures)
+    return CheckVerdict(True, summary, power, figures)
 
 
 def _cut(case: ParameterCase, noise: float) -> CheckVerdict:
@@ -208,8 +210,8 @@ def _cut(case: ParameterCase, noise: float) -> CheckVerdict:
         f"{tokens:,} tokens would be beyond the cut-off"
     )
     if mine:
-        said = f"{case.name} is not applied: {len(mine)} of {tokens:,} tokens are beyond the cut-off"
-        return CheckVerdict(False, said, power, figures, [f"{case.name}: {mine[0]}"])
+        summary = f"{case.name} is not applied: {len(mine)} of {tokens:,} tokens are beyond the cut-off"
+        return CheckVerdict(False, summary, power, figures, [f"{case.name}: {mine[0]}"])
     if expected < LEAST_CUT:
         return undecided(f"{case.name}: it would cut off too few tokens ({expected:.1f})", figures)
     return CheckVerdict(True, f"{case.name} is applied", power, figures)

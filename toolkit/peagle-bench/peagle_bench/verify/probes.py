@@ -232,8 +232,8 @@ def _sampled_body(prompt: TokenPrompt, tokens: int) -> dict[str, Any]:
 def probe_logprobs(engines: EnginePair, greedy: Greedy) -> tuple[list[Scored], list[Scored]]:
     """Get greedy answers of both engines with reported log-probabilities, scored."""
     some = greedy.prompts[: engines.options.features]
-    told = engines.greedy("candidate", some, engines.options.concurrency, **WITH_LOGPROBS)
-    return engines.score(some, told), [case.first for case in greedy.cases[: len(some)]]
+    answers = engines.greedy("candidate", some, engines.options.concurrency, **WITH_LOGPROBS)
+    return engines.score(some, answers), [case.first for case in greedy.cases[: len(some)]]
 
 
 def probe_stops(engines: EnginePair, greedy: Greedy) -> list[StopCase]:
@@ -307,8 +307,8 @@ def context_of(engines: EnginePair, prompt: TokenPrompt) -> int | None:
     try:
         engines.ask("baseline", [greedy_body(TokenPrompt("long/refused", ids), 1)])
     except SideFailed as failed:
-        told = _CONTEXT.search(str(failed.error.details.get("original_message") or failed.error))
-        return int(told.group(1)) if told else None
+        stated = _CONTEXT.search(str(failed.error.details.get("original_message") or failed.error))
+        return int(stated.group(1)) if stated else None
     return longest + 1
 
 

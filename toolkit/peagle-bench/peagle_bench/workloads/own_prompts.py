@@ -90,8 +90,7 @@ def _refuse_placeholders(lines: list[tuple[int, Mapping[str, Any]]], path: Path)
         raise SpecError(
             f"{path}: {len(hidden)} of {len(lines)} lines are placeholders without a prompt, the first is"
             f" line {hidden[0]}",
-            next_step="fetch the texts with NVIDIA's prepare script (`peagle-sm help how-to/packs`), or give"
-            " the file with --workload speed-bench --workload-file, which leaves them out",
+            next_step="fetch the texts with NVIDIA's prepare script for SPEED-Bench, or remove these lines",
             details={"placeholders": len(hidden), "lines": len(lines)},
         )
 

@@ -167,10 +167,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Source:
-    """All questions of one source; ``notes`` are for the reader of the figures.
-
-    ``hidden`` counts the questions without their text, which are not in ``questions``.
-    """
+    """All questions of one source; ``notes`` are for the reader of the figures."""
 
     name: str
     questions: tuple[Question, ...]
@@ -180,7 +177,6 @@ class Source:
     notes: tuple[str, ...] = ()
     #: Fields of every request of this workload besides the prompt.
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    hidden: int = 0
 
 
 def choose(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:
@@ -238,7 +234,7 @@ def fetch_url(url: str) -> bytes:
         raise ServiceFault(
             f"{url} could not be fetched: {error}",
             operation="fetch",
-            next_step="download it on a machine with network access, and give the file with --workload-file",
+            next_step="download it on a machine with network access, and give the file with --workload FILE",
         ) from error
 
 
@@ -259,6 +255,6 @@ def demand_sha256(content: bytes, wanted: str, origin: str) -> None:
         raise SpecError(
             f"{origin} was changed or is incomplete: found SHA-256 {found}, expected {wanted}",
             next_step="delete it and run the command again; to measure with a changed file, give it with"
-            " --workload-file",
+            " --workload FILE",
             details={"found": found, "allowed": wanted},
         )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 
 import pytest
 
 from peagle_bench.load.points import Objective
-from peagle_bench.report.costs import cheapest, cost_rows, head_value, rate_spread, serving_of
-from peagle_bench.results.records import ClientHealth, Interval, RequestRecord
+from peagle_bench.report.costs import cheapest, cost_rows, rate_interval, serving_of
+from peagle_bench.results.records import ClientHealth, RequestRecord
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.cost import Demand
-from tests.bench.report.making import MODES, arm, closed, compared, comparison, point
+from tests.bench.report.making import MODES, arm, closed, point
 
 DRAW = random.Random(3)
 ARMS = {mode: arm(mode) for mode in MODES}
@@ -96,46 +94,6 @@ def test_a_latency_that_was_not_measured_is_missed() -> None:
     assert Objective(ttft_ms=500).misses(silent) == ("TTFT p95 not measured, limit 500 ms",)
 
 
-def test_break_even_takes_the_paired_ratio_and_its_interval() -> None:
-    rows = cost_rows(ARMS.values(), POINTS.values())
-    pair = replace(comparison(ARMS["p-eagle"], ARMS["none"], closed(1)), ratio=Interval(4.0, 2.0, 8.0))
-    (found,) = head_value(
-        rows, [pair], head=ARMS["p-eagle"].name, baseline=ARMS["none"].name, training_usd=1000
-    )
-    base = 4.2 / 0.36
-    assert found.break_even.saved_usd_per_million == pytest.approx(base * 0.75)
-    assert found.soonest == pytest.approx(1000 / (base * 7 / 8))
-    assert found.latest == pytest.approx(1000 / (base / 2))
-
-
-def test_break_even_that_may_never_come() -> None:
-    rows = cost_rows(ARMS.values(), POINTS.values())
-    pair = replace(comparison(ARMS["p-eagle"], ARMS["none"], closed(1)), ratio=Interval(1.05, 0.98, 1.12))
-    (found,) = head_value(
-        rows, [pair], head=ARMS["p-eagle"].name, baseline=ARMS["none"].name, training_usd=1000
-    )
-    assert found.shown is False
-    assert found.latest is None
-
-
-def test_days_come_from_the_cheapest_fleets() -> None:
-    rows = cost_rows(ARMS.values(), POINTS.values(), demand=Demand(otps=1600, headroom=0))
-    (found,) = head_value(
-        rows, [], head=ARMS["p-eagle"].name, baseline=ARMS["eagle3"].name, training_usd=705.6
-    )
-    assert found.break_even.saved_usd_per_hour == pytest.approx(7 * 4.2)  # 8 instances against 1
-    assert found.break_even.days == pytest.approx(1.0)
-    assert found.shown is None
-
-
-def test_arms_that_share_no_load() -> None:
-    results = compared()
-    rows = cost_rows(results.arms, results.points)
-    with pytest.raises(SpecError, match="have no common load") as caught:
-        head_value(rows, [], head="nobody", baseline=ARMS["none"].name, training_usd=1)
-    assert "gpt-oss-20b-p-eagle" in caught.value.message
-
-
 def answer(tokens: int, seconds: float, error: str | None = None) -> RequestRecord:
     arm = ARMS["none"].name
     return RequestRecord(
@@ -156,22 +114,22 @@ def test_a_load_with_failed_requests_is_never_the_cheapest() -> None:
 
 
 def test_the_price_has_an_interval_and_a_price_of_a_real_day() -> None:
-    requests = [answer(tokens, 1.0) for tokens in (90, 100, 110, 100)]
+    requests = [answer(tokens, 1.0) for tokens in (90, 100, 110, 100) * 3]
     (row,) = cost_rows([ARMS["none"]], [POINTS["none", 1]], requests_of=lambda point: requests, used=0.25)
     assert row.usd_per_million is not None
     assert row.usd_low is not None
     assert row.usd_high is not None
     assert row.usd_low < row.usd_per_million < row.usd_high
-    assert row.usd_high / row.usd_low == pytest.approx(
-        math.exp(2 * 3.182 * math.sqrt(200 * 4 / 3) / 400), rel=1e-3
-    )
+    assert 1.05 < row.usd_high / row.usd_low < 1.12
     assert row.usd_used == pytest.approx(4 * row.usd_per_million)
 
 
 def test_too_few_answers_give_no_interval() -> None:
-    assert rate_spread([answer(10, 1.0)] * 2) is None
-    assert rate_spread([answer(10, 1.0, error="timeout")] * 5) is None
-    assert rate_spread([answer(10, 1.0)] * 5) == 0.0
+    assert rate_interval([answer(10, 1.0)] * 7) is None
+    assert rate_interval([answer(10, 1.0, error="timeout")] * 9) is None
+    same = rate_interval([answer(10, 1.0)] * 8)
+    assert same is not None
+    assert (same.low, same.high) == (same.value, same.value)
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
@@ -179,8 +137,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     for _ in range(400):
         lengths = [rng.lognormvariate(4, 0.6) for _ in range(40)]
         drawn = [answer(round(n), n / 100 * rng.lognormvariate(-0.02, 0.2)) for n in lengths]
-        spread = rate_spread(drawn)
-        assert spread is not None
-        rate = sum(one.output_tokens or 0 for one in drawn) / sum(one.done_s for one in drawn)
-        held += abs(math.log(rate / 100)) <= spread
+        rate = rate_interval(drawn)
+        assert rate is not None
+        held += rate.low <= 100 <= rate.high
     assert 0.92 <= held / 400 <= 0.98

@@ -44,7 +44,7 @@ def point() -> records.PointRecord:
 def comparison() -> records.ComparisonRecord:
     ratio = records.Interval(1.2, 1.1, 1.3)
     return records.ComparisonRecord(
-        "a", "b", CLOSED, ratio, "prompts", 164, 1, None, ratio, {"code": ratio}, identical_outputs=3
+        "a", "b", CLOSED, ratio, "prompts", 164, 1, None, ratio, identical_outputs=3
     )
 
 
@@ -55,29 +55,6 @@ RECORDS: dict[str, Record] = {
     "point": point(),
     "comparison": comparison(),
     "fit": records.FitRecord("p-eagle", CLOSED, (records.KPoint(7, 4.3, 8.6, 497, True),), 7, "why", 1, None),
-    "validation": records.ValidationRecord(
-        "p-eagle",
-        ((1, 4, 7), (5, 1024, 0)),
-        3,
-        records.TableCheck(CLOSED, records.Interval(1.02, 1.0, 1.04), "as fast", 47, 48, 2),
-    ),
-    "table": records.TableRecord(
-        "p-eagle",
-        ((1, 4, 7), (5, 1024, 0)),
-        3,
-        True,
-        "as fast",
-        (
-            records.TableCheck(
-                Load("closed", concurrency=8, steps=(1, 8, 1)),
-                records.Interval(1.1, 1.0, 1.2),
-                "as fast",
-                9,
-                9,
-            ),
-        ),
-        (records.Alternative(Load("closed", concurrency=8), "none", 0, records.Interval(1.1, 0.9, 1.2)),),
-    ),
     "window": records.WindowRecord("p-eagle", 7, 8, 1, 3.4, (0.9, 0.5), 8.6, 497.0, 100, "drafts", "late"),
     "slice": records.SliceRecord(
         "p-eagle",
@@ -87,7 +64,6 @@ RECORDS: dict[str, Record] = {
         9,
         9,
         records.Interval(2.0, 1.8, 2.2),
-        (0.9, 0.5),
         "none",
         records.Interval(0.8, 0.7, 0.9),
         9,

@@ -1,4 +1,4 @@
-"""SageMaker's training and processing jobs: one thin function per call, and the lines of their log."""
+"""SageMaker's training jobs: one thin function per call, and the lines of their log."""
 
 from __future__ import annotations
 
@@ -7,54 +7,53 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from peagle_learn.core.jobs import Job, JobKind, job_of
+from peagle_learn.core.jobs import Job, job_of
 from peagle_sm.aws.session.errors import is_ending
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
+from peagle_sm.core.guard import TRAINING_LOG_GROUP
 
 _PAGE = 100
 
 
-def create_job(session: Session, kind: JobKind, parameters: Mapping[str, Any]) -> None:
-    """Send CreateTrainingJob or CreateProcessingJob once; the job is billed from its start on."""
-    getattr(session.api("sagemaker", once=True), f"create_{kind.name}_job")(**parameters)
+def create_job(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send CreateTrainingJob once; the job is billed from its start on."""
+    session.api("sagemaker", once=True).create_training_job(**parameters)
 
 
-def describe_job(session: Session, kind: JobKind, name: str) -> Job | None:
+def describe_job(session: Session, name: str) -> Job | None:
     """Return the job; None if it does not exist."""
-    member = {f"{kind.word}JobName": name}
-    answer = session.api("sagemaker").find(f"describe_{kind.name}_job", **member)
-    return None if answer is None else job_of(kind, name, answer)
+    answer = session.api("sagemaker").find("describe_training_job", TrainingJobName=name)
+    return None if answer is None else job_of(name, answer)
 
 
-def stop_job(session: Session, kind: JobKind, name: str) -> bool:
+def stop_job(session: Session, name: str) -> bool:
     """Have a job stop; return False if it ends or has ended already, which SageMaker refuses.
 
-    A training job saves a checkpoint within two minutes; what a processing job did is lost.
-    DescribeX may still show InProgress when StopX is refused, so the refusal's text counts first.
+    The job saves a checkpoint within two minutes. DescribeTrainingJob may still show InProgress when
+    StopTrainingJob is refused, so the refusal's text counts first.
     """
     try:
-        getattr(session.api("sagemaker"), f"stop_{kind.name}_job")(**{f"{kind.word}JobName": name})
+        session.api("sagemaker").stop_training_job(TrainingJobName=name)
     except ServiceFault as error:
         if is_ending(error):
             return False
-        job = describe_job(session, kind, name)
+        job = describe_job(session, name)
         if job is None or job.status == "InProgress":
             raise
         return False
     return True
 
 
-def job_names(session: Session, kind: JobKind, name_contains: str, running: bool = False) -> Iterator[str]:
+def job_names(session: Session, name_contains: str, running: bool = False) -> Iterator[str]:
     """Yield the names of jobs that contain a text, newest first; with ``running``, of those in progress."""
     filters: dict[str, Any] = {"MaxResults": _PAGE, "SortBy": "CreationTime", "SortOrder": "Descending"}
     if name_contains:
         filters["NameContains"] = name_contains
     if running:
         filters["StatusEquals"] = "InProgress"
-    summaries = f"{kind.word}JobSummaries"
-    for row in session.api("sagemaker").rows(f"list_{kind.name}_jobs", summaries, **filters):
-        yield str(row[f"{kind.word}JobName"])
+    for row in session.api("sagemaker").rows("list_training_jobs", "TrainingJobSummaries", **filters):
+        yield str(row["TrainingJobName"])
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def log_lines(session: Session, job: Job, start: datetime | None = None) -> Iter
     """Yield a job's log from ``start`` (default: its creation) on, oldest first; may be empty."""
     begins = int((start or job.created_at).astimezone(UTC).timestamp() * 1000)
     streams = f"{job.name}/"
-    filters = {"logGroupName": job.kind.log_group, "logStreamNamePrefix": streams, "startTime": begins}
+    filters = {"logGroupName": TRAINING_LOG_GROUP, "logStreamNamePrefix": streams, "startTime": begins}
     try:
         for event in session.api("logs").rows("filter_log_events", "events", **filters):
             if not str(event.get("logStreamName", "")).startswith(streams):

@@ -1,4 +1,4 @@
-"""`peagle-sm learn`: the group; one module for each of its commands or a few that belong together."""
+"""`peagle-sm learn`: the command group, with one module for each command or a few related ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peagle_sm.cli.base import Entry, LazyGroup, global_options
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "plan",
-        "sizes:plan",
+        "plan:plan",
         "Show what training a model needs: memory, hours and price.",
         "Training",
     ),
@@ -22,13 +22,13 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "status",
         "train:status",
-        "Show training jobs, and processing jobs of `learn data`: steps, losses and cost.",
+        "Show training jobs: steps, losses and cost.",
         "Training",
     ),
     Entry(
         "stop",
         "train:stop",
-        "Stop a training job, or a processing job of `learn data`.",
+        "Stop a training job.",
         "Training",
     ),
     Entry(
@@ -49,11 +49,11 @@ ENTRIES: tuple[Entry, ...] = (
         "Measure a trained head beside the one that serves.",
         "The loop",
     ),
-    Entry("promote", "prove:promote", "Let a proved head serve the endpoint.", "The loop"),
+    Entry("promote", "prove:promote", "Let a proven head serve the endpoint.", "The loop"),
     Entry(
         "rollback",
         "prove:rollback",
-        "Bring back the head that served before the last promotion.",
+        "Restore the head that served before the last promotion.",
         "The loop",
     ),
     Entry(
@@ -70,6 +70,6 @@ ENTRIES: tuple[Entry, ...] = (
 def learn() -> None:
     """Train a draft head on your traffic, prove it, and promote it.
 
-    learn.yaml names the target, the data and the limits. A training job runs in SageMaker until it is done,
-    or until its maximum run time; it goes on when this program ends.
+    learn.yaml has the target, the data and the limits. A training job runs in SageMaker until it is done, or
+    until its maximum run time. It continues if this program ends.
     """

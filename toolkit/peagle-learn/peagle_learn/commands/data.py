@@ -13,23 +13,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_learn.core.processing.requests import prepared_uri
 from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import Declined
 from peagle_sm.core.words import elapsed, usd
 
 if TYPE_CHECKING:
-    from peagle_learn.core.conversations import Split
     from peagle_learn.core.spec import LearnSpec
     from peagle_learn.data import DataOffer, DataResult
-    from peagle_learn.processing.prepare import PreparationOffer
-    from peagle_learn.prompts import Read
     from peagle_learn.stored_data import StoredData
-    from peagle_sm.aws.session.session import Session
 
 
 def open_work(path: Path, spec: LearnSpec, *, dry_run: bool = False) -> Path:
@@ -59,56 +53,29 @@ def open_work(path: Path, spec: LearnSpec, *, dry_run: bool = False) -> Path:
 
 @click.command(cls=Command)
 @learn_spec_argument
-@click.option("--budget-usd", type=click.FloatRange(0, min_open=True), metavar="USD",
-              help="Stop sampling when the endpoint has cost this much meanwhile.  [default: the"
-              " spec's]")  # fmt: skip
-@click.option("--processing", is_flag=True,
-              help="Redact, compare and split the prompts in SageMaker Processing jobs.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the prompts and the price; send and store nothing.")
-@click.option("--unguarded", is_flag=True,
-              help="With --processing: run without a guard; only SageMaker's limit ends a job.")  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
 @click.pass_obj
-def data(
-    state: State,
-    spec_path: Path,
-    budget_usd: float | None,
-    processing: bool,
-    dry_run: bool,
-    unguarded: bool,
-    yes: bool,
-) -> None:
+def data(state: State, spec_path: Path, dry_run: bool, yes: bool) -> None:
     """Make training data: your prompts with the target's own answers.
 
     SPEC is a learn.yaml. The command reads the prompts, removes secrets and repeats, and splits them by
     conversation, so that no held-out prompt has a near-duplicate in the training data. It shows what it would
     send, and asks. Then the endpoint answers, and the token ids go to the spec's bucket with a manifest. If
-    the command was stopped, run it again: each answer is asked for once. Sampling ends at the budget, and
-    five minutes before the endpoint's lifetime does.
-
-    With --processing, all prompts are in S3, and two processing jobs do the first part: several instances
-    redact (data.processing), one joins their lines and splits them. The command shows the plan with its
-    price, asks, and follows the jobs; then it asks again before it sends the prompts to the endpoint. The
-    same spec finds its jobs again. Without `endpoint` in learn.yaml it ends after the jobs.
+    the command was stopped, run it again: no answer is requested twice. Sampling ends at data.budget_usd,
+    and five minutes before the endpoint's lifetime does.
     """
     from peagle_learn.data import make_data, plan_data
     from peagle_learn.train import load_learn_spec
 
     spec = load_learn_spec(spec_path)
-    if budget_usd is not None:
-        spec = spec.model_copy(update={"data": spec.data.model_copy(update={"budget_usd": budget_usd})})
     need_terminal(
         state, yes or dry_run, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}"
     )
     session = open_session(state)
     work = open_work(spec_path, spec, dry_run=dry_run)
-    prepared = None
-    if processing:
-        prepared = prepare_in_jobs(state, spec, session, dry_run=dry_run, yes=yes, unguarded=unguarded)
-        if prepared is None:
-            return
-    plan = plan_data(spec, session, work, base=spec_path.absolute().parent, prepared=prepared)
+    plan = plan_data(spec, session, work, base=spec_path.absolute().parent)
     if dry_run:
         emit(state, table=lambda: render_data_offer(plan.offer), data=plan.offer.to_dict, names=[spec.name])
         return
@@ -120,59 +87,6 @@ def data(
     emit(state, table=lambda: render_data(result), data=result.to_dict, names=[result.data])
 
 
-def prepare_in_jobs(
-    state: State, spec: LearnSpec, session: Session, *, dry_run: bool, yes: bool, unguarded: bool
-) -> tuple[Read, Split] | None:
-    """Prepare the prompts in processing jobs; None where the command ends with that.
-
-    It ends after the plan of a dry run whose jobs are not done, and after the jobs of a spec without an
-    endpoint.
-    """
-    from peagle_learn.processing.prepare import finished, plan_preparation, prepare
-    from peagle_learn.processing.prepared import read_prepared
-
-    plan = plan_preparation(spec, session)
-    done = finished(plan, session) if dry_run else None
-    if dry_run and done is None:
-        emit(state, table=lambda: str(plan), data=plan.to_dict, names=list(plan.bases.values()))
-        plan.refuse_errors()
-        return None
-    if done is None:
-        with termination_is_ctrl_c(), follower(state) as follow:
-            ask = asking(state, yes, "preparation", str, preparation_question, before=follow.pause)
-            done = with_guard(
-                state,
-                session,
-                follow,
-                yes,
-                lambda: prepare(plan, session, confirm=ask, progress=follow, unguarded=unguarded),
-            )
-    read, split = read_prepared(spec, session, done)
-    if spec.endpoint is not None:
-        note(state, f"the prompts are prepared: {done}")
-        return read, split
-    train, held_out = (sum(len(each.prompts) for each in one) for one in (split.train, split.held_out))
-    told = {"job": done, "stored": prepared_uri(spec, done), "training": train, "held_out": held_out}
-    emit(
-        state,
-        table=lambda: render_fields(
-            [
-                ("prompts", f"{train:,} to train with, {held_out:,} held out"),
-                ("stored", prepared_uri(spec, done)),
-            ]
-        ),
-        data=lambda: told,
-        names=[done],
-    )
-    note(state, "write `endpoint: NAME` into learn.yaml, and run it again: the endpoint's answers follow")
-    return None
-
-
-def preparation_question(offer: PreparationOffer) -> str:
-    """Return the confirmation prompt."""
-    return f"Prepare the prompts of {offer.plan.spec.name} in two jobs ({offer.plan.price_words()})?"
-
-
 @click.command("delete-data", cls=Command)
 @learn_spec_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
@@ -181,9 +95,9 @@ def preparation_question(offer: PreparationOffer) -> str:
 def delete_data(state: State, spec_path: Path, yes: bool) -> None:
     """Delete the data that learn data and learn train stored.
 
-    All sets of the spec go: prompts, answers and their older versions in S3, also what was sent for a job
-    that never started. Heads, checkpoints and proofs stay, and so do the answers beside learn.yaml, in
-    .peagle-learn. The command is refused while a training job reads the data.
+    It deletes all sets of the spec: prompts, answers and their older versions in S3, also data that was sent
+    for a job that never started. It keeps heads, checkpoints, proofs, and the answers in .peagle-learn beside
+    learn.yaml. The command is refused while a training job reads the data.
     """
     from peagle_learn import stored_data
     from peagle_learn.train import load_learn_spec
@@ -191,18 +105,18 @@ def delete_data(state: State, spec_path: Path, yes: bool) -> None:
     spec = load_learn_spec(spec_path)
     need_terminal(state, yes, f"peagle-sm learn data {quote(str(spec_path))} --dry-run{state.flags}")
     session = open_session(state)
-    found = stored_data.find_data(spec, session)
-    ask = asking(state, yes, "data", render_stored, lambda one: f"Delete all that lies below {one.uri}?")
-    if not ask(found):
+    stored = stored_data.find_data(spec, session)
+    ask = asking(state, yes, "data", render_stored, lambda data: f"Delete everything below {data.uri}?")
+    if not ask(stored):
         raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run it again and confirm.")
-    stored_data.delete_data(found, session)
-    emit(state, table=lambda: f"deleted {found.uri}", data=found.to_dict, names=[found.uri])
+    stored_data.delete_data(stored, session)
+    emit(state, table=lambda: f"deleted {stored.uri}", data=stored.to_dict, names=[stored.uri])
 
 
-def render_stored(found: StoredData) -> str:
+def render_stored(stored: StoredData) -> str:
     """Render what would be deleted."""
     return render_fields(
-        [("below", found.uri), ("objects", f"{found.objects:,}"), ("size", f"{found.bytes / 1e6:,.1f} MB")]
+        [("below", stored.uri), ("objects", f"{stored.objects:,}"), ("size", f"{stored.bytes / 1e6:,.1f} MB")]
     )
 
 
@@ -215,16 +129,16 @@ def data_question(offer: DataOffer) -> str:
 def render_data_offer(offer: DataOffer) -> str:
     """Render the sets with their lengths and slices, what is left out, and the price."""
     rows = [
-        (one.name, f"{one.conversations:,}" if one.name != "general" else "", f"{one.prompts:,}",
-         " / ".join(f"{each:,}" for each in one.characters))
-        for one in offer.sets
+        (facts.name, f"{facts.conversations:,}" if facts.name != "general" else "", f"{facts.prompts:,}",
+         " / ".join(f"{each:,}" for each in facts.characters))
+        for facts in offer.sets
     ]  # fmt: skip
     table = render_table(("set", "conversations", "prompts", "characters: least / median / most"), rows)
     slices = [
-        f"  {one.name}, {dimension}: "
+        f"  {facts.name}, {dimension}: "
         + ", ".join(f"{value} {count:,}" for value, count in list(values.items())[:5])
-        for one in offer.sets
-        for dimension, values in one.slices.items()
+        for facts in offer.sets
+        for dimension, values in facts.slices.items()
         if len(values) > 1
     ]
     redacted = ", ".join(f"{count:,} {kind}" for kind, count in sorted(offer.redacted.items()))
@@ -258,7 +172,7 @@ def render_data_offer(offer: DataOffer) -> str:
 
 
 def wrapped(notes: Iterable[str]) -> str:
-    """Return notes in lines of a terminal, beside their label."""
+    """Wrap notes for the terminal."""
     return "\n".join(
         textwrap.fill(each, 66, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for each in notes
@@ -274,13 +188,13 @@ def _until_words(offer: DataOffer) -> str:
 
 def ending_notes(result: DataResult) -> list[str]:
     """Return what the reader must know of how sampling ended."""
-    end, found = result.end, []
+    end, notes = result.end, []
     if end.waiting:
         why = end.stopped_by or "broken streams"
-        found.append(f"{end.waiting:,} prompts have no answer ({why}); run it again to ask for them")
+        notes.append(f"{end.waiting:,} prompts have no answer ({why}); run it again to ask for them")
     if end.left_out:
-        found.append(f"{end.left_out:,} prompts were refused by the endpoint, or their answer had a secret")
-    return found
+        notes.append(f"{end.left_out:,} prompts were refused by the endpoint, or their answer had a secret")
+    return notes
 
 
 def render_data(result: DataResult) -> str:

@@ -36,7 +36,7 @@ endpoint_spec_option = click.option(
     help="Spec of the endpoint that serves.  [default: peagle.yaml]",
 )
 _MOST_SLICES = 8  #: that a proof shows; all are in its JSON
-_unguarded = click.option("--unguarded", is_flag=True, help="Go on without an installed guard.")
+_unguarded = click.option("--unguarded", is_flag=True, help="Run without an installed guard.")
 _yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -56,9 +56,8 @@ def prove(
     """Measure a trained head beside the one that serves.
 
     The head's files are checked first. Then the command shows the price and asks, starts the candidate and
-    the target without speculation, measures both and the serving endpoint in turns, and deletes what it
-    created. Both run as inference components of the serving endpoint if it has components and room for them,
-    else as endpoints of their own. The head is offered only if its acceptance is significantly better on the
+    the target without speculation on endpoints of their own, measures both and the serving endpoint in turns,
+    and deletes what it created. The head is offered only if its acceptance is significantly better on the
     held-out prompts, not more than prove.most_general_loss worse on the general ones, and its answers are the
     target's own. Exit code 9 if it is not offered.
     """
@@ -116,11 +115,11 @@ def render_prove_offer(offer: ProveOffer) -> str:
     fields = [
         ("head", f"{offer.head[:16]}, to {offer.head_uri}"),
         ("beside", f"{offer.endpoint}, which is not changed"),
-        ("creates", "\n".join(_place(offer, name) for name in offer.deploys)),
+        ("creates", ", ".join(offer.deploys)),
         ("deletes", ", ".join(f"{name} (of an earlier proof)" for name in offer.leftovers)),
         ("prompts", _prompts(offer)),
         ("time", f"about {offer.minutes:.0f} min"),
-        ("price", _prices(offer)),
+        ("price", f"{usd(offer.usd_per_hour, 'hour')} for both"),
         ("cost", f"about {usd(offer.usd)}{most}"),
         ("note", wrapped(offer.warnings)),
     ]
@@ -137,35 +136,17 @@ def _prompts(offer: ProveOffer) -> str:
     return f"{', '.join(sets)}, and long ones"
 
 
-def _place(offer: ProveOffer, name: str) -> str:
-    """Say where an arm runs and why, in lines of a terminal."""
-    kind = f"inference component of {offer.endpoint}" if name in offer.components else "endpoint of its own"
-    return textwrap.fill(f"{name}: {kind} ({offer.why.get(name, '')})", 66, subsequent_indent="  ")
-
-
-def _prices(offer: ProveOffer) -> str:
-    alone = len(offer.deploys) - len(offer.components)
-    if not offer.components:
-        return f"{usd(offer.usd_per_hour, 'hour')} for both"
-    free = (
-        f"components add nothing: {offer.endpoint}'s instance is billed anyway. While they exist, it is not"
-        " scaled in, and what they take is not free for more copies."
-    )
-    lines = [] if not alone else [f"{usd(offer.usd_per_hour, 'hour')} for the endpoint"]
-    return "\n".join([*lines, textwrap.fill(free, 66)])
-
-
 def render_proof(proof: Proof) -> str:
     """Render the evidence and the decision."""
     evidence, parts = proof.evidence, []
     rows = [
-        _row(name, found, evidence.is_busy)
-        for name, found in (
+        _row(name, measured, evidence.is_busy)
+        for name, measured in (
             ("held out", evidence.held_out),
             ("general", evidence.general),
             ("long", evidence.long_context),
         )
-        if found is not None
+        if measured is not None
     ]
     if rows:
         parts.append(render_table(("prompts", "n", "acceptance", "over serving", "speed over serving"), rows))
@@ -189,16 +170,16 @@ def render_proof(proof: Proof) -> str:
     return "\n\n".join(parts)
 
 
-def render_slices(found: Sequence[SliceEvidence]) -> str:
+def render_slices(slices: Sequence[SliceEvidence]) -> str:
     """Render the slices of the held-out prompts in which the candidate is worse, in lines of a terminal."""
     worse = sorted(
-        (each for each in found if each.is_worse),
+        (each for each in slices if each.is_worse),
         key=lambda each: each.acceptance.value if each.acceptance else 1,
     )
-    where = f"held out by slice: {len(found):,} slices, {len(worse) or 'none'} worse"
-    told = f"{where}; decides nothing (all: --format json)"
+    where = f"held out by slice: {len(slices):,} slices, {len(worse) or 'none'} worse"
+    heading = f"{where}; decides nothing (all: --format json)"
     if not worse:
-        return told
+        return heading
     rows = [
         (
             textwrap.shorten(f"{each.dimension}: {each.value}", 26, placeholder="…"),
@@ -210,7 +191,7 @@ def render_slices(found: Sequence[SliceEvidence]) -> str:
     ]
     more = f"\n(and {len(worse) - len(rows):,} more)" if len(worse) > len(rows) else ""
     sure = f"({worse[0].confidence:.1%} intervals, so that all cover together in 95% of proofs)"
-    return f"{told}\n{render_table(('slice', 'n', 'acceptance', 'speed'), rows)}{more}\n{sure}"
+    return f"{heading}\n{render_table(('slice', 'n', 'acceptance', 'speed'), rows)}{more}\n{sure}"
 
 
 def _row(name: str, evidence: SetEvidence, busy: bool) -> tuple[str, ...]:
@@ -230,16 +211,13 @@ def proof_data(proof: Proof) -> dict[str, object]:
     """Return the proof for --format json."""
     import json
 
-    found: dict[str, object] = json.loads(proof.to_json())
-    return found
+    document: dict[str, object] = json.loads(proof.to_json())
+    return document
 
 
 @click.command(cls=Command)
 @learn_spec_argument
 @click.option("--head", metavar="HASH", help="Beginning of the head's hash.  [default: the newest proof's]")
-@click.option("--model-package-group", "group", metavar="NAME",
-              help="Also register the head as a version in this group of SageMaker's Model Registry;"
-              " the group is created if it does not exist.")  # fmt: skip
 @endpoint_spec_option
 @_unguarded
 @_yes
@@ -249,19 +227,16 @@ def promote(
     state: State,
     spec_path: Path,
     head: str | None,
-    group: str | None,
     endpoint_path: Path,
     unguarded: bool,
     yes: bool,
 ) -> None:
-    """Let a proved head serve the endpoint.
+    """Let a proven head serve the endpoint.
 
     The proof must be of exactly this head, data, target and serving config. The endpoint is updated in place:
     a second fleet starts, and is billed until the first is gone. Alarms on server errors and on acceptance
     roll it back. With several instances, a canary of promote.canary_percent serves first. Then the head's
     fields are written into the endpoint's spec, and its origin into its manifest.
-
-    Run it again with --model-package-group to register a head that serves already; nothing else is changed.
     """
     from peagle_learn.promote import promote as bring
     from peagle_learn.train import load_learn_spec
@@ -276,7 +251,6 @@ def promote(
             endpoint_path,
             session,
             head=head,
-            model_package_group=group,
             confirm=ask,
             progress=follow,
             unguarded=unguarded,
@@ -293,11 +267,10 @@ def promote(
 @global_options
 @click.pass_obj
 def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool, yes: bool) -> None:
-    """Bring back the head that served before the last promotion.
+    """Restore the head that served before the last promotion.
 
     The endpoint is updated in place; a second fleet is billed meanwhile. The fields of the old head are
-    written back into the endpoint's spec. Versions of the promoted head in SageMaker's Model Registry become
-    Rejected.
+    written back into the endpoint's spec.
     """
     from peagle_learn.promote import rollback as take_back
     from peagle_learn.train import load_learn_spec
@@ -308,7 +281,7 @@ def rollback(state: State, spec_path: Path, endpoint_path: Path, unguarded: bool
     def run(session: Session, follow: Follower, ask: Callable[[UpdateOffer], bool]) -> Promotion:
         return take_back(spec, endpoint_path, session, confirm=ask, progress=follow, unguarded=unguarded)
 
-    _change(state, endpoint_path, yes, run, lambda offer: f"Bring back the head before on {offer.name}?")
+    _change(state, endpoint_path, yes, run, lambda offer: f"Restore the previous head on {offer.name}?")
 
 
 def _change(
@@ -323,30 +296,29 @@ def _change(
     session = open_session(state, load_spec(endpoint_path, locks=False).placement.region)
     with termination_is_ctrl_c(), follower(state) as follow:
         ask = asking(state, yes, "update", render_update, question, before=follow.pause)
-        found = with_guard(state, session, follow, yes, lambda: run(session, follow, ask))
+        promotion = with_guard(state, session, follow, yes, lambda: run(session, follow, ask))
     emit(
         state,
-        table=lambda: render_promotion(found),
-        data=lambda: promotion_data(found),
-        names=[found.head],
+        table=lambda: render_promotion(promotion),
+        data=lambda: promotion_data(promotion),
+        names=[promotion.head],
     )
 
 
-def promotion_data(found: Promotion) -> dict[str, object]:
+def promotion_data(promotion: Promotion) -> dict[str, object]:
     """Return a promotion for --format json."""
     from dataclasses import asdict
 
-    return asdict(found)
+    return asdict(promotion)
 
 
-def render_promotion(found: Promotion) -> str:
+def render_promotion(promotion: Promotion) -> str:
     """Render what serves now."""
-    now = found.before if found.state == "rolled-back" else found.after
+    now = promotion.before if promotion.state == "rolled-back" else promotion.after
     fields = [
-        ("endpoint", found.endpoint),
-        ("state", found.state),
+        ("endpoint", promotion.endpoint),
+        ("state", promotion.state),
         ("head", str(now["speculation.draft_head"] or "the catalogue's")),
         ("head_uri", str(now["head_uri"] or "")),
-        ("registered", "\n".join(arn.partition(":model-package/")[2] for arn in found.model_packages)),
     ]
     return render_fields([(name, value) for name, value in fields if value])

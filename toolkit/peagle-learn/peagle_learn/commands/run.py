@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @endpoint_spec_option
 @click.option("--until", type=click.Choice(("data", "train", "prove", "promote")),
               help="Last step.  [default: promote]")  # fmt: skip
-@click.option("--unguarded", is_flag=True, help="Go on without an installed guard.")
+@click.option("--unguarded", is_flag=True, help="Run without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @global_options
 @click.pass_obj
@@ -41,12 +41,12 @@ def run(
     """Make data, train, prove and promote; after a stop, continue.
 
     Before it starts, the command shows what each step costs and when a head would have paid for itself, and
-    asks once. A step that is done is not done again; with other prompts, or in another account, region or
-    local server, all begin anew. A head that is not offered is not promoted (exit code 9). The training job
-    runs on when this command is stopped, up to its own limits; run the command again to follow it.
+    asks once. Finished steps are not repeated. With other prompts, or in another account, region or local
+    server, all steps start again. A head that is not offered is not promoted (exit code 9). The training job
+    continues if this command is stopped, up to its own limits. Run the command again to follow it.
     """
-    from peagle_learn.loop import Loop
     from peagle_learn.run import run as go
+    from peagle_learn.steps import RunSteps
     from peagle_learn.train import load_learn_spec
     from peagle_sm.service.inventory.guard_state import require_guard
     from peagle_sm.service.spec_to_plan import load_spec
@@ -59,33 +59,35 @@ def run(
         if not unguarded:
             job: Literal["training"] | None = None if until == "data" else "training"
             with_guard(state, session, follow, yes, lambda: require_guard(session, job))
-        loop = Loop(spec, endpoint_path, spec_path.absolute().parent, session, work, follow, unguarded)
+        run_steps = RunSteps(
+            spec, endpoint_path, spec_path.absolute().parent, session, work, follow, unguarded
+        )
         ask = asking(state, yes, "run", render_run_offer, lambda _: f"Run {spec.name}?", before=follow.pause)
-        found = go(
+        run_state = go(
             spec,
-            loop.steps(),
+            run_steps.steps(),
             session,
             work,
             until=until,  # type: ignore[arg-type]  # click has checked it
-            usd_per_hour=loop.usd_per_hour(),
+            usd_per_hour=run_steps.usd_per_hour(),
             confirm=ask,
             progress=follow,
         )
-    proof = proof_of(state, spec, session, found) if until == "prove" else None
+    proof = proof_of(state, spec, session, run_state) if until == "prove" else None
     emit(
         state,
-        table=lambda: "\n\n".join([render_run(found), *([] if proof is None else [render_proof(proof)])]),
-        data=lambda: run_data(found, proof),
-        names=list(found.steps),
+        table=lambda: "\n\n".join([render_run(run_state), *([] if proof is None else [render_proof(proof)])]),
+        data=lambda: run_data(run_state, proof),
+        names=list(run_state.steps),
     )
 
 
-def proof_of(state: State, spec: LearnSpec, session: Session, found: RunState) -> Proof | None:
+def proof_of(state: State, spec: LearnSpec, session: Session, run_state: RunState) -> Proof | None:
     """Return the proof with which a run ended; None, with a note, if it cannot be read."""
     from peagle_learn.prove import stored_proof
 
     try:
-        return stored_proof(spec, session, str(found.steps["prove"].result["head"]))
+        return stored_proof(spec, session, str(run_state.steps["prove"].result["head"]))
     except PeagleError as error:
         note(state, f"the proof cannot be shown: {error.message}")
         return None
@@ -135,12 +137,12 @@ def _paid_back(offer: RunOffer) -> str:
     return f"{days} (in full use, if a faster endpoint means fewer hours)"
 
 
-def render_run(found: RunState) -> str:
+def render_run(run_state: RunState) -> str:
     """Render the finished steps, and what each gives to the next one."""
-    rows = [(name, each.at[:16].replace("T", " "), usd(each.usd)) for name, each in found.steps.items()]
+    rows = [(name, each.at[:16].replace("T", " "), usd(each.usd)) for name, each in run_state.steps.items()]
     results = [
         (f"{name}.{key}", _short(str(value)))
-        for name, each in found.steps.items()
+        for name, each in run_state.steps.items()
         for key, value in each.result.items()
         if isinstance(value, str | int)
     ]
@@ -152,8 +154,8 @@ def _short(value: str) -> str:
     return value[:16] if len(value) == 64 and value.isalnum() else value
 
 
-def run_data(found: RunState, proof: Proof | None) -> dict[str, object]:
+def run_data(run_state: RunState, proof: Proof | None) -> dict[str, object]:
     """Return the state for --format json, and the proof of a run that ended with it."""
     from dataclasses import asdict
 
-    return asdict(found) | ({} if proof is None else {"proof": proof_data(proof)})
+    return asdict(run_state) | ({} if proof is None else {"proof": proof_data(proof)})

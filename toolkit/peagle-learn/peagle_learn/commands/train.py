@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +12,6 @@ from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import render_fields, render_table
-from peagle_sm.core.errors import PeagleError, SpecError, TrainingFailed
 from peagle_sm.core.words import elapsed, usd
 
 if TYPE_CHECKING:
@@ -24,12 +20,6 @@ if TYPE_CHECKING:
     from peagle_learn.jobs import JobState
     from peagle_learn.train import TrainingOffer
     from peagle_sm.aws.session.session import Session
-
-report_option = click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write an HTML page with the curves of loss and accuracy.",
-)
 
 
 @click.command(cls=Command)
@@ -40,7 +30,6 @@ report_option = click.option(
 @click.option(
     "--unguarded", is_flag=True, help="Train without a guard: only SageMaker's limits stop the job."
 )
-@report_option
 @global_options
 @click.pass_obj
 def train(
@@ -50,7 +39,6 @@ def train(
     dry_run: bool,
     wait: bool,
     unguarded: bool,
-    report: Path | None,
 ) -> None:
     """Train a head in a SageMaker training job, and follow it.
 
@@ -58,13 +46,12 @@ def train(
     memory and price, and asks. Data of this machine is sent to S3 after that. The job ends at
     train.max_hours at the latest, which must be within train.budget_usd.
 
-    The same spec finds its running job and follows it, or its finished one. After a failure or a stop it
-    starts a further job, which goes on from the last checkpoint. Ctrl-C leaves the job running and names the
-    command that stops it.
+    The same spec finds its job again: a running job is followed, a finished one is shown. After a failure or
+    a stop it starts a further job, which resumes from the last checkpoint. Ctrl-C leaves the job running, and
+    shows the command that stops it.
     """
     from peagle_learn import train as learning
 
-    check_report(report)
     spec = learning.load_learn_spec(spec_path)
     if not dry_run:
         need_terminal(state, yes, f"peagle-sm learn train {spec_path} --dry-run{state.flags}")
@@ -77,7 +64,7 @@ def train(
         click.echo(to_json(plan.to_dict() if state.format == "json" else plan.request.parameters))
         plan.refuse_errors()
         return
-    with reporting_failure(state, session, report), termination_is_ctrl_c(), follower(state) as follow:
+    with termination_is_ctrl_c(), follower(state) as follow:
         ask = asking(state, yes, "training", str, question, before=follow.pause)
 
         def attempt() -> JobState:
@@ -86,7 +73,6 @@ def train(
             )
 
         done = with_guard(state, session, follow, yes, attempt)
-    _write_report(state, session, done, report)
     _emit(state, done, session)
 
 
@@ -100,30 +86,23 @@ def question(offer: TrainingOffer) -> str:
 @click.argument("job", required=False)
 @click.option("--follow", "follows", is_flag=True, help="Follow the job to its end.")
 @click.option("--lines", is_flag=True, help="Print the job's log.")
-@report_option
 @global_options
 @click.pass_obj
-def status(state: State, job: str | None, follows: bool, lines: bool, report: Path | None) -> None:
-    """Show training jobs, and processing jobs of `learn data`: steps, losses and cost.
+def status(state: State, job: str | None, follows: bool, lines: bool) -> None:
+    """Show training jobs: steps, losses and cost.
 
-    JOB is a job's name, or a part of the names of several training jobs; without it, all running jobs of
-    peagle-sm are listed. A name that is in none gives exit code 4.
+    JOB is a job's name, or a part of the names of several jobs. Without it, all running training jobs of
+    peagle-sm are listed. If no job's name contains JOB, the exit code is 4.
     """
     from peagle_learn import jobs
     from peagle_learn.aws.jobs import describe_job, log_lines
-    from peagle_learn.core.jobs import PROCESSING_JOB, TRAINING_JOB
 
-    check_report(report)
     session = open_session(state)
-    kind = TRAINING_JOB if job is None else jobs.kind_of(session, job)
-    found = None if job is None else describe_job(session, kind, job)
-    if job is None or found is None:
-        of_one = job is not None and (follows or lines or report)
-        rows = [] if of_one else jobs.jobs_of(session, TRAINING_JOB, job)
-        if job is None:
-            rows += jobs.jobs_of(session, PROCESSING_JOB)
-        elif not rows:
-            jobs.job_state(session, TRAINING_JOB, job)  # raises: there is no such job
+    exact = None if job is None else describe_job(session, job)
+    if job is None or exact is None:
+        rows = [] if job is not None and (follows or lines) else jobs.jobs_of(session, job)
+        if job is not None and not rows:
+            jobs.job_state(session, job)  # raises: there is no such job
         emit(
             state,
             table=lambda: render_jobs(rows),
@@ -132,18 +111,14 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
         )
         return
     if lines:
-        if kind is PROCESSING_JOB:
-            jobs.job_state(session, kind, job, lines=False)  # raises: peagle-sm did not create it
-        for line in log_lines(session, found):
+        for line in log_lines(session, exact):
             click.echo(line.text)
         return
-    page = report if kind is TRAINING_JOB else None
     if follows:
-        with reporting_failure(state, session, page), termination_is_ctrl_c(), follower(state) as follow:
-            shown = jobs.follow(session, kind, job, progress=follow)
+        with termination_is_ctrl_c(), follower(state) as follow:
+            shown = jobs.follow(session, job, progress=follow)
     else:
-        shown = jobs.job_state(session, kind, job, lines=kind is TRAINING_JOB)
-    _write_report(state, session, shown, page)
+        shown = jobs.job_state(session, job)
     _emit(state, shown, session)
 
 
@@ -152,15 +127,15 @@ def status(state: State, job: str | None, follows: bool, lines: bool, report: Pa
 @global_options
 @click.pass_obj
 def stop(state: State, job: str) -> None:
-    """Stop a training job, or a processing job of `learn data`.
+    """Stop a training job.
 
-    A training job saves a checkpoint within two minutes and ends. `peagle-sm learn train` with the same spec
-    goes on from it. A processing job is started anew by the next run.
+    The job saves a checkpoint within two minutes and ends. `peagle-sm learn train` with the same spec
+    continues from it.
     """
     from peagle_learn import jobs
 
     session = open_session(state)
-    _emit(state, jobs.stop(session, jobs.kind_of(session, job), job), session)
+    _emit(state, jobs.stop(session, job), session)
 
 
 def _emit(state: State, shown: JobState, session: Session) -> None:
@@ -192,7 +167,6 @@ def render_job(shown: JobState, flags: str) -> str:
         ("validation", _figures({} if checked is None else checked.figures)),
         ("interrupted", f"{job.interruptions} times" * bool(job.interruptions)),
         ("billed", f"{elapsed(shown.billed_s)} of each instance, {usd(shown.usd)}"),
-        ("message", job.exit_message or ""),
         ("reason", job.failure_reason or ""),
         ("head", job.artifact or ""),
     ]
@@ -201,8 +175,8 @@ def render_job(shown: JobState, flags: str) -> str:
     return render_fields([(name, value) for name, value in fields if value])
 
 
-def _figures(found: object) -> str:
-    values = dict(found) if isinstance(found, dict) else {}
+def _figures(figures: object) -> str:
+    values = dict(figures) if isinstance(figures, dict) else {}
     named = {"loss": "loss {:.4f}", "accuracy": "accuracy {:.3f}", "tokens_per_second": "{:.0f} tokens/s"}
     return ", ".join(form.format(values[name]) for name, form in named.items() if name in values)
 
@@ -210,7 +184,7 @@ def _figures(found: object) -> str:
 def render_jobs(rows: Sequence[JobState]) -> str:
     """Render the list of jobs."""
     if not rows:
-        return "No training or processing job of peagle-sm runs here."
+        return "No training job of peagle-sm runs here."
     cells = [
         [
             row.job.name,
@@ -222,45 +196,3 @@ def render_jobs(rows: Sequence[JobState]) -> str:
         for row in rows
     ]
     return render_table(("job", "status", "instance", "billed", "cost"), cells, right=("billed", "cost"))
-
-
-def check_report(path: Path | None) -> None:
-    """Refuse a report that could not be written in the end, before a job is paid for.
-
-    Raises:
-        SpecError: its folder does not exist, or may not be written to.
-    """
-    folder = None if path is None else path.absolute().parent
-    if folder is not None and not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise SpecError(
-            f"--report: found {path}; allowed: a file in a folder that exists and may be written to",
-            next_step=f"Make {folder}, or give another place.",
-        )
-
-
-@contextmanager
-def reporting_failure(state: State, session: Session, path: Path | None) -> Iterator[None]:
-    """Also write the report of a job that failed or was stopped."""
-    from peagle_learn.core.jobs import TRAINING_JOB
-    from peagle_learn.jobs import job_state
-
-    try:
-        yield
-    except TrainingFailed as error:
-        try:
-            if path is not None:
-                job = job_state(session, TRAINING_JOB, str(error.details["job"]))
-                _write_report(state, session, job, path)
-        except PeagleError as problem:  # why the job failed is what counts
-            note(state, f"no report: {problem.message}")
-        raise
-
-
-def _write_report(state: State, session: Session, shown: JobState, path: Path | None) -> None:
-    if path is None:
-        return
-    from peagle_bench.report.files import write_page
-    from peagle_learn.report import training_page
-
-    write_page(path, training_page(shown, session.now()))
-    note(state, f"report: {path}")

@@ -17,7 +17,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
@@ -59,8 +59,8 @@ def compared_texts(prompt: LearnPrompt) -> tuple[str, ...]:
     """
     if prompt.turns:
         return tuple("\n".join(prompt.turns[:count]) for count in range(len(prompt.turns), 0, -1))
-    said = [each for each in prompt.body.get("messages") or () if isinstance(each, Mapping)]
-    own = "\n".join(text_of(each) for each in said if each.get("role") == "user")
+    messages = [each for each in prompt.body.get("messages") or () if isinstance(each, Mapping)]
+    own = "\n".join(text_of(each) for each in messages if each.get("role") == "user")
     whole = user_text(prompt.body)
     return (whole, own) if own and own != whole else (whole,)
 
@@ -70,8 +70,8 @@ def user_text(body: Mapping[str, Any]) -> str:
     if "messages" not in body:
         prompt = body.get("prompt")
         return prompt if isinstance(prompt, str) else " ".join(map(str, prompt or ()))
-    said = [each for each in body["messages"] if isinstance(each, Mapping)]
-    return "\n".join(text_of(each) for each in said if each.get("role") not in ("system", "developer"))
+    messages = [each for each in body["messages"] if isinstance(each, Mapping)]
+    return "\n".join(text_of(each) for each in messages if each.get("role") not in ("system", "developer"))
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -91,13 +91,13 @@ def first_turn(body: Mapping[str, Any]) -> str | None:
 
 
 def exact_key(body: Mapping[str, Any], turns: Sequence[str] = ()) -> str:
-    """Return the hash of everything that the engine is asked, without settings of the answer.
+    """Return the hash of everything that a request asks, without the settings of the answer.
 
     ``turns`` are the user's messages of a conversation that is still to be held.
     """
-    asked = {name: body[name] for name in ("messages", "prompt", "tools") if name in body}
-    asked |= {"turns": tuple(turns)} if turns else {}
-    return hashlib.sha256(repr(_frozen(asked)).encode("utf-8", "surrogatepass")).hexdigest()
+    parts = {name: body[name] for name in ("messages", "prompt", "tools") if name in body}
+    parts |= {"turns": tuple(turns)} if turns else {}
+    return hashlib.sha256(repr(_frozen(parts)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _frozen(value: Any) -> Any:
@@ -148,8 +148,8 @@ def _shingles_of(prompt: LearnPrompt, texts: Sequence[str]) -> Iterator[Shingles
 
 
 def _number(text: str) -> int:
-    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(found, "big")
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
 
 
 def similarity(one: frozenset[int], other: frozenset[int]) -> float:
@@ -164,7 +164,7 @@ def near_pairs(
 ) -> Iterator[tuple[int, int]]:
     """Yield every pair of places whose shingles are at least ``threshold`` similar; none is missed.
 
-    ``owners`` has the owner of each text: two texts of one owner are no pair. None is an owner of its own.
+    ``owners`` has the owner of each text: two texts of one owner are not a pair. None is a separate owner.
     """
     mappings = {id(shared): shared for shared, _ in texts}
     counts = Counter(chain.from_iterable(mappings.values()))
@@ -184,9 +184,9 @@ def near_pairs(
             places.append(place)
         if owner is not None:
             candidates = {other for other in candidates if owners[other] != owner}
-        one = frozenset(islice(shared, size)) if candidates else frozenset()
+        shingle_set = frozenset(islice(shared, size)) if candidates else frozenset()
         for other in sorted(candidates):
-            if similarity(one, frozenset(islice(*texts[other]))) >= threshold:
+            if similarity(shingle_set, frozenset(islice(*texts[other]))) >= threshold:
                 yield other, place
 
 
@@ -200,10 +200,9 @@ class PromptGroup:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Conversations, and the number of prompts that were left out as repeats."""
+    """Conversations, and the number of prompts that were left out as near-duplicates."""
 
     conversations: tuple[PromptGroup, ...]
-    repeats: int
     near_repeats: int
 
 
@@ -223,12 +222,12 @@ def group(prompts: Sequence[LearnPrompt]) -> Grouped:
     members: dict[int, list[int]] = defaultdict(list)
     for place in range(len(distinct)):
         members[together.of(place)].append(place)
-    found = []
+    groups = []
     for places in members.values():
         kept = [distinct[place] for place in places if place not in left_out]
-        found.append(_group_of([distinct[place] for place in places], kept))
-    found.sort(key=lambda each: each.key)
-    return Grouped(tuple(found), len(prompts) - len(distinct), len(left_out))
+        groups.append(_group_of([distinct[place] for place in places], kept))
+    groups.sort(key=lambda each: each.key)
+    return Grouped(tuple(groups), len(left_out))
 
 
 def related(prompts: Sequence[LearnPrompt]) -> tuple[PromptGroup, ...]:
@@ -273,7 +272,7 @@ def _related(prompts: Sequence[LearnPrompt]) -> tuple[Together, set[int]]:
 def _alike(prompts: Sequence[LearnPrompt]) -> Iterator[tuple[int, int, bool]]:
     """Yield pairs of places with nearly the same text, and whether it is the whole of both.
 
-    Many conversations begin alike, so a text is compared once: the first prompt that has it stands for all.
+    Many conversations begin alike, so each text is compared once, for the first prompt that has it.
     Texts that one prompt alone has are not compared with each other: its turns grow word by word.
     """
     owners: dict[bytes, list[int]] = defaultdict(list)
@@ -283,11 +282,11 @@ def _alike(prompts: Sequence[LearnPrompt]) -> Iterator[tuple[int, int, bool]]:
         every = compared_texts(prompt)
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in every]
         wholes[keys[0]].append(place)
-        for key, found in zip(keys, _shingles_of(prompt, every), strict=True):
+        for key, entry in zip(keys, _shingles_of(prompt, every), strict=True):
             owners[key].append(place)
-            compared.setdefault(key, found)
+            compared.setdefault(key, entry)
     texts = list(owners)
-    alone = [found[0] if len(found) == 1 else None for found in owners.values()]
+    alone = [entry[0] if len(entry) == 1 else None for entry in owners.values()]
     same = ((place, place) for place in range(len(texts)))
     for one, other in chain(same, near_pairs(list(compared.values()), owners=alone)):
         for of, are_wholes in ((owners, False), (wholes, True)):
@@ -321,72 +320,52 @@ class Split:
     like_general: int = 0  #: prompts left out because the general set has nearly the same
 
 
-def split_prompts(
-    prompts: Sequence[LearnPrompt],
-    general: Sequence[LearnPrompt],
-    *,
-    held_out: float,
-    general_trained: float,
-    limit: int | None,
-    seed: int,
-) -> Split:
-    """Leave out repeats, draw ``limit`` of the prompts, and split them; on one machine or over shards.
-
-    The result depends on the prompts and their order alone, not on how many machines read them.
-
-    Raises:
-        SpecError: fewer than `FEWEST` conversations would be in one of the two sets.
-    """
-    distinct = without_repeats(prompts)
-    chosen = distinct
-    if limit is not None and len(distinct) > limit:
-        place = {id(each): _digest(seed, each.id) for each in distinct}
-        chosen = sorted(distinct, key=lambda each: place[id(each)])[:limit]
-    divided = split(chosen, held_out, seed, general, general_trained)
-    return replace(divided, repeats=divided.repeats + len(prompts) - len(distinct))
-
-
 def split(
     prompts: Sequence[LearnPrompt],
     held_out: float,
     seed: int,
     general: Sequence[LearnPrompt] = (),
     general_trained: float = 0.0,
+    limit: int | None = None,
 ) -> Split:
-    """Split by conversation: a conversation's draw depends on the seed and its own key alone.
+    """Leave out repeats, draw ``limit`` of the prompts, and split them by conversation.
 
-    The general conversations are split in the same way; ``general_trained`` 0 measures all of them.
+    A conversation's draw depends on the seed and its own key alone. The general conversations are split in
+    the same way; ``general_trained`` 0 measures all of them.
 
     Raises:
         SpecError: fewer than `FEWEST` conversations would be in one of the two sets.
     """
-    grouped = group(prompts)
+    drawn = without_repeats(prompts)
+    repeats = len(prompts) - len(drawn)
+    if limit is not None and len(drawn) > limit:
+        places = {id(each): _digest(seed, each.id) for each in drawn}
+        drawn = sorted(drawn, key=lambda each: places[id(each)])[:limit]
+    grouped = group(drawn)
     kept = _apart(grouped.conversations, general)
-    if len(kept) < 2 * FEWEST:
-        raise SpecError(
-            f"the prompts have {_count(len(kept), 'conversation')} without repeats; allowed: at least"
-            f" {2 * FEWEST}, {FEWEST} to train with and {FEWEST} held out",
-            next_step="Add prompts of other conversations to data.prompts.",
-            details={"found": len(kept), "allowed": 2 * FEWEST},
-        )
+    _refuse_few(len(kept), "the prompts have", "Add prompts of other conversations to data.prompts.")
     chosen, rest = _drawn(kept, held_out, seed, _least_measured(len(kept)), FEWEST)
     learned: tuple[PromptGroup, ...] = ()
     measured = tuple(general)
     if general_trained and general:
         others = group(general).conversations
-        if len(others) < 2 * FEWEST:
-            raise SpecError(
-                f"data.general_trained: the general prompts have {_count(len(others), 'conversation')}"
-                f" without repeats; allowed: at least {2 * FEWEST}, {FEWEST} to train with and {FEWEST} to"
-                " measure",
-                next_step="Add general prompts, or leave data.general_trained out.",
-                details={"found": len(others), "allowed": 2 * FEWEST},
-            )
+        step = "Add general prompts, or leave data.general_trained out."
+        _refuse_few(len(others), "data.general_trained: the general prompts have", step)
         learned, apart = _drawn(others, general_trained, seed, FEWEST, _least_measured(len(others)))
         measured = tuple(prompt for each in apart for prompt in each.prompts)
         learned = _apart(learned, [prompt for each in chosen for prompt in each.prompts])
     like = sum(len(each.prompts) for each in grouped.conversations) - sum(len(each.prompts) for each in kept)
-    return Split(rest, chosen, measured, learned, grouped.repeats, grouped.near_repeats, like)
+    return Split(rest, chosen, measured, learned, repeats, grouped.near_repeats, like)
+
+
+def _refuse_few(count: int, what: str, step: str) -> None:
+    if count < 2 * FEWEST:
+        raise SpecError(
+            f"{what} {count:,} conversation{'' if count == 1 else 's'} without repeats; allowed: at least"
+            f" {2 * FEWEST}, {FEWEST} to train with and {FEWEST} to measure",
+            next_step=step,
+            details={"found": count, "allowed": 2 * FEWEST},
+        )
 
 
 def _least_measured(count: int) -> int:
@@ -426,7 +405,3 @@ def _draw(seed: int, key: str) -> float:
 
 def _digest(seed: int, key: str) -> bytes:
     return hashlib.sha256(f"{seed}/{key}".encode()).digest()
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -1,8 +1,7 @@
 """Names and tags of jobs, and the log lines of the trainer. Pure.
 
 A job's name has a hash of what it is made from: the same spec finds its job again, running or finished.
-SageMaker keeps names for ever, so a further attempt after a failure has a number; its checkpoints stay where
-they were.
+SageMaker never frees a name, so a further attempt after a failure has a number. It uses the same checkpoints.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ def attempt_of(name: str, base: str) -> int | None:
     if name == base:
         return 1
     rest = name.removeprefix(base)
-    found = _ATTEMPT.fullmatch(rest)
-    return int(found[1]) if rest != name and found else None
+    match = _ATTEMPT.fullmatch(rest)
+    return int(match[1]) if rest != name and match else None
 
 
 def newest_attempt(names: Iterable[str], base: str) -> str | None:
@@ -77,7 +76,7 @@ def job_tags(
     return [{"Key": key, "Value": value} for key, value in {**ours, **own}.items()]
 
 
-_MARK = "peagle-train "
+MARK = "peagle-train "
 _PAIR = re.compile(r"([a-z_0-9]+)=(\S+)")
 _NUMBER = r"([-+0-9.eEinfa]+)"
 #: Metrics of CloudWatch, by the trainer's keys; SageMaker reads them from its lines.
@@ -117,7 +116,7 @@ class TrainerLine:
 
 def read_line(text: str) -> TrainerLine | None:
     """Read a line of the trainer; None for any other line."""
-    _, mark, rest = text.partition(_MARK)
+    _, mark, rest = text.partition(MARK)
     if not mark:
         return None
     word = rest.split(" ", 1)[0]
@@ -140,10 +139,10 @@ def read_lines(texts: Iterable[str]) -> list[TrainerLine]:
 
     A job that was interrupted trains the steps after its last checkpoint again.
     """
-    found: dict[tuple[str, int], TrainerLine] = {}
+    lines: dict[tuple[str, int], TrainerLine] = {}
     for text in texts:
         line = read_line(text)
         if line is not None:
-            found.pop((line.kind, line.step), None)
-            found[(line.kind, line.step)] = line
-    return list(found.values())
+            lines.pop((line.kind, line.step), None)
+            lines[(line.kind, line.step)] = line
+    return list(lines.values())

@@ -157,7 +157,7 @@ def epoch_findings(
 ) -> Iterator[Finding]:
     """Yield an error if the maximum run time is too short for one epoch, a warning if too short for all.
 
-    A warning, too, where that cannot be told: ``tokens`` None were not counted, or the speed is not known.
+    Also a warning if that is unknown: ``tokens`` None (not counted), or an unknown speed.
     """
     if values.get("max_steps") is not None:
         return  # the steps end it, and a resumed job has some of them behind it
@@ -165,20 +165,20 @@ def epoch_findings(
     if hours is None:
         yield Finding("warning", *_unchecked(tokens, duration), "epoch")
         return
-    one = hours / instances
-    every = one * int(values["epochs"])
-    if one > train.max_hours:
+    one_epoch = hours / instances
+    all_epochs = one_epoch * int(values["epochs"])
+    if one_epoch > train.max_hours:
         yield error_finding(
             "epoch",
             f"train.max_hours: found {train.max_hours:g} ({hour_words(train.max_hours)}); one epoch "
-            f"of {tokens:,.0f} tokens takes about {hour_words(one)} ({duration.source})",
+            f"of {tokens:,.0f} tokens takes about {hour_words(one_epoch)} ({duration.source})",
             "Raise train.max_hours and the budget, give train.max_steps, or train on less data.",
         )
-    elif every > train.max_hours:
+    elif all_epochs > train.max_hours:
         yield Finding(
             "warning",
             f"train.max_hours: found {train.max_hours:g} ({hour_words(train.max_hours)}); "
-            f"{values['epochs']} epochs take about {hour_words(every)}",
+            f"{values['epochs']} epochs take about {hour_words(all_epochs)}",
             "The job stops at its limit with a checkpoint; the same command then continues from it.",
             "epoch",
         )

@@ -11,7 +11,6 @@ from typing import Any
 
 from peagle_learn.core.conversations import LearnPrompt, text_of
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.words import Finding
 
 #: Marks of turns in the templates of common models; text for people does not have them.
 _CONTROL = re.compile(
@@ -19,7 +18,6 @@ _CONTROL = re.compile(
     r"|<\uff5c[A-Za-z\u2581_ ]{2,40}\uff5c>"
 )
 _SHARE = 0.02  #: of the prompts with foreign marks; a few may quote another model's template
-_SAMPLED_SHARE = 0.5  #: of the first prompts alone, which may be unlike the rest
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,10 @@ def read_target(files: Mapping[str, bytes | None]) -> TargetTexts:
 
 def _object(content: bytes | None) -> Mapping[str, Any] | None:
     try:
-        found = None if content is None else json.loads(content)
+        document = None if content is None else json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, Mapping) else None
+    return document if isinstance(document, Mapping) else None
 
 
 def _control_tokens(
@@ -71,13 +69,8 @@ def _control_tokens(
     return frozenset(each for each in added if isinstance(each, str))
 
 
-def refuse_unfit(
-    prompts: Sequence[LearnPrompt], target: TargetTexts, origin: str, *, is_whole: bool = True
-) -> tuple[Finding, ...]:
+def refuse_unfit(prompts: Sequence[LearnPrompt], target: TargetTexts, origin: str) -> None:
     """Refuse prompts that were made for another model, before any is sent.
-
-    Where ``is_whole`` is false, ``prompts`` are the first of more: control tokens that the whole may have too
-    few of to be refused are returned as a warning.
 
     Raises:
         SpecError: chats without a chat template, control tokens that the target does not have, or token ids
@@ -97,7 +90,7 @@ def refuse_unfit(
     _refuse_outside(prompts, target, origin)
     known = target.control_tokens
     if known is None:
-        return ()
+        return
     strange: Counter[str] = Counter()
     prompts_with: list[str] = []
     for prompt in prompts:
@@ -106,30 +99,17 @@ def refuse_unfit(
         strange.update(foreign)
         prompts_with += [prompt.id] if foreign else []
     count, of = len(prompts_with), len(prompts)
-    if not count:
-        return ()
+    if not count or (of > _FEW and count <= max(1, _SHARE * of)):
+        return
     first = ", ".join(mark for mark, _ in strange.most_common(3))
-    is_few = of <= _FEW
-    if is_few or count > max(1, _SHARE * of) if is_whole else not is_few and count > _SAMPLED_SHARE * of:
-        raise SpecError(
-            f"{origin}: {count:,} of {of:,} prompts contain {first}, which the target's"
-            f" tokenizer does not know as control tokens; the first: {prompts_with[0]}. They were written for"
-            " another model's chat template",
-            next_step='Give the messages of the chats instead ({"messages": [...]}); the endpoint applies the'
-            " target's own template.",
-            details={"found": [mark for mark, _ in strange.most_common(10)], "prompts": count},
-        )
-    if is_whole:
-        return ()
-    warning = Finding(
-        "warning",
-        f"{origin}: {count:,} of the first {of:,} prompts contain {first}, which the target's tokenizer does"
-        f" not know as control tokens; the first: {prompts_with[0]}. If more than {_SHARE:.0%} of all prompts"
-        " do, the second job fails",
-        'If they were written for another model, give the messages of the chats ({"messages": [...]}).',
-        "data",
+    raise SpecError(
+        f"{origin}: {count:,} of {of:,} prompts contain {first}, which the target's tokenizer does not know"
+        f" as control tokens; the first: {prompts_with[0]}. They were written for another model's chat"
+        " template",
+        next_step='Give the messages of the chats instead ({"messages": [...]}); the endpoint applies the'
+        " target's own template.",
+        details={"found": [mark for mark, _ in strange.most_common(10)], "prompts": count},
     )
-    return (warning,)
 
 
 _FEW = 10  #: prompts, among which a single one with foreign marks is refused

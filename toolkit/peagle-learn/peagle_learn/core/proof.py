@@ -215,65 +215,65 @@ def _identity_reasons(checks: Sequence[ProofCheck]) -> Iterator[str]:
             yield f"verify: {check.name} {how}" + (f": {check.summary}" if check.summary else "")
 
 
-def _failures(name: str, found: SetEvidence) -> Iterator[str]:
-    for head, count in (("candidate", found.failed), ("serving head", found.serving_failed)):
+def _failures(name: str, measured: SetEvidence) -> Iterator[str]:
+    for head, count in (("candidate", measured.failed), ("serving head", measured.serving_failed)):
         if count:
             yield f"{name} prompts: {count:,} requests of the {head} failed"
 
 
-def _set_reasons(name: str, found: SetEvidence | None) -> Iterator[str]:
-    if found is None:
+def _set_reasons(name: str, measured: SetEvidence | None) -> Iterator[str]:
+    if measured is None:
         yield f"{name} prompts were not measured"
         return
-    yield from _failures(name, found)
-    units = found.prompts if found.conversations is None else found.conversations
+    yield from _failures(name, measured)
+    units = measured.prompts if measured.conversations is None else measured.conversations
     if units < FEWEST_CONVERSATIONS:
-        measured = f"{found.prompts}" if found.conversations is None else f"{units} conversations"
-        yield f"{name} prompts: {measured} were measured; at least {FEWEST_CONVERSATIONS} are needed"
-    if found.acceptance is None:
+        count_words = f"{measured.prompts}" if measured.conversations is None else f"{units} conversations"
+        yield f"{name} prompts: {count_words} were measured; at least {FEWEST_CONVERSATIONS} are needed"
+    if measured.acceptance is None:
         yield f"{name} prompts: the answers report no drafts, so the acceptance is not known"
-    for metric, ratio in (("acceptance", found.acceptance), ("speed", found.speed)):
+    for metric, ratio in (("acceptance", measured.acceptance), ("speed", measured.speed)):
         if ratio is not None and not ratio.is_sound:
             yield f"{name} prompts: the interval of the {metric} ratio is not sound: {ratio}"
-    if found.speed is None:
+    if measured.speed is None:
         yield f"{name} prompts: the speed was not measured"
 
 
-def _held_out_reasons(found: SetEvidence | None, wanted: Thresholds) -> Iterator[str]:
-    faults = list(_set_reasons("held-out", found))
+def _held_out_reasons(measured: SetEvidence | None, wanted: Thresholds) -> Iterator[str]:
+    faults = list(_set_reasons("held-out", measured))
     yield from faults
-    if faults or found is None or found.acceptance is None or found.speed is None:
+    if faults or measured is None or measured.acceptance is None or measured.speed is None:
         return
     least = 1 + wanted.least_gain
-    if not found.acceptance.low > least:
+    if not measured.acceptance.low > least:
         yield (
-            f"held-out prompts: acceptance {_text(found.acceptance)} times that of the serving head; the"
+            f"held-out prompts: acceptance {_text(measured.acceptance)} times that of the serving head; the"
             f" interval must be above {least:g}"
         )
-    if found.speed.high < 1:
-        yield f"held-out prompts: significantly slower, {_text(found.speed)} times as fast"
+    if measured.speed.high < 1:
+        yield f"held-out prompts: significantly slower, {_text(measured.speed)} times as fast"
 
 
-def _general_reasons(found: SetEvidence | None, wanted: Thresholds) -> Iterator[str]:
-    faults = list(_set_reasons("general", found))
+def _general_reasons(measured: SetEvidence | None, wanted: Thresholds) -> Iterator[str]:
+    faults = list(_set_reasons("general", measured))
     yield from faults
-    if faults or found is None or found.acceptance is None or found.speed is None:
+    if faults or measured is None or measured.acceptance is None or measured.speed is None:
         return
     least = 1 - wanted.most_general_loss
-    if not found.acceptance.low >= least:
+    if not measured.acceptance.low >= least:
         yield (
-            f"general prompts: acceptance {_text(found.acceptance)} times that of the serving head; the"
+            f"general prompts: acceptance {_text(measured.acceptance)} times that of the serving head; the"
             f" interval must not go below {least:g}"
         )
-    if found.speed.high < least:
-        yield f"general prompts: significantly slower, {_text(found.speed)} times as fast"
+    if measured.speed.high < least:
+        yield f"general prompts: significantly slower, {_text(measured.speed)} times as fast"
 
 
-def _long_reasons(found: SetEvidence | None, wanted: Thresholds) -> Iterator[str]:
-    if found is None:
+def _long_reasons(measured: SetEvidence | None, wanted: Thresholds) -> Iterator[str]:
+    if measured is None:
         return
-    yield from _failures("long", found)
-    ratio = found.acceptance
+    yield from _failures("long", measured)
+    ratio = measured.acceptance
     if ratio is None or not ratio.is_sound:
         yield "long prompts: the acceptance is not known"
     elif ratio.high < 1 - wanted.most_general_loss:
@@ -356,9 +356,9 @@ def _no_proof(origin: str, why: str) -> SpecError:
 
 def faults_of(proof: Proof, bound: Bound, wanted: Thresholds) -> tuple[str, ...]:
     """Return why a proof does not hold for a promotion; empty if it does."""
-    found = [f"the head was not offered: {reason}" for reason in proof.decision.reasons]
-    if not proof.decision.offered and not found:
-        found = ["the head was not offered"]
+    faults = [f"the head was not offered: {reason}" for reason in proof.decision.reasons]
+    if not proof.decision.offered and not faults:
+        faults = ["the head was not offered"]
     words = {
         "head": "it proves another head",
         "data": "it was measured with other data",
@@ -372,11 +372,11 @@ def faults_of(proof: Proof, bound: Bound, wanted: Thresholds) -> tuple[str, ...]
     for name, why in words.items():
         then, now = getattr(proof.bound, name), getattr(bound, name)
         if then != now:
-            found.append(f"{why}: found {_short(now)}, proved {_short(then)}")
+            faults.append(f"{why}: found {_short(now)}, proved {_short(then)}")
     again = decide(proof.evidence, wanted)
     if proof.decision.offered and not again.offered:
-        found += [f"learn.yaml now asks for more: {reason}" for reason in again.reasons]
-    return tuple(found)
+        faults += [f"learn.yaml now asks for more: {reason}" for reason in again.reasons]
+    return tuple(faults)
 
 
 def _short(value: object) -> str:

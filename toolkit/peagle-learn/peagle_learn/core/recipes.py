@@ -103,15 +103,15 @@ class RecipeBook(PackagedData):
         Raises:
             SpecError: there is no recipe of that model.
         """
-        found = self.models.get(model)
-        if found is None:
+        recipe = self.models.get(model)
+        if recipe is None:
             raise SpecError(
                 f"target.model: found {model!r}, which has no recipe; allowed: {', '.join(self.models)}, or "
                 "s3:// of the target's own folder",
                 next_step="Give the s3:// prefix of the target's Hugging Face folder as target.model.",
                 details={"field": "target.model", "allowed": sorted(self.models)},
             )
-        return found.model_copy(update={"training": {**self.training, **found.training}})
+        return recipe.model_copy(update={"training": {**self.training, **recipe.training}})
 
 
 @cache

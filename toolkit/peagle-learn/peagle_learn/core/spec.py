@@ -49,40 +49,6 @@ class TargetSpec(SpecPart):
     accept_eula: bool = Field(default=False, description="You accept the model's licence terms.")
 
 
-class ProcessingSpec(SpecPart):
-    """The processing jobs of `learn data --processing`; role, key, VPC and tags are those of `train`."""
-
-    instance_type: str = Field(
-        default="ml.m5.2xlarge", pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$", description="Type of the instances."
-    )
-    instance_count: int = Field(
-        default=2, ge=1, le=100, description="Instances that read; each gets a share of the files."
-    )
-    split_instance_type: str | None = Field(
-        default=None,
-        pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$",
-        description="Type of the one instance that splits, which needs the memory; left out, instance_type.",
-    )
-    volume_gb: int | None = Field(
-        default=None, ge=1, le=16384, description="Disk of each instance in GB; left out, computed."
-    )
-    max_hours: float = Field(
-        default=4.0, gt=0, le=216, allow_inf_nan=False, description="Hours of each job, then it is stopped."
-    )
-    budget_usd: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Refuse jobs that could cost more than this."
-    )
-    usd_per_hour: float | None = Field(
-        default=None,
-        gt=0,
-        allow_inf_nan=False,
-        description="Price of one instance; needed where the price list does not answer.",
-    )
-    image: str | None = Field(
-        default=None, pattern=r"^\S+$", max_length=255, description="URI of the image of these jobs."
-    )
-
-
 class DataSpec(SpecPart):
     """Prompts, and the target's answers to them."""
 
@@ -108,9 +74,6 @@ class DataSpec(SpecPart):
         default=None, gt=0, allow_inf_nan=False, description="Most that sampling the answers may cost."
     )
     seed: int = Field(default=0, ge=0, description="Seed of the split and of the order of the prompts.")
-    processing: ProcessingSpec = Field(
-        default_factory=ProcessingSpec, description="Where `learn data --processing` prepares the prompts."
-    )
 
 
 class TrainSpec(SpecPart):

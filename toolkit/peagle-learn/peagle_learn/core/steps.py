@@ -51,10 +51,10 @@ class RunState:
 
 
 def _step(name: str) -> Step:
-    found: Step
-    for found in STEPS:
-        if found == name:
-            return found
+    step: Step
+    for step in STEPS:
+        if step == name:
+            return step
     raise ValueError(f"step: found {name!r}; allowed: {', '.join(STEPS)}")
 
 
@@ -65,18 +65,18 @@ def parse_state(text: str, name: str, origin: str) -> RunState:
         SpecError: it is damaged, or another spec's.
     """
     try:
-        found = TypeAdapter(RunState).validate_json(text)
-        if found.schema != SCHEMA:
-            raise ValueError(f"schema: found {found.schema!r}; this version reads {SCHEMA}")
-        for each in found.steps:
+        state = TypeAdapter(RunState).validate_json(text)
+        if state.schema != SCHEMA:
+            raise ValueError(f"schema: found {state.schema!r}; this version reads {SCHEMA}")
+        for each in state.steps:
             _step(each)
     except ValidationError as error:
         raise _bad(origin, first_fault(error)) from error
     except ValueError as error:
         raise _bad(origin, str(error)) from error
-    if found.name != name:
-        raise _bad(origin, f"name: found {found.name!r}; allowed: {name!r}")
-    return found
+    if state.name != name:
+        raise _bad(origin, f"name: found {state.name!r}; allowed: {name!r}")
+    return state
 
 
 def _bad(origin: str, why: str) -> SpecError:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core.errors import ServiceFault, SpecError
+from peagle_sm.core.errors import ServiceFault
 
 
 @dataclass(frozen=True)
@@ -37,37 +37,6 @@ def row(one: Sampled) -> str:
     return json.dumps(line, separators=(",", ":"))
 
 
-def read_rows(text: str, origin: str) -> Iterator[Mapping[str, Any]]:
-    """Read a training file, line by line.
-
-    Raises:
-        SpecError: a line is not a row; the message has its number.
-    """
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise _bad(origin, number, f"not JSON: {error}") from error
-        if not isinstance(value, dict) or set(value) != {"input_ids", "loss_mask", "conversation"}:
-            raise _bad(origin, number, "allowed: exactly input_ids, loss_mask and conversation")
-        ids, mask = value["input_ids"], value["loss_mask"]
-        if not isinstance(ids, list) or not all(type(each) is int and each >= 0 for each in ids):
-            raise _bad(origin, number, "input_ids: allowed: whole numbers from 0")
-        if not isinstance(mask, list) or len(mask) != len(ids) or not set(mask) <= {0, 1}:
-            raise _bad(origin, number, f"loss_mask: allowed: {len(ids)} times 0 or 1")
-        if 1 not in mask:
-            raise _bad(origin, number, "loss_mask has no 1: there is nothing to learn")
-        yield value
-
-
-def _bad(origin: str, number: int, what: str) -> SpecError:
-    return SpecError(
-        f"{origin}, line {number}: {what}", next_step="Make the file again with `peagle-sm learn data`."
-    )
-
-
 def prompt_ids_of(documents: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     """Return the prompt's token ids from the events of a stream, as vLLM sends them in the first chunk."""
     for document in documents:
@@ -79,7 +48,7 @@ def prompt_ids_of(documents: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     return ()
 
 
-def said(documents: Iterable[Mapping[str, Any]]) -> str:
+def answer_text(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return every text of a streamed answer: content, reasoning, names and arguments of tool calls."""
     parts: list[str] = []
     for document in documents:

@@ -10,16 +10,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from peagle_learn.core.job_names import job_tags, metric_definitions
 from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import HeadSizes, Recipe
-from peagle_learn.core.spec import LearnSpec, TrainSpec
+from peagle_learn.core.spec import LearnSpec
 from peagle_sm.core.catalog import InstanceEntry
 from peagle_sm.core.guard import TRAINING_ROLE_PREFIX
-from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.tags_and_schedules import partition
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.core.rules import HeadShape, TargetShape
 from peagle_sm.core.words import Finding
 
@@ -60,7 +60,7 @@ class TrainingFacts:
 
     ``recipe`` has the real sizes of target and head where their files were read; ``head_uri`` is None for a
     head from nothing. ``sizes`` and ``head`` are what the trainer compares settings with; None if unknown.
-    ``data_is_to_come``: `learn data` will store it before the job, so its lack is no fault.
+    ``data_is_to_come``: `learn data` will store it before the job, so missing data is not an error.
     """
 
     account: str
@@ -136,7 +136,9 @@ def training_request(
     }
     if train.kms_key is not None:
         request["OutputDataConfig"]["KmsKeyId"] = train.kms_key
-    request |= vpc_config(train)
+    if train.subnets:
+        vpc = {"Subnets": list(train.subnets), "SecurityGroupIds": list(train.security_groups)}
+        request["VpcConfig"] = vpc
     return Request("sagemaker", "create_training_job", request)
 
 
@@ -145,30 +147,10 @@ def channel_dict(channel: ChannelFacts) -> dict[str, Any]:
     return {name: value for name, value in asdict(channel).items() if name not in ("digest", "files")}
 
 
-class _Account(Protocol):
-    """Where a job runs, and the role of the local server."""
-
-    @property
-    def account(self) -> str: ...
-    @property
-    def region(self) -> str: ...
-    @property
-    def role_arn(self) -> str | None: ...
-
-
-def role_arn(spec: LearnSpec, facts: _Account) -> str:
+def role_arn(spec: LearnSpec, facts: TrainingFacts) -> str:
     """Return a job's role: the spec's, the local server's, or that of the stack PeagleTraining."""
     stack = f"arn:{partition(facts.region)}:iam::{facts.account}:role/{training_role(facts.region)}"
     return spec.train.execution_role_arn or facts.role_arn or stack
-
-
-def vpc_config(train: TrainSpec) -> dict[str, Any]:
-    """Return the member VpcConfig of a job's request; empty without subnets."""
-    if not train.subnets:
-        return {}
-    return {
-        "VpcConfig": {"Subnets": list(train.subnets), "SecurityGroupIds": list(train.security_groups)},
-    }
 
 
 def out_of_reach(spec: LearnSpec, facts: TrainingFacts, parameters: Mapping[str, str]) -> dict[str, str]:
@@ -183,8 +165,8 @@ def out_of_reach(spec: LearnSpec, facts: TrainingFacts, parameters: Mapping[str,
         read.append(f"s3://{parameters['PromptsBucket']}/{parameters.get('PromptsPrefix', '')}")
     used = {"target.uri": facts.target_uri, "head": facts.head_uri}
     used |= {f"train.{name}": channel.uri for name, channel in facts.channels.items()}
-    found = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}
-    return found | {name: uri for name, uri in used.items() if uri and not uri.startswith(tuple(read))}
+    unreachable = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}
+    return unreachable | {name: uri for name, uri in used.items() if uri and not uri.startswith(tuple(read))}
 
 
 def _channels(spec: LearnSpec, facts: TrainingFacts) -> list[dict[str, Any]]:
@@ -227,7 +209,7 @@ def own_disks(facts: TrainingFacts) -> bool:
 
 def _volume_gb(facts: TrainingFacts) -> int:
     data = sum(channel.bytes for channel in (facts.training, facts.validation) if channel)
-    # A checkpoint has the head with its states; two lie there at once, and the head in model/.
+    # A checkpoint has the head with its states; two exist at once, and the head in model/.
     head = facts.recipe.head.parameters(facts.recipe.target) * 16 * 3
     return math.ceil((facts.target_bytes + 2 * data + head) / 1e9) + _SPARE_GB
 

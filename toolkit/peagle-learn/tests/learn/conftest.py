@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,15 @@ import pytest
 import sagemaker_local
 from peagle_learn.core.spec import LearnSpec
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.service import Endpoint, delete, deploy
 from tests.local.serving import Server
+
+Make = Callable[..., LearnSpec]
+_numbers = itertools.count(1)
+EVENT = {
+    "choices": [{"text": "ok", "token_ids": [5, 6], "prompt_token_ids": [1, 2, 3], "finish_reason": "stop"}]
+}
 
 
 @pytest.fixture
@@ -60,6 +69,52 @@ def make_spec() -> Callable[..., LearnSpec]:
             head=head or f"{WEIGHTS}p-eagle/",
             bucket=bucket,
             train={**data, **train},
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def session(server: Server) -> Session:
+    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
+
+
+@pytest.fixture(scope="module")
+def endpoint(session: Session) -> Any:
+    said = f"data: {json.dumps(EVENT)}\n\ndata: [DONE]\n\n"
+    spec = EndpointSpec(
+        name=f"learn-data-{next(_numbers)}",
+        model="tiny-code",
+        serving={"env": {"SCRIPT_INVOKE": "say", "SCRIPT_BODY": said}},
+    )
+    found: Endpoint = deploy(spec, session=session, unguarded=True)
+    yield found.name
+    delete([found.name], session=session)
+
+
+@pytest.fixture
+def bucket(session: Session) -> str:
+    name = f"learn-{next(_numbers)}"
+    session.client("s3").create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
+    def make(
+        lines: list[dict[str, Any]], general: list[dict[str, Any]] | None = None, **data: Any
+    ) -> LearnSpec:
+        (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        told = {"prompts": [str(tmp_path / "p.jsonl")], "max_tokens": 32, **data}
+        if general is not None:
+            (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in general))
+            told["general"] = str(tmp_path / "g.jsonl")
+        return LearnSpec(
+            name="team",
+            target={"model": "tiny-code"},
+            endpoint=endpoint,
+            bucket=f"s3://{bucket}/x",
+            data=told,
         )
 
     return make

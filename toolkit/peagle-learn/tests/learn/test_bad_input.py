@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from peagle_learn.aws.jobs import job_names
-from peagle_learn.core.jobs import TRAINING_JOB
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.stored_data import COUNTED_BYTES, MANIFEST, SCHEMA, TRAINING, data_uri, set_uri, spread
 from peagle_learn.train import plan_training
@@ -31,7 +30,7 @@ def refused(session: Session, spec: LearnSpec, folder: Path) -> str:
         plan_training(spec, session, folder).refuse_errors()
     errors = [one for one in caught.value.details["findings"] if one["severity"] == "error"]
     assert all(one["next_step"] for one in errors)
-    assert list(job_names(session, TRAINING_JOB, f"{spec.name}-")) == []
+    assert list(job_names(session, f"{spec.name}-")) == []
     return "\n".join(one["message"] for one in errors)
 
 

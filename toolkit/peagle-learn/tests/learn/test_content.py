@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from peagle_learn.core.prompts import TargetTexts
-from peagle_learn.loop import content_of
 from peagle_learn.prompts import read_prompts
+from peagle_learn.steps import content_of
 from peagle_learn.stored_data import channel_content
 from peagle_sm.aws.session.session import Session
-from tests.learn.test_data import bucket, session  # noqa: F401
 from tests.traffic.samples import line
 
 FILES = (
@@ -47,11 +46,7 @@ IN_WORK_FOLDER = "team/.peagle-learn/team/answers-0.jsonl"
     ],
 )
 def test_the_hash_changes_exactly_with_what_is_read(
-    session: Session,  # noqa: F811
-    bucket: str,  # noqa: F811
-    tmp_path: Path,
-    source: str,
-    read: set[str],
+    session: Session, bucket: str, tmp_path: Path, source: str, read: set[str]
 ) -> None:
     base = tmp_path / "project[1]"  # no pattern, though it looks like one
     in_s3 = source.startswith("s3:")
@@ -87,7 +82,7 @@ def test_the_hash_changes_exactly_with_what_is_read(
     assert hashed() == before["hashed"], "the same content has the same hash again"
 
 
-def test_a_copy_of_the_project_has_the_same_hashes(session: Session, tmp_path: Path) -> None:  # noqa: F811
+def test_a_copy_of_the_project_has_the_same_hashes(session: Session, tmp_path: Path) -> None:
     found = []
     for place in ("here", "there"):
         base = tmp_path / place
@@ -99,10 +94,7 @@ def test_a_copy_of_the_project_has_the_same_hashes(session: Session, tmp_path: P
 
 @pytest.mark.parametrize("where", ["folder", "s3"])
 def test_the_hash_of_a_channel_is_of_what_the_job_gets(
-    session: Session,  # noqa: F811
-    bucket: str,  # noqa: F811
-    tmp_path: Path,
-    where: str,
+    session: Session, bucket: str, tmp_path: Path, where: str
 ) -> None:
     given = "team" if where == "folder" else f"s3://{bucket}/team"
 
@@ -124,32 +116,3 @@ def test_the_hash_of_a_channel_is_of_what_the_job_gets(
     assert (channel_content(given, tmp_path, session) == first) is (where == "folder")
     write("team/a.tokens.jsonl", "two")
     assert channel_content(given, tmp_path, session) != first
-
-
-@pytest.mark.parametrize("where", ["file", "folder", "glob", "s3"])
-def test_the_hash_of_a_source_is_that_of_its_content(
-    session: Session,  # noqa: F811
-    bucket: str,  # noqa: F811
-    tmp_path: Path,
-    where: str,
-) -> None:
-    names = {"file": "a.jsonl", "folder": "f", "glob": "f/*.jsonl", "s3": f"s3://{bucket}/f/"}
-
-    def write(name: str, text: str) -> None:
-        path = tmp_path / "a.jsonl" if where == "file" else tmp_path / "f" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        session.client("s3").put_object(Bucket=bucket, Key=f"f/{name}", Body=text.encode())
-
-    def now() -> str:
-        return content_of(names[where], tmp_path, session)
-
-    write("a.jsonl", "one")
-    first = now()
-    write("a.jsonl", "two")
-    second = now()
-    write("a.jsonl", "one")
-    assert now() == first != second
-    if where != "file":
-        write("b.jsonl", "one")
-        assert now() not in (first, second)

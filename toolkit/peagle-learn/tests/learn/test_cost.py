@@ -13,14 +13,13 @@ import pytest
 from peagle_learn import jobs
 from peagle_learn import train as learning
 from peagle_learn.commands.run import render_run_offer
-from peagle_learn.core.jobs import TRAINING_JOB
 from peagle_learn.core.price import Duration, epoch_findings
 from peagle_learn.core.spec import LearnSpec, TrainSpec
 from peagle_learn.core.steps import RunState, StepCost
-from peagle_learn.facts import read_price
-from peagle_learn.loop import Loop
 from peagle_learn.run import RunStep, finished_of, offer_of, open_state
+from peagle_learn.steps import RunSteps
 from peagle_learn.stored_data import COUNTED_BYTES
+from peagle_learn.training_facts import read_price
 from peagle_sm.aws.session.session import Session
 from tests.aws.test_prices import INSTANCE, answering, product
 from tests.learn.test_train import scripted, start
@@ -80,14 +79,14 @@ def test_the_offer_of_a_run_names_the_jobs_that_run_already(
     first = learning.plan_training(make_spec("run-beside", learning_rate=2e-4), local, folder)
     first = scripted(first.as_attempt(2 + len(results)), hold="always")
     start(local, first)
-    loop = Loop(
+    loop = RunSteps(
         make_spec("run-beside"), folder / "endpoint.yaml", folder, local, folder / "w", lambda _: None
     )
     train = next(each for each in loop.steps() if each.step == "train")
     step = replace(train, inputs=lambda _: [], cost=lambda _: train.cost(results))
     offer = offer_of("run-beside", [step], finished_of([step], RunState("run-beside")), None)
-    jobs.stop(local, TRAINING_JOB, first.job)
-    eventually(lambda: not jobs.job_state(local, TRAINING_JOB, first.job).job.running)
+    jobs.stop(local, first.job)
+    eventually(lambda: not jobs.job_state(local, first.job).job.running)
     command = f"`peagle-sm learn stop {first.job}{local.command_flags()}`, {unless}"
     assert any(line.endswith(command) for line in render_run_offer(offer).splitlines()), "in one line"
     ((told,),) = (each["findings"] for each in json.loads(json.dumps(offer.to_dict()))["costs"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +15,6 @@ from peagle_bench.workloads import conversations_in, load_workload
 from peagle_learn.commands.data import render_data_offer
 from peagle_learn.core.conversations import NEAR, shingles, similarity
 from peagle_learn.core.spec import LearnSpec
-from peagle_learn.core.token_rows import read_rows
 from peagle_learn.data import DataResult, make_data, plan_data
 from peagle_learn.stored_data import (
     GENERAL,
@@ -29,7 +26,7 @@ from peagle_learn.stored_data import (
     stored_manifest,
 )
 from peagle_sm.aws.files import only_one
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.request_slices import MOST_VALUES
@@ -38,63 +35,14 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, delete, deploy
 from tests.cli.running import run
 from tests.learn.byte_engine import ByteEngine, text_of_ids
+from tests.learn.conftest import Make
 from tests.learn.core.test_conversations import words
 from tests.local.serving import Server
 from tests.traffic.planted import Planted, pieces, planted
 
-_numbers = itertools.count(1)
-EVENT = {
-    "choices": [{"text": "ok", "token_ids": [5, 6], "prompt_token_ids": [1, 2, 3], "finish_reason": "stop"}]
-}
 
-
-@pytest.fixture(scope="module")
-def session(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
-
-
-@pytest.fixture(scope="module")
-def endpoint(session: Session) -> Any:
-    said = f"data: {json.dumps(EVENT)}\n\ndata: [DONE]\n\n"
-    spec = EndpointSpec(
-        name=f"learn-data-{next(_numbers)}",
-        model="tiny-code",
-        serving={"env": {"SCRIPT_INVOKE": "say", "SCRIPT_BODY": said}},
-    )
-    found: Endpoint = deploy(spec, session=session, unguarded=True)
-    yield found.name
-    delete([found.name], session=session)
-
-
-@pytest.fixture
-def bucket(session: Session) -> str:
-    name = f"learn-{next(_numbers)}"
-    session.client("s3").create_bucket(Bucket=name)
-    return name
-
-
-Make = Callable[..., LearnSpec]
-
-
-@pytest.fixture
-def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
-    def make(
-        lines: list[dict[str, Any]], general: list[dict[str, Any]] | None = None, **data: Any
-    ) -> LearnSpec:
-        (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        told = {"prompts": [str(tmp_path / "p.jsonl")], "max_tokens": 32, **data}
-        if general is not None:
-            (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in general))
-            told["general"] = str(tmp_path / "g.jsonl")
-        return LearnSpec(
-            name="team",
-            target={"model": "tiny-code"},
-            endpoint=endpoint,
-            bucket=f"s3://{bucket}/x",
-            data=told,
-        )
-
-    return make
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def files_below(folder: Path) -> dict[Path, bytes | None]:
@@ -136,7 +84,7 @@ def test_planted_secrets_are_in_no_file_and_in_no_request(
         if path.is_file():
             stored += path.read_text()
     for name in (TRAINING, VALIDATION):
-        for row in read_rows((result.folder / name).read_text(), name):
+        for row in rows_of((result.folder / name).read_text()):
             stored += text_of_ids(row["input_ids"])
     assert [secret.name for secret in secrets if any(piece in stored for piece in pieces(secret.core))] == []
     assert "[REDACTED:" in stored
@@ -216,9 +164,7 @@ def test_no_held_out_prompt_has_a_relative_in_the_training_file(
     lines = texts(60)
     lines += [{"prompt": f"now {line['prompt']}"} for line in lines[:20]] + lines[20:30]
     result = made(spec_of(lines, held_out=0.3), session, tmp_path / "work")
-    sets = {
-        name: list(read_rows((result.folder / name).read_text(), name)) for name in (TRAINING, VALIDATION)
-    }
+    sets = {name: (rows_of((result.folder / name).read_text())) for name in (TRAINING, VALIDATION)}
     assert {row["conversation"] for row in sets[TRAINING]}.isdisjoint(
         row["conversation"] for row in sets[VALIDATION]
     )
@@ -443,7 +389,7 @@ def test_the_command_sends_over_http_and_shows_what_it_made(
     result = json.loads(found.stdout)
     assert result["rows"] == {TRAINING: 10, VALIDATION: 2}
     text = (tmp_path / ".peagle-learn" / "team" / "data" / TRAINING).read_text()
-    assert {tuple(row["input_ids"]) for row in read_rows(text, "t")} == {(1, 2, 3, 5, 6)}
+    assert {tuple(row["input_ids"]) for row in rows_of(text)} == {(1, 2, 3, 5, 6)}
     refused = run("learn", "data", tmp_path / "learn.yaml", "--local-port", port)
     assert refused.exit_code == 2
     assert "Nothing was changed" in refused.output

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ import pytest
 from peagle_learn import jobs
 from peagle_learn import train as learning
 from peagle_learn.aws.jobs import JobLine, create_job, describe_job, log_lines, stop_job
-from peagle_learn.core.job_names import time_tag
-from peagle_learn.core.jobs import PROCESSING_JOB, TRAINING_JOB, Job
-from peagle_learn.core.plan import LearnPlan
+from peagle_learn.core.jobs import Job
 from peagle_learn.core.spec import LearnSpec
-from peagle_learn.processing.prepare import plan_preparation, send_settings
+from peagle_learn.core.training_plan import LearnPlan
 from peagle_sm.aws.control import stacks
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import TrainingFailed
@@ -75,13 +72,13 @@ def start(session: Session, plan: LearnPlan, name: str, *, tagged: bool = True) 
         "StoppingCondition": {"MaxRuntimeInSeconds": 28 * DAY, "MaxWaitTimeInSeconds": 28 * DAY},
         "Tags": sent["Tags"] if tagged else [],
     }
-    create_job(session, TRAINING_JOB, parameters)
+    create_job(session, parameters)
     eventually(lambda: any("holding" in line.text for line in lines(session, name)))
     return name
 
 
 def lines(session: Session, name: str) -> list[JobLine]:
-    job = describe_job(session, TRAINING_JOB, name)
+    job = describe_job(session, name)
     assert job is not None
     return list(log_lines(session, job))
 
@@ -99,23 +96,23 @@ def test_it_stops_the_job_past_its_deadline_and_no_other(
     others = [start(session, longer, longer.job), start(session, plan, "foreign-past", tagged=False)]
     try:
         advance_clock(port, 30 * MINUTE)
-        assert jobs.job_state(session, TRAINING_JOB, late).job.running, "its deadline has not passed"
+        assert jobs.job_state(session, late).job.running, "its deadline has not passed"
         advance_clock(port, 10 * MINUTE)
         job = eventually(lambda: ended(session, late))
         assert (job.status, job.secondary) == ("Stopped", "Stopped")
         for name in others:
-            found = describe_job(session, TRAINING_JOB, name)
+            found = describe_job(session, name)
             assert found is not None
             assert found.status == "InProgress", name
         # The guard's alarms tell of themselves on the same topic.
         told = [one["Subject"] for one in eventually(read) if "training job" in one["Subject"]]
         assert told == [f"peagle-sm: training job {late} is being stopped"]
         with pytest.raises(TrainingFailed, match="was stopped"):
-            jobs.follow(session, TRAINING_JOB, late)
+            jobs.follow(session, late)
         assert [one.text for one in lines(session, late) if "holding" in one.text]
     finally:
         for name in others:
-            stop_job(session, TRAINING_JOB, name)
+            stop_job(session, name)
     again = learning.train(
         make_spec("past", **SHORT), session, confirm=lambda _: True, base=folder, unguarded=True
     )
@@ -123,31 +120,6 @@ def test_it_stops_the_job_past_its_deadline_and_no_other(
 
 
 def ended(session: Session, name: str) -> Job | None:
-    job = describe_job(session, TRAINING_JOB, name)
+    job = describe_job(session, name)
     assert job is not None
     return None if job.running else job
-
-
-def test_it_stops_a_processing_job_past_its_deadline(guarded: Session, server: Server) -> None:
-    session, port = guarded, server.status.port
-    session.api("s3").create_bucket(Bucket="guarded-prompts")
-    session.api("s3").put_object(Bucket="guarded-prompts", Key="p/a.jsonl", Body=b'{"prompt": "x"}\n')
-    data = {"prompts": ["s3://guarded-prompts/p/"], "processing": {"max_hours": 0.05}}
-    spec = LearnSpec(name="late", target={"model": "tiny-code"}, bucket="s3://guarded-prompts/x", data=data)
-    plan = plan_preparation(spec, session)
-    send_settings(plan, session)
-    sent = plan.requests["read"].parameters
-    app = {"ImageUri": sent["AppSpecification"]["ImageUri"], "ContainerEntrypoint": ["sleep", "600"]}
-    limit = {"MaxRuntimeInSeconds": 9 * DAY}
-    # The plan's own deadline leaves a day for instances: too many sweeps to wait for.
-    ends = {"peagle-sm:deadline": time_tag(session.now() + timedelta(minutes=33))}
-    tags = [{**each, "Value": ends.get(each["Key"], each["Value"])} for each in sent["Tags"]]
-    jobs.start(
-        session, PROCESSING_JOB, {**sent, "AppSpecification": app, "StoppingCondition": limit, "Tags": tags}
-    )
-    name = plan.bases["read"]
-    advance_clock(port, 30 * MINUTE)
-    assert jobs.job_state(session, PROCESSING_JOB, name).job.running, "its deadline has not passed"
-    advance_clock(port, 10 * MINUTE)
-    eventually(lambda: not jobs.job_state(session, PROCESSING_JOB, name).job.running)
-    assert jobs.job_state(session, PROCESSING_JOB, name).job.status == "Stopped"

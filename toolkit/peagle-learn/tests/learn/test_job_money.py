@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from peagle_learn import jobs
 from peagle_learn import train as learning
 from peagle_learn.aws.jobs import create_job, describe_job, job_names, log_lines, stop_job
-from peagle_learn.core.jobs import TRAINING_JOB, WITHOUT_INSTANCES, Job
-from peagle_learn.core.plan import LearnPlan
+from peagle_learn.core.jobs import WITHOUT_INSTANCES, Job
 from peagle_learn.core.spec import LearnSpec
+from peagle_learn.core.training_plan import LearnPlan
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import Interrupted, TrainingFailed
-from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.service.progress import Pacing
 from sagemaker_local.process import client
 from tests.learn.test_train import never, remembering, run, scripted, start, yes
@@ -70,7 +70,7 @@ def test_a_spot_job_is_billed_for_the_statuses_in_which_it_has_instances(
 
 def of_statuses(told: list[dict[str, Any]], spot: bool = True) -> Job:
     raw = {"SecondaryStatusTransitions": told}
-    return Job(TRAINING_JOB, "a", "arn", "InProgress", T0, after(5), spot=spot, raw=raw)
+    return Job("a", "arn", "InProgress", T0, after(5), spot=spot, raw=raw)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def priced(plan: LearnPlan, usd_per_hour: float, **script: str) -> LearnPlan:
 
 def holding(session: Session, plan: LearnPlan) -> None:
     def held() -> bool:
-        job = describe_job(session, TRAINING_JOB, plan.job)
+        job = describe_job(session, plan.job)
         assert job is not None
         lines = log_lines(session, job)
         return any("holding" in line.text for line in lines)
@@ -153,7 +153,7 @@ def holding(session: Session, plan: LearnPlan) -> None:
 
 
 def secondary(session: Session, name: str) -> str:
-    job = describe_job(session, TRAINING_JOB, name)
+    job = describe_job(session, name)
     assert job is not None
     return job.secondary
 
@@ -186,9 +186,7 @@ def test_a_spot_job_that_waits_for_capacity_is_within_its_budget(
             capacity(server, None)
             eventually(lambda: secondary(local, plan.job) != "Starting")
 
-        done = jobs.follow(
-            local, TRAINING_JOB, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0
-        )
+        done = jobs.follow(local, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0)
     finally:
         capacity(server, None)
     assert (done.job.status, done.job.interruptions) == ("Completed", 1)
@@ -210,16 +208,14 @@ def test_a_job_that_sagemaker_stops_at_its_longest_run_is_not_stopped_again(
     port = server.status.port
     client.advance_clock(port, 1830)
     eventually(lambda: secondary(local, plan.job) == "Stopping")
-    assert stop_job(local, TRAINING_JOB, plan.job) is False, "it ends already"
+    assert stop_job(local, plan.job) is False, "it ends already"
 
     def sleep(_: float) -> None:
         client.advance_clock(port, 130)
         eventually(lambda: secondary(local, plan.job) != "Stopping")
 
     with pytest.raises(TrainingFailed, match=r"was stopped: it reached train\.max_hours"):
-        jobs.follow(
-            local, TRAINING_JOB, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0
-        )
+        jobs.follow(local, plan.job, pacing=Pacing(clock=local.now, sleep=sleep), budget_usd=50.0)
 
 
 def test_a_job_that_ends_already_is_no_error_of_stop_while_describe_still_shows_it_in_progress(
@@ -233,20 +229,20 @@ def test_a_job_that_ends_already_is_no_error_of_stop_while_describe_still_shows_
         parsed["TrainingJobStatus"] = "InProgress"
 
     events = local.client("sagemaker").meta.events
-    assert jobs.stop(local, TRAINING_JOB, plan.job).job.status == "Stopping"
+    assert jobs.stop(local, plan.job).job.status == "Stopping"
     events.register("after-call.sagemaker.DescribeTrainingJob", late)
     try:
-        assert jobs.stop(local, TRAINING_JOB, plan.job).job.name == plan.job
+        assert jobs.stop(local, plan.job).job.name == plan.job
     finally:  # sessions share the client
         events.unregister("after-call.sagemaker.DescribeTrainingJob", late)
         client.advance_clock(int(local.command_flags().split()[-1]), 130)
-    eventually(lambda: not jobs.job_state(local, TRAINING_JOB, plan.job).job.running)
+    eventually(lambda: not jobs.job_state(local, plan.job).job.running)
 
 
 def ended(session: Session, *names: str) -> None:
     for name in names:
-        jobs.stop(session, TRAINING_JOB, name)
-    eventually(lambda: not any(jobs.job_state(session, TRAINING_JOB, name).job.running for name in names))
+        jobs.stop(session, name)
+    eventually(lambda: not any(jobs.job_state(session, name).job.running for name in names))
 
 
 def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
@@ -260,13 +256,13 @@ def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
     start(local, first)
     start(local, other)
     program = {**other.request.parameters, "TrainingJobName": "beside-foreign", "Tags": []}
-    create_job(local, TRAINING_JOB, program)
+    create_job(local, program)
     holding(local, first)
     client.advance_clock(server.status.port, 1800)
     offers: list[learning.TrainingOffer] = []
     done = run(local, make_spec("beside"), folder, confirm=remembering(offers))
     said = " ".join(str(offers[0]).split())
-    assert f"{first.job}, a job of beside, runs on beside the new one: 1 x " in said
+    assert f"{first.job}, a job of beside, runs beside the new one: 1 x " in said
     assert ", 100.00 USD/hour, 50." in said
     stops = f"peagle-sm learn stop {first.job}{local.command_flags()}"
     assert f"Stop it with `{stops}`, unless you want both." in said
@@ -281,7 +277,7 @@ def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
     ]
     assert not [one for one in mine if one.check == "running-job"], "this job itself"
     ended(local, first.job, other.job)
-    stop_job(local, TRAINING_JOB, "beside-foreign")
+    stop_job(local, "beside-foreign")
     after_all = learning.plan_training(make_spec("beside"), local, folder).findings
     assert not [one for one in after_all if one.check == "running-job"]
 
@@ -318,7 +314,7 @@ def test_ctrl_c_while_the_job_is_created_names_it_its_price_and_what_stops_it(
     finally:  # sessions share the client
         events.unregister("after-call.sagemaker.CreateTrainingJob", interrupted)
     name = str(caught.value.details["job"])
-    assert list(job_names(local, TRAINING_JOB, name)) == [name]
+    assert list(job_names(local, name)) == [name]
     assert f"If the job {name} was created, it runs on, for at most 3h00m" in caught.value.message
     assert f"peagle-sm learn stop {name}" in (caught.value.next_step or "")
 

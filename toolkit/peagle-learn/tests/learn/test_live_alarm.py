@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from peagle_learn.promote import FEWEST_MINUTES, least_live
-from peagle_sm.core.plan.payloads import acceptance_alarm
+from peagle_sm.core.resources.alarm import update_alarms
 
 Minutes = NDArray[numpy.float64]
 LENGTHS = numpy.array([3.8, 2.4, 1.5])  #: greedy code, temperature 0.7, temperature 1
@@ -50,7 +50,7 @@ def rolls_back(minutes: Minutes) -> bool:
     live = minutes[:HOUR][~numpy.isnan(minutes[:HOUR])]
     if len(live) < FEWEST_MINUTES:
         return False
-    alarm = acceptance_alarm("demo", least_live(live.tolist(), 0.9))
+    alarm = update_alarms("demo", least_live(live.tolist(), 0.9))[1].parameters or {}
     below = minutes[HOUR:] < alarm["Threshold"]
     needed = alarm["DatapointsToAlarm"]
     assert needed == alarm["EvaluationPeriods"]

@@ -1,4 +1,4 @@
-"""`learn promote` and `rollback` at the terminal, and their versions in SageMaker's Model Registry."""
+"""`learn promote` and `rollback` at the terminal, also after a kill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -37,12 +36,11 @@ from peagle_sm.service.lifecycle.existing import UpdateOffer
 from peagle_sm.service.progress import Event
 from tests.cli.running import run
 from tests.learn.core.test_proof import proof
-from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
+from tests.learn.test_data import made, texts
 from tests.learn.test_prove import HEAD
 from tests.local.serving import Server
 
 NAME = "learn-promote"
-FOREIGN = "arn:aws:sagemaker:us-east-1:210987654321:model-package-group/heads"
 
 
 def served(instances: int = 1) -> EndpointSpec:
@@ -56,7 +54,7 @@ def served(instances: int = 1) -> EndpointSpec:
 
 
 @pytest.fixture
-def endpoint(session: Session) -> Iterator[str]:  # noqa: F811
+def endpoint(session: Session) -> Iterator[str]:
     deploy(served(), session=session, unguarded=True)
     yield NAME
     delete([NAME], session=session)
@@ -90,13 +88,6 @@ class Project:
     def written(self) -> str:
         return (self.folder / "peagle.yaml").read_text()
 
-    def versions(self, group: str) -> list[dict[str, Any]]:
-        """The versions of a group, oldest first, as DescribeModelPackage shows them."""
-        sagemaker = self.session.client("sagemaker")
-        rows = sagemaker.list_model_packages(ModelPackageGroupName=group, SortOrder="Ascending")
-        arns = [row["ModelPackageArn"] for row in rows["ModelPackageSummaryList"]]
-        return [sagemaker.describe_model_package(ModelPackageName=arn) for arn in arns]
-
     def plain(self, text: str) -> str:
         """A text without what differs from run to run."""
         for one, other in (
@@ -109,7 +100,7 @@ class Project:
         return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "TIME", text)
 
 
-def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:  # noqa: F811
+def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:
     """Copy the head to its prefix, and store a proof that offers it, as a measurement would."""
     sources = Sources(lambda: session)
     stage_candidate(
@@ -123,11 +114,7 @@ def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:  # noq
 
 @pytest.fixture
 def project(
-    spec_of: Callable[..., LearnSpec],  # noqa: F811
-    endpoint: str,
-    session: Session,  # noqa: F811
-    server: Server,
-    tmp_path: Path,
+    spec_of: Callable[..., LearnSpec], endpoint: str, session: Session, server: Server, tmp_path: Path
 ) -> Project:
     spec = spec_of(texts(24), general=texts(10, seed=3))
     made(spec, session, tmp_path / "work")
@@ -138,92 +125,32 @@ def project(
     return Project(tmp_path, spec, session, server.status.port, plan.bound.head)
 
 
-def test_promote_asks_registers_and_rollback_rejects(project: Project) -> None:
+def test_promote_asks_and_rollback_brings_back_the_spec(project: Project) -> None:
     before = project.written
-    declined = project.learn("promote", "--model-package-group", "heads", answers="n\n")
+    declined = project.learn("promote", answers="n\n")
     assert declined.exit_code == 3
     assert project.written == before
-    result = project.learn("promote", "--model-package-group", "heads", answers="y\n")
+    result = project.learn("promote", answers="y\n")
     assert result.exit_code == 0, result.stderr
     assert project.plain(result.stdout) == (
-        "endpoint    learn-promote\n"
-        "state       serves\n"
-        "head        team-HEAD8\n"
-        "head_uri    BUCKET/team/heads/HEAD16/\n"
-        "registered  heads/1\n"
+        "endpoint  learn-promote\n"
+        "state     serves\n"
+        "head      team-HEAD8\n"
+        "head_uri  BUCKET/team/heads/HEAD16/\n"
     )
     shown = project.plain(result.stderr)
-    assert (
-        "how          in-place: a second fleet starts; the first one serves until the second is in service\n"
-    ) in shown
-    assert (
-        "rollback on  alarm peagle-learn-promote-update, peagle-learn-promote-acceptance (the execution role"
-        " needs cloudwatch:DescribeAlarms; the guard's role has it)\n"
-    ) in shown
+    assert "in-place: a second fleet starts" in shown
+    assert "alarm peagle-learn-promote-update, peagle-learn-promote-acceptance" in shown
     assert "Promote the head on learn-promote? [y/N]" in shown
-    assert "registered as heads/1" in shown
     assert f"head {project.plain(project.head[:16])} serves endpoint learn-promote" in shown
-    (version,) = project.versions("heads")
-    assert version["ModelApprovalStatus"] == "Approved"
-    assert version["CustomerMetadataProperties"]["head"] == project.head
-    assert version["CustomerMetadataProperties"]["held_out.acceptance_ratio"] == "1.120 from 1.080 to 1.160"
-    (container,) = version["InferenceSpecification"]["Containers"]
-    (channel,) = container["AdditionalModelDataSources"]
-    assert channel["S3DataSource"]["S3Uri"].endswith(f"/heads/{project.head[:16]}/")
-
-    again = project.learn("promote", "--model-package-group", "heads", "--yes")
-    other = project.learn("promote", "--model-package-group", "others", "--yes")
-    assert (again.exit_code, other.exit_code) == (0, 0)
-    assert len(project.versions("heads")) == len(project.versions("others")) == 1
-    assert other.stdout.endswith("registered  heads/1\n            others/1\n")
 
     back = project.learn("rollback", answers="y\n")
     assert back.exit_code == 0, back.stderr
     assert project.plain(back.stdout) == (
-        "endpoint    learn-promote\n"
-        "state       rolled-back\n"
-        "head        the catalogue's\n"
-        "registered  heads/1\n"
-        "            others/1\n"
+        "endpoint  learn-promote\nstate     rolled-back\nhead      the catalogue's\n"
     )
-    assert "Bring back the head before on learn-promote? [y/N]" in back.stderr
-    assert "version heads/1 is now Rejected" in back.stderr
-    for group in ("heads", "others"):
-        (version,) = project.versions(group)
-        assert version["ModelApprovalStatus"] == "Rejected"
-        assert version["ApprovalDescription"].startswith("peagle-sm learn rollback")
+    assert "Restore the previous head on learn-promote? [y/N]" in back.stderr
     assert parse_spec(project.written) == parse_spec(before)
-
-
-def test_a_registration_that_sagemaker_refuses_fails_no_promotion_and_no_rollback(project: Project) -> None:
-    result = project.learn("promote", "--model-package-group", FOREIGN, "--yes")
-    assert result.exit_code == 0, result.stderr
-    assert f"not registered in model package group {FOREIGN}: CreateModelPackage: ModelPackageGroup" in (
-        result.stderr
-    )
-    assert f"Next: run `peagle-sm learn promote --model-package-group {FOREIGN} --local-port" in result.stderr
-    (promotion,) = promotions(project.spec, project.session)
-    assert (promotion.state, promotion.model_packages) == ("serves", ())
-    assert project.learn("promote", "--model-package-group", "lost", "--yes").exit_code == 0
-    (version,) = project.versions("lost")
-    project.session.client("sagemaker").delete_model_package(ModelPackageName=version["ModelPackageArn"])
-    back = project.learn("rollback", "--yes")
-    assert back.exit_code == 0, back.stderr
-    assert "the rollback is done, and version lost/1 is still Approved: UpdateModelPackage" in back.stderr
-    assert (
-        "aws sagemaker update-model-package --model-approval-status Rejected --model-package-arn"
-        in back.stderr
-    )
-    assert promotions(project.spec, project.session)[0].state == "rolled-back"
-
-
-def test_a_group_that_sagemaker_does_not_take_changes_nothing(project: Project) -> None:
-    before = status(NAME, session=project.session).config_name
-    result = project.learn("promote", "--model-package-group", "draft_heads", "--yes")
-    assert result.exit_code == 2
-    assert "--model-package-group: found 'draft_heads'; allowed: 1 to 63 letters" in result.stderr
-    assert status(NAME, session=project.session).config_name == before
-    assert promotions(project.spec, project.session) == []
 
 
 @pytest.mark.parametrize(
@@ -361,6 +288,6 @@ def test_a_promotion_after_a_stopped_rollback_brings_the_new_head(project: Proje
     assert _alarms(here) == []
 
 
-def _alarms(session: Session) -> list[str]:  # noqa: F811
+def _alarms(session: Session) -> list[str]:
     found = session.api("cloudwatch").describe_alarms()["MetricAlarms"]
     return sorted(each["AlarmName"] for each in found if NAME in each["AlarmName"])

@@ -46,7 +46,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.service import delete, deploy, leftovers, pause
 from tests.bench.compare.simulating import request
 from tests.learn.damaged_heads import Damage, make
-from tests.learn.test_data import bucket, files_below, made, session, spec_of, texts  # noqa: F401
+from tests.learn.test_data import files_below, made, texts
 from tests.local.serving import Server
 
 NAME = "learn-prove"
@@ -54,7 +54,7 @@ HEAD = stand_in_weights() / "p-eagle"
 
 
 @pytest.fixture(scope="module")
-def endpoint(session: Session) -> Iterator[str]:  # noqa: F811
+def endpoint(session: Session) -> Iterator[str]:
     deploy(served(), session=session, unguarded=True)
     yield NAME
     delete([NAME], session=session)
@@ -70,7 +70,7 @@ def served() -> EndpointSpec:
 
 
 @pytest.fixture
-def spec(spec_of: Callable[..., LearnSpec], session: Session, tmp_path: Path) -> LearnSpec:  # noqa: F811
+def spec(spec_of: Callable[..., LearnSpec], session: Session, tmp_path: Path) -> LearnSpec:
     found = spec_of(texts(24), general=texts(10, seed=3))
     made(found, session, tmp_path / "work")
     return found
@@ -81,9 +81,7 @@ def never(*_: object, **__: object) -> Any:
 
 
 def test_a_damaged_head_is_refused_before_anything_is_deployed(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
+    spec: LearnSpec, session: Session, tmp_path: Path
 ) -> None:
     head = make(tmp_path / "head", Damage(3, "truncated", "cut"), HEAD)
     plan = plan_prove(spec, served(), str(head), session, tmp_path / "work")
@@ -101,12 +99,7 @@ def test_a_damaged_head_is_refused_before_anything_is_deployed(
     assert path.read_text() == dump_spec(served())
 
 
-def stopped(
-    plan: ProvePlan,
-    session: Session,  # noqa: F811
-    work: Path,
-    measure: Callable[..., Any] | None = None,
-) -> None:
+def stopped(plan: ProvePlan, session: Session, work: Path, measure: Callable[..., Any] | None = None) -> None:
     """Prove until the measurement, which ``measure`` replaces, and which ends with "enough"."""
 
     def enough(*_: object, **__: object) -> Any:
@@ -125,12 +118,9 @@ def stopped(
 
 
 def test_a_failed_measurement_leaves_nothing_and_no_proof(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
+    spec: LearnSpec, session: Session, tmp_path: Path
 ) -> None:
-    def broken(_: object, setup: Setup, *__: object, **___: object) -> Any:
-        assert setup.slices is None  # all dimensions: a proof has its figures by slice
+    def broken(*_: object, **__: object) -> Any:
         assert len([row for row in leftovers(session) if "team-proof-" in row]) >= 2
         raise ServiceFault("the endpoint stopped answering")
 
@@ -153,9 +143,7 @@ def test_a_failed_measurement_leaves_nothing_and_no_proof(
 
 
 def test_a_candidate_whose_canary_found_a_fault_is_refused_with_that_reason(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
+    spec: LearnSpec, session: Session, tmp_path: Path
 ) -> None:
     logs = session.api("logs")
     group = {"logGroupName": "/aws/sagemaker/Endpoints/team-proof-candidate"}
@@ -217,10 +205,7 @@ prove(plan, session, Path(work), confirm=lambda o: True, progress=lambda e: None
 
 @pytest.mark.slow
 def test_what_a_killed_proof_leaves_has_an_end_and_the_next_run_deletes_it(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
-    server: Server,
+    spec: LearnSpec, session: Session, tmp_path: Path, server: Server
 ) -> None:
     told = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
     arguments = [told, dump_spec(served()), str(HEAD), str(tmp_path / "work"), server.url.rpartition(":")[2]]
@@ -240,9 +225,7 @@ def test_what_a_killed_proof_leaves_has_an_end_and_the_next_run_deletes_it(
 
 
 def test_a_proof_beyond_its_budget_and_a_spec_that_does_not_serve_are_refused(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
+    spec: LearnSpec, session: Session, tmp_path: Path
 ) -> None:
     refuse_the_price(2.0, 2.0)
     refuse_the_price(None, None)
@@ -258,9 +241,7 @@ def test_a_proof_beyond_its_budget_and_a_spec_that_does_not_serve_are_refused(
 
 
 def test_a_proof_over_few_conversations_is_refused_before_anything_is_created(
-    spec_of: Callable[..., LearnSpec],  # noqa: F811
-    session: Session,  # noqa: F811
-    tmp_path: Path,
+    spec_of: Callable[..., LearnSpec], session: Session, tmp_path: Path
 ) -> None:
     of_seven = [{**line, "conversation": f"c{n % 7}"} for n, line in enumerate(texts(28, seed=3))]
     spec = spec_of(texts(24), general=of_seven)
@@ -275,9 +256,7 @@ def test_a_proof_over_few_conversations_is_refused_before_anything_is_created(
 
 
 def test_acceptance_is_measured_with_the_requests_own_sampling_and_identity_greedily(
-    spec_of: Callable[..., LearnSpec],  # noqa: F811
-    session: Session,  # noqa: F811
-    tmp_path: Path,
+    spec_of: Callable[..., LearnSpec], session: Session, tmp_path: Path
 ) -> None:
     own = {"temperature": 0.8, "top_p": 0.9}
     spec = spec_of([{**line, **own} for line in texts(24)], general=[{**t, **own} for t in texts(10, seed=3)])
@@ -296,10 +275,7 @@ def test_acceptance_is_measured_with_the_requests_own_sampling_and_identity_gree
     assert {item.body["temperature"] for item in greedy(setup.items)} == {0.0}
 
 
-def test_the_requests_of_others_to_the_serving_head_are_counted(
-    endpoint: str,
-    session: Session,  # noqa: F811
-) -> None:
+def test_the_requests_of_others_to_the_serving_head_are_counted(endpoint: str, session: Session) -> None:
     def asked(times: int) -> None:
         for _ in range(times):
             body = json.dumps({"prompt": "def f():", "max_tokens": 4}).encode()
@@ -335,12 +311,7 @@ def arm(**tags: str) -> EndpointSpec:
     ids=["foreign", "foreign and paused", "of another folder"],
 )
 def test_an_endpoint_with_an_arm_s_name_and_without_its_tag_is_not_deleted(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
-    tags: dict[str, str],
-    off: bool,
-    told: str,
+    spec: LearnSpec, session: Session, tmp_path: Path, tags: dict[str, str], off: bool, told: str
 ) -> None:
     deploy(arm(**tags), session=session, unguarded=True)
     try:
@@ -358,9 +329,7 @@ def test_an_endpoint_with_an_arm_s_name_and_without_its_tag_is_not_deleted(
 
 
 def test_what_takes_an_arm_s_name_after_the_question_is_not_deleted(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
+    spec: LearnSpec, session: Session, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
     deploy(arm(learn=mark_of("team", work)), session=session, unguarded=True)
@@ -378,11 +347,7 @@ def test_what_takes_an_arm_s_name_after_the_question_is_not_deleted(
 
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_dry_run_beside_another_command_changes_no_file_and_knows_the_folder_s_arms(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
-    server: Server,
-    marked: bool,
+    spec: LearnSpec, session: Session, tmp_path: Path, server: Server, marked: bool
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -21,9 +21,8 @@ from click.testing import Result
 
 from peagle_learn import train as learning
 from peagle_learn.aws.jobs import describe_job, job_names
-from peagle_learn.core.jobs import TRAINING_JOB
-from peagle_learn.core.plan import LearnPlan, make_training_plan
 from peagle_learn.core.spec import LearnSpec
+from peagle_learn.core.training_plan import LearnPlan, make_training_plan
 from peagle_learn.core.training_request import TrainingFacts
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
@@ -219,7 +218,7 @@ def test_what_the_dry_run_prints_is_what_arrives(
     printed = json.loads(dry.stdout)["request"]
     sent = front_door(local, folder, name, train, "--yes", "--unguarded")
     assert sent.exit_code == 0, sent.output
-    job = describe_job(local, TRAINING_JOB, printed["TrainingJobName"])
+    job = describe_job(local, printed["TrainingJobName"])
     assert job is not None
     assert job.instances == train.get("instance_count", 1)
     arrived = {member: job.raw[member] for member in printed if member != "Tags"}
@@ -247,4 +246,4 @@ def test_the_front_door_tells_what_aws_would_refuse(
     refused = front_door(local, folder, "refused", train, "--yes", "--unguarded")
     assert refused.exit_code not in (0, 1), refused.output
     assert told in refused.output
-    assert list(job_names(local, TRAINING_JOB, "refused-")) == []
+    assert list(job_names(local, "refused-")) == []

@@ -20,20 +20,25 @@ from peagle_learn.commands.run import render_run_offer
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.steps import STEPS, RunState, StepCost, StepDone, inputs_hash
 from peagle_learn.data import plan_data
-from peagle_learn.loop import Loop
 from peagle_learn.run import RunOffer, RunStep, StepResult, run
 from peagle_learn.sampling import Journal
+from peagle_learn.steps import RunSteps
 from peagle_sm.aws.control.sagemaker import target_source
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused
 from tests.learn.conftest import WEIGHTS
 from tests.learn.core.test_conversations import words
-from tests.learn.test_data import bucket, endpoint, session, spec_of  # noqa: F401
 from tests.local.serving import Server
 
 SPEC = LearnSpec(name="team", target={"model": "tiny-code"}, endpoint="demo", bucket="s3://b")
+TINY = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
+QUIET: dict[str, Any] = {"usd_per_hour": None, "progress": lambda _: None}
 Results = Mapping[str, Mapping[str, Any]]
+
+
+def eight() -> list[dict[str, Any]]:
+    return [{"prompt": words(random.Random(number), 25)} for number in range(8)]
 
 
 class Killed(BaseException):
@@ -141,9 +146,9 @@ def test_a_result_that_is_gone_is_made_again_only_if_a_later_step_needs_it(tmp_p
     go(world, tmp_path, offers)
     assert [each.is_done for each in offers[1].costs] == [False, False, False, False]
     assert offers[1].costs[0].notes == (
-        "done 2026-11-24, but its result was deleted or replaced; it begins anew",
+        "done 2026-11-24, but its result was deleted or replaced; it starts again",
     )
-    assert offers[1].costs[1].notes == ("done 2026-11-24, but an earlier step begins anew; it begins anew",)
+    assert offers[1].costs[1].notes == ("done 2026-11-24, but an earlier step starts again; it starts again",)
     for until in (None, "train", "data"):
         go(world, tmp_path, offers, until=until)
     assert len(offers) == 2, "everything is done, so nothing is paid for again"
@@ -157,25 +162,20 @@ def test_a_run_asks_nothing_of_the_steps_after_its_last_one(tmp_path: Path) -> N
         raise NotFound("s3://later does not exist", next_step="Create it.")
 
     steps = [step if step.step == "data" else replace(step, inputs=refuse) for step in world.steps()]
-    told: Any = {"usd_per_hour": None, "confirm": lambda _: True, "progress": lambda _: None}
     for _ in range(2):
-        run(SPEC, steps, clock, tmp_path, until="data", **told)
+        run(SPEC, steps, clock, tmp_path, until="data", confirm=lambda _: True, **QUIET)
     assert list(world.made) == ["data"]
 
 
 def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    bucket: str,  # noqa: F811
+    spec_of: Any, session: Session, folder: Path, bucket: str
 ) -> None:
-    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    lines = eight()
     given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
-    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
     own = {"training": "training.tokens.jsonl", "validation": "validation.tokens.jsonl"}
-    spec = LearnSpec.model_validate({**given, **weights, "train": own})
+    spec = LearnSpec.model_validate({**given, **TINY, "train": own})
     work, offers = folder / "work", list[RunOffer]()
-    data, train, *_ = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
+    data, train, *_ = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
     made = {"data": "d", "uri": f"s3://{bucket}/x/data/d/"}
     stored = {"Bucket": bucket, "Key": "x/data/d/prompts/held-out.jsonl"}
     session.client("s3").put_object(**stored, Body=b"prompts")
@@ -198,17 +198,8 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
         return False
 
     def again() -> None:
-        steps = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
-        run(
-            spec,
-            steps,
-            session,
-            work,
-            until="train",
-            usd_per_hour=None,
-            confirm=declined,
-            progress=lambda _: None,
-        )
+        steps = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
+        run(spec, steps, session, work, until="train", confirm=declined, **QUIET)
 
     key = "x/team-1/output/model.tar.gz"
     session.client("s3").put_object(Bucket=bucket, Key=key, Body=b"head")
@@ -229,7 +220,7 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     with pytest.raises(Declined):
         again()
     shown = render_run_offer(offers[0])
-    told = "train: done 2026-11-25, but its result was deleted or replaced; it begins anew"
+    told = "train: done 2026-11-25, but its result was deleted or replaced; it starts again"
     assert told in " ".join(shown.split())
     assert "data: " not in shown
     assert max(map(len, shown.splitlines())) <= 80
@@ -243,97 +234,48 @@ def test_a_run_that_is_declined_does_nothing(tmp_path: Path) -> None:
     world = World()
     clock: Any = Clock()
     with pytest.raises(Declined):
-        run(
-            SPEC,
-            world.steps(),
-            clock,
-            tmp_path,
-            usd_per_hour=None,
-            confirm=lambda _: False,
-            progress=lambda _: None,
-        )
+        run(SPEC, world.steps(), clock, tmp_path, confirm=lambda _: False, **QUIET)
     assert world.made == {}
     assert list(tmp_path.iterdir()) == []
 
 
+LONG = {"sequence_length": 100_000}
+
+
 @pytest.mark.parametrize(
-    ("train", "until", "told"),
+    ("people", "train", "until", "told"),
     [
-        ({"sequence_length": 100_000}, None, "sequence_length: found 100000"),
+        (0, LONG, None, "sequence_length: found 100000"),
         (
+            0,
             {"sequence_length": 8192, "sequence_partitions": 1, "micro_batch_size": 256},
             None,
             "too little memory",
         ),
-        ({}, None, "data.general: found nothing"),
-        ({}, "train", "was not confirmed"),
-        ({"sequence_length": 100_000}, "data", "was not confirmed"),
+        (0, {}, None, "data.general: found nothing"),
+        (0, {}, "train", "was not confirmed"),
+        (0, LONG, "data", "was not confirmed"),
+        # a proof's verdict is over conversations, of which each measured set needs eight
+        (14, {}, None, "the held-out prompts are of 2"),
+        (40, {}, None, "the general prompts are of 7"),
+        (14, {}, "train", "was not confirmed"),
     ],
 )
 def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    train: dict[str, Any],
-    until: Any,
-    told: str,
+    spec_of: Any, session: Session, folder: Path, people: int, train: dict[str, Any], until: Any, told: str
 ) -> None:
-    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
-    given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
-    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
-    spec = LearnSpec.model_validate({**given, **weights, "train": train})
-    work = folder / "work"
-    loop = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
-    with pytest.raises(PeagleError, match=told):
-        run(
-            spec,
-            loop.steps(),
-            session,
-            work,
-            until=until,
-            usd_per_hour=None,
-            confirm=lambda _: False,
-            progress=lambda _: None,
-        )
-    assert not work.exists()
-
-
-@pytest.mark.parametrize(
-    ("people", "until", "told"),
-    [
-        (14, None, "the held-out prompts are of 2"),
-        (40, None, "the general prompts are of 7"),
-        (14, "train", "was not confirmed"),
-    ],
-)
-def test_a_run_that_can_offer_no_head_is_refused_before_an_answer_is_paid_for(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    people: int,
-    until: Any,
-    told: str,
-) -> None:
-    """A proof's verdict is over conversations, of which each measured set needs eight."""
     rng = random.Random(people)
-    lines = [{"prompt": words(rng, 25), "conversation": f"p{n % people}"} for n in range(80)]
-    general = [{"prompt": words(rng, 25), "conversation": f"g{n % 7}"} for n in range(40)]
-    given = spec_of(lines, general).model_dump(mode="json", exclude_unset=True)
-    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
-    spec = LearnSpec.model_validate({**given, **weights})
-    work = folder / "work"
-    loop = Loop(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None)
+    sets: list[Any] = [eight()]
+    if people:
+        sets = [
+            [{"prompt": words(rng, 25), "conversation": f"p{n % people}"} for n in range(80)],
+            [{"prompt": words(rng, 25), "conversation": f"g{n % 7}"} for n in range(40)],
+        ]
+    given = spec_of(*sets).model_dump(mode="json", exclude_unset=True)
+    spec, work = LearnSpec.model_validate({**given, **TINY, "train": train}), folder / "work"
+    steps = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
     with pytest.raises(PeagleError, match=told):
-        run(
-            spec,
-            loop.steps(),
-            session,
-            work,
-            until=until,
-            usd_per_hour=None,
-            confirm=lambda _: False,
-            progress=lambda _: None,
-        )
+        run(spec, steps, session, work, until=until, confirm=lambda _: False, **QUIET)
     assert not work.exists()
 
 
@@ -353,10 +295,7 @@ class Elsewhere(Session):
 
 
 def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same_is_none(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    endpoint: str,  # noqa: F811
-    tmp_path: Path,
+    spec_of: Any, session: Session, endpoint: str, tmp_path: Path
 ) -> None:
     rng = random.Random(11)
     lines = [{"prompt": words(rng, 25)} for _ in range(8)]
@@ -368,26 +307,17 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
 
     def again(where: Session = session) -> str:
         """Run the first step; return its hash of inputs."""
-        loop = Loop(spec, tmp_path / "endpoint.yaml", tmp_path, where, work, lambda _: None)
-        state = run(
-            spec,
-            loop.steps(),
-            where,
-            work,
-            until="data",
-            usd_per_hour=None,
-            confirm=confirm,
-            progress=lambda _: None,
-        )
+        loop = RunSteps(spec, tmp_path / "endpoint.yaml", tmp_path, where, work, lambda _: None)
+        state = run(spec, loop.steps(), where, work, until="data", confirm=confirm, **QUIET)
         return state.steps["data"].inputs
 
     def told(number: int) -> str:
         return offers[number].costs[0].what
 
     def noted(number: int) -> list[bool]:
-        """Tell whether an offer says that the step begins anew, and that answers are not used."""
+        """Tell whether an offer says that the step starts again, and that answers are not used."""
         notes = " ".join(offers[number].costs[0].notes)
-        return [said in notes for said in ("but its inputs changed; it begins anew", "are not used")]
+        return [said in notes for said in ("but its inputs changed; it starts again", "are not used")]
 
     first = again()
     assert told(0) == f"8 answers from {endpoint}"
@@ -430,42 +360,26 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
 
 @pytest.mark.parametrize(("budget", "told"), [(5.0, "train.budget_usd: found 5"), (9.0, "was not confirmed")])
 def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    budget: float,
-    told: str,
+    spec_of: Any, session: Session, folder: Path, budget: float, told: str
 ) -> None:
-    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    lines = eight()
     given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
     train = {"max_hours": 2, "usd_per_hour": 4, "budget_usd": budget}
-    weights = {"target": {"model": "tiny-code", "uri": f"{WEIGHTS}target/"}, "head": f"{WEIGHTS}p-eagle/"}
-    spec = LearnSpec.model_validate({**given, **weights, "train": train})
+    spec = LearnSpec.model_validate({**given, **TINY, "train": train})
     billed = Billed.from_boto3(session.to_boto3(), session.local)
     work = folder / "work"
-    steps = Loop(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
+    steps = RunSteps(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
     with pytest.raises(PeagleError, match=told) as refused:
-        run(
-            spec,
-            steps,
-            billed,
-            work,
-            until="train",
-            usd_per_hour=None,
-            confirm=lambda _: False,
-            progress=lambda _: None,
-        )
+        run(spec, steps, billed, work, until="train", confirm=lambda _: False, **QUIET)
     if budget < 8:
         assert "the job can cost 8.00 USD" in refused.value.message
     assert not work.exists()
 
 
 def test_a_budget_without_a_price_is_refused_by_data_and_run(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
+    spec_of: Any, session: Session, folder: Path
 ) -> None:
-    lines = [{"prompt": words(random.Random(number), 25)} for number in range(8)]
+    lines = eight()
     billed, work = Billed.from_boto3(session.to_boto3(), session.local), folder / "work"
     free, spec = spec_of(lines), spec_of(lines, budget_usd=5.0)
     assert plan_data(free, billed, work).offer.usd is None
@@ -474,29 +388,17 @@ def test_a_budget_without_a_price_is_refused_by_data_and_run(
     with pytest.raises(PlanRefused, match=said) as refused:
         plan_data(spec, billed, work)
     assert "pricing:GetProducts" in str(refused.value.next_step)
-    steps = Loop(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
+    steps = RunSteps(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
     with pytest.raises(PlanRefused, match=said):
-        run(
-            spec,
-            steps,
-            billed,
-            work,
-            until="data",
-            usd_per_hour=None,
-            confirm=lambda _: True,
-            progress=lambda _: None,
-        )
+        run(spec, steps, billed, work, until="data", confirm=lambda _: True, **QUIET)
     assert not work.exists()
 
 
 def test_a_budget_of_data_pays_for_all_instances_at_the_price_of_the_plan(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    folder: Path,
-    server: Server,
+    spec_of: Any, session: Session, folder: Path, server: Server
 ) -> None:
     """No list has the price, so the endpoint's tag counts; many requests at once scale it out."""
-    spec = spec_of([{"prompt": words(random.Random(number), 25)} for number in range(8)], budget_usd=5.0)
+    spec = spec_of(eight(), budget_usd=5.0)
     billed = Billed.from_boto3(session.to_boto3(), session.local)
     name = plan_data(spec, session, folder / "work").offer.endpoint
     sagemaker = server.client("sagemaker")
@@ -513,10 +415,7 @@ def test_a_budget_of_data_pays_for_all_instances_at_the_price_of_the_plan(
 @pytest.mark.campaign
 @pytest.mark.slow
 def test_data_that_is_killed_at_random_moments_asks_for_each_answer_once(
-    spec_of: Any,  # noqa: F811
-    session: Session,  # noqa: F811
-    tmp_path: Path,
-    server: Server,
+    spec_of: Any, session: Session, tmp_path: Path, server: Server
 ) -> None:
     rng = random.Random(7)
     spec = spec_of([{"prompt": words(rng, 25)} for _ in range(60)], concurrency=2)

@@ -12,13 +12,12 @@ import pytest
 from peagle_learn import jobs
 from peagle_learn import train as learning
 from peagle_learn.aws.jobs import create_job, job_names, stop_job
-from peagle_learn.core.jobs import TRAINING_JOB
-from peagle_learn.core.plan import LearnPlan
 from peagle_learn.core.spec import LearnSpec
+from peagle_learn.core.training_plan import LearnPlan
 from peagle_learn.core.training_request import out_of_reach
-from peagle_learn.facts import _reach_findings
 from peagle_learn.stored_data import find_data
 from peagle_learn.train import TrainingOffer
+from peagle_learn.training_facts import _reach_findings
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import (
@@ -29,7 +28,7 @@ from peagle_sm.core.errors import (
     ServiceFault,
     TrainingFailed,
 )
-from peagle_sm.core.plan.payloads import Request
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.service.progress import Event, Pacing
 from tests.learn.conftest import WEIGHTS, stored
 from tests.service.guard_fakes import FakeGuardAws
@@ -66,7 +65,7 @@ def scripted(plan: LearnPlan, **script: str) -> LearnPlan:
 
 def start(session: Session, plan: LearnPlan) -> None:
     learning.send_data(plan, session)
-    jobs.start(session, TRAINING_JOB, plan.parameters_at(session.now()))
+    jobs.start(session, plan.parameters_at(session.now()))
 
 
 def run(session: Session, spec: LearnSpec, folder: Path, **more: Any) -> jobs.JobState:
@@ -94,7 +93,7 @@ def test_a_job_runs_to_its_end_and_the_same_spec_finds_it_again(
     local.api("s3").put_object(Bucket=bucket, Key=key, Body=b"the scripted trainer leaves no head")
     again = run(local, make_spec("whole"), folder, confirm=never)
     assert again.job.name == done.job.name
-    assert len(list(job_names(local, TRAINING_JOB, offer.plan.base))) == 1
+    assert len(list(job_names(local, offer.plan.base))) == 1
 
 
 def test_other_data_is_another_job_and_how_often_it_logs_is_not(
@@ -116,14 +115,14 @@ def test_nothing_is_sent_before_it_is_confirmed(local: Session, folder: Path, ma
     with pytest.raises(Declined):
         run(local, spec, folder, confirm=lambda _: False)
     assert local.api("s3").list_objects_v2(Bucket="asked-first")["KeyCount"] == 0
-    assert list(job_names(local, TRAINING_JOB, "asked-")) == []
+    assert list(job_names(local, "asked-")) == []
 
 
 def test_the_lines_become_steps_figures_and_progress(local: Session, folder: Path, make_spec: Make) -> None:
     plan = scripted(learning.plan_training(make_spec("lines"), local, folder), say=LINE)
     start(local, plan)
     events: list[Event] = []
-    done = jobs.follow(local, TRAINING_JOB, plan.job, progress=events.append)
+    done = jobs.follow(local, plan.job, progress=events.append)
     assert done.last is not None
     assert (done.last.step, done.last.steps, done.last.figures["loss"]) == (5, 50, 0.5)
     assert done.last.depth_accuracies() == {1: 0.8, 2: 0.4}
@@ -141,13 +140,13 @@ def test_ctrl_c_leaves_the_job_running_and_names_the_command_that_stops_it(
 
     pacing = Pacing(clock=local.now, sleep=interrupted)
     with pytest.raises(Interrupted) as caught:
-        jobs.follow(local, TRAINING_JOB, plan.job, pacing=pacing)
+        jobs.follow(local, plan.job, pacing=pacing)
     assert f"peagle-sm learn stop {plan.job}" in (caught.value.next_step or "")
-    assert jobs.job_state(local, TRAINING_JOB, plan.job).job.running
-    assert plan.job in [one.job.name for one in jobs.jobs_of(local, TRAINING_JOB)]
-    jobs.stop(local, TRAINING_JOB, plan.job)
+    assert jobs.job_state(local, plan.job).job.running
+    assert plan.job in [one.job.name for one in jobs.jobs_of(local)]
+    jobs.stop(local, plan.job)
     with pytest.raises(TrainingFailed, match="was stopped"):
-        jobs.follow(local, TRAINING_JOB, plan.job)
+        jobs.follow(local, plan.job)
 
 
 def test_after_a_failure_the_same_spec_starts_a_second_job_on_its_checkpoints(
@@ -157,7 +156,7 @@ def test_after_a_failure_the_same_spec_starts_a_second_job_on_its_checkpoints(
     plan = scripted(learning.plan_training(spec, local, folder), fail="line 3 is empty", exit="2")
     start(local, plan)
     with pytest.raises(TrainingFailed, match="line 3 is empty"):
-        jobs.follow(local, TRAINING_JOB, plan.job)
+        jobs.follow(local, plan.job)
     offers: list[TrainingOffer] = []
     done = run(local, spec, folder, confirm=remembering(offers))
     assert done.job.name == f"{plan.job}-2"
@@ -171,7 +170,7 @@ def test_a_job_over_its_budget_is_stopped(local: Session, folder: Path, make_spe
     parameters = {**plan.request.parameters, "Tags": tags}
     start(local, replace(plan, request=Request("sagemaker", "create_training_job", parameters)))
     with pytest.raises(TrainingFailed, match=r"its budget of 1\.00 USD is spent"):
-        jobs.follow(local, TRAINING_JOB, plan.job, budget_usd=1.0)
+        jobs.follow(local, plan.job, budget_usd=1.0)
 
 
 def test_the_first_run_s_job_is_taken_when_two_start_at_once(
@@ -179,8 +178,8 @@ def test_the_first_run_s_job_is_taken_when_two_start_at_once(
 ) -> None:
     plan = learning.plan_training(make_spec("twice"), local, folder)
     start(local, plan)
-    jobs.start(local, TRAINING_JOB, plan.parameters_at(local.now()))
-    assert len(list(job_names(local, TRAINING_JOB, plan.base))) == 1
+    jobs.start(local, plan.parameters_at(local.now()))
+    assert len(list(job_names(local, plan.base))) == 1
 
 
 def test_data_that_a_running_job_reads_is_not_deleted(local: Session, folder: Path, make_spec: Make) -> None:
@@ -189,9 +188,9 @@ def test_data_that_a_running_job_reads_is_not_deleted(local: Session, folder: Pa
     start(local, plan)
     with pytest.raises(PlanRefused, match=f"{plan.job} runs, and reads"):
         find_data(spec, local)
-    jobs.stop(local, TRAINING_JOB, plan.job)
+    jobs.stop(local, plan.job)
     with pytest.raises(TrainingFailed, match="was stopped"):
-        jobs.follow(local, TRAINING_JOB, plan.job)
+        jobs.follow(local, plan.job)
     assert find_data(spec, local).objects == 2
 
 
@@ -202,7 +201,7 @@ def test_a_first_attempt_that_is_refused_names_the_data_that_it_left(
     plan = learning.plan_training(spec, local, folder)
     sent = learning.send_data(plan, local)
     with pytest.raises(ServiceFault) as caught:
-        jobs.start(local, TRAINING_JOB, plan.parameters_at(local.now()), remaining=sent)
+        jobs.start(local, plan.parameters_at(local.now()), remaining=sent)
     assert "peagle-sm learn delete-data" in caught.value.message
     assert find_data(spec, local).objects == 2
 
@@ -212,12 +211,12 @@ def test_a_job_that_is_not_ours_is_neither_shown_nor_stopped(
 ) -> None:
     plan = scripted(learning.plan_training(make_spec("foreign"), local, folder), hold="always")
     learning.send_data(plan, local)
-    create_job(local, TRAINING_JOB, {**plan.request.parameters, "Tags": []})
+    create_job(local, {**plan.request.parameters, "Tags": []})
     with pytest.raises(PlanRefused, match="did not create"):
-        jobs.stop(local, TRAINING_JOB, plan.job)
+        jobs.stop(local, plan.job)
     with pytest.raises(NotFound):
-        jobs.job_state(local, TRAINING_JOB, "no-such-job")
-    stop_job(local, TRAINING_JOB, plan.job)
+        jobs.job_state(local, "no-such-job")
+    stop_job(local, plan.job)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +239,7 @@ def test_what_is_wrong_is_told_before_anything_is_created(
     (folder / "empty.tokens.jsonl").write_text("\n")
     with pytest.raises(PlanRefused, match=told):
         run(local, make_spec("refused", **train), folder, confirm=never)
-    assert list(job_names(local, TRAINING_JOB, "refused-")) == []
+    assert list(job_names(local, "refused-")) == []
 
 
 def test_bad_data_is_told_once_and_times_below_an_hour_in_a_unit_that_shows_them(

@@ -17,7 +17,7 @@ from peagle_learn.prove import ProvePlan, plan_prove
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_train.dataset import check_channel
-from tests.learn.test_data import bucket, made, session, spec_of, texts  # noqa: F401
+from tests.learn.test_data import made, texts
 from tests.learn.test_prove import HEAD, endpoint, served  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("endpoint")
@@ -25,12 +25,12 @@ VOCAB = 512
 
 
 @pytest.fixture
-def spec(spec_of: Callable[..., LearnSpec]) -> LearnSpec:  # noqa: F811
+def spec(spec_of: Callable[..., LearnSpec]) -> LearnSpec:
     return spec_of(texts(24), general=texts(10, seed=3), held_out=0.25)
 
 
 @pytest.fixture
-def data(spec: LearnSpec, session: Session, tmp_path: Path) -> DataResult:  # noqa: F811
+def data(spec: LearnSpec, session: Session, tmp_path: Path) -> DataResult:
     return made(spec, session, tmp_path / "work")
 
 
@@ -42,7 +42,7 @@ def trained_on(folder: Path, head: Path) -> Path:
     return head
 
 
-def planned(spec: LearnSpec, head: Path, session: Session, work: Path) -> ProvePlan:  # noqa: F811
+def planned(spec: LearnSpec, head: Path, session: Session, work: Path) -> ProvePlan:
     return plan_prove(spec, served(), str(head), session, work)
 
 
@@ -51,10 +51,7 @@ def with_seed(spec: LearnSpec, seed: int) -> LearnSpec:
 
 
 def test_a_head_is_not_proved_on_another_set_than_it_learned(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    data: DataResult,
-    tmp_path: Path,
+    spec: LearnSpec, session: Session, data: DataResult, tmp_path: Path
 ) -> None:
     work, head = tmp_path / "work", trained_on(data.folder / "training", tmp_path / "head")
     plan = planned(spec, head, session, work)
@@ -80,10 +77,7 @@ def _rows(folder: Path) -> list[str]:
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("told", [None, "no JSON", "[]", '{"data": {"training": null}}', '{"data": {}}'])
 def test_a_head_of_unknown_training_is_proved_with_a_warning(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    tmp_path: Path,
-    told: Any,
+    spec: LearnSpec, session: Session, tmp_path: Path, told: Any
 ) -> None:
     head = tmp_path / "head"
     shutil.copytree(HEAD, head)
@@ -95,10 +89,7 @@ def test_a_head_of_unknown_training_is_proved_with_a_warning(
 
 
 def test_data_of_ones_own_is_unknown_and_not_refused(
-    spec: LearnSpec,
-    session: Session,  # noqa: F811
-    data: DataResult,
-    tmp_path: Path,
+    spec: LearnSpec, session: Session, data: DataResult, tmp_path: Path
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()

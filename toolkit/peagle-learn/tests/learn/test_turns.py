@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_bench.load.work import WorkItem
@@ -19,20 +19,20 @@ from peagle_learn.core.conversations import (
     Split,
     shingles,
     similarity,
-    split_prompts,
+    split,
     user_text,
 )
-from peagle_learn.core.processing.lines import MANIFEST_FILE, read_split
 from peagle_learn.core.prompts import TargetTexts
 from peagle_learn.prompts import Read, read_prompts
 from peagle_learn.sampling import WantedAnswer
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
 from tests.learn.core.test_conversations import words
-from tests.learn.processing.test_job import FILES, SETTINGS, jsonl, sharded
 from tests.traffic.planted import planted
 
-CHOSEN: dict[str, Any] = {name: SETTINGS[name] for name in ("held_out", "limit", "seed")}
+
+def jsonl(lines: Sequence[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def said(role: str, text: str) -> dict[str, str]:
@@ -114,9 +114,7 @@ def test_no_turn_of_a_held_out_conversation_is_nearly_in_training(
         read = read_lines(Path(folder), lines_of(seed, count))
         general = read_lines(Path(folder), [*lines_of(seed, 6), *lines_of(seed + 1, 20)], "g")
     try:
-        found = split_prompts(
-            read.prompts, general.prompts, general_trained=0.5, **{**CHOSEN, "held_out": share}
-        )
+        found = split(read.prompts, share, 7, general.prompts, 0.5)
     except SpecError:  # too few conversations
         return
     learned = [*rows(read, found.train), *rows(general, found.general_train)]
@@ -150,7 +148,7 @@ def halves(split: Split) -> tuple[int, int]:
 def test_the_same_text_in_a_later_turn_is_a_near_duplicate(tmp_path: Path) -> None:
     for other in ("greeting", "message", "text", "longer"):
         read = read_lines(tmp_path, pairs(other))
-        found = split_prompts(read.prompts, (), general_trained=0.0, **CHOSEN)
+        found = split(read.prompts, 0.3, 7)
         assert nearest(rows(read, found.train), rows(read, found.held_out)) < NEAR, other
         assert (sum(halves(found)), found.near_repeats) == (20, 20), other
 
@@ -160,7 +158,7 @@ def test_conversations_that_begin_alike_are_no_repeats_and_have_answers_of_their
     lines = [{"turns": ["hello", words(rng, 30)]} for _ in range(6)]
     lines += [{"turns": [words(rng, 30), "and then?"]} for _ in range(6)]
     read = read_lines(tmp_path, [*lines, lines[0]])
-    found = split_prompts(read.prompts, (), general_trained=0.0, **CHOSEN)
+    found = split(read.prompts, 0.3, 7)
     assert (sum(halves(found)), found.repeats, found.near_repeats) == (12, 1, 0)
     kept = [prompt for each in (*found.train, *found.held_out) for prompt in each.prompts]
     assert len({WantedAnswer(read.items[each.id], "c", each.turns).key for each in kept}) == 12
@@ -171,30 +169,6 @@ def test_conversations_that_begin_alike_are_no_repeats_and_have_answers_of_their
         for prompt in each.prompts
     }
     assert {read.items[each].body["messages"][0]["content"] for each in one} == {"hello"}
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.integers(0, 10**6), st.integers(20, 50), st.integers(1, 4))
-@example(40116, 27, 2)
-@example(109496, 50, 4)
-def test_this_machine_and_the_jobs_split_conversations_alike(seed: int, count: int, instances: int) -> None:
-    lines, general = lines_of(seed, count), [*lines_of(seed, 3), *lines_of(seed + 1, 12)]
-    named = {f"prompts-1/{shard}.jsonl": jsonl(lines[shard::instances]) for shard in range(instances)}
-    told = {**SETTINGS, "general": 1, "general_trained": 0.5}
-    with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
-        # The same files on both sides: which of two near repeats is left out depends on their order.
-        own, other = read_lines(here, lines, files=instances), read_lines(here, general, "g")
-        try:
-            wanted = split_prompts(own.prompts, other.prompts, general_trained=0.5, **CHOSEN)
-        except SpecError:  # too few conversations
-            return
-        found = sharded(here / "jobs", {**named, "general-1/g.jsonl": jsonl(general)}, instances, told)
-    divided = read_split({name: found[name] for name in FILES}, json.loads(found[MANIFEST_FILE]))
-    for name in ("train", "held_out", "general_train"):
-        keys = [{each.key for each in getattr(one, name)} for one in (divided, wanted)]
-        assert keys[0] == keys[1], name
-    assert (divided.repeats, len(divided.general)) == (wanted.repeats, len(wanted.general))
 
 
 def test_an_id_named_like_a_redacted_one_takes_no_other_prompts_place(tmp_path: Path) -> None:

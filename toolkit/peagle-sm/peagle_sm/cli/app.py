@@ -197,7 +197,6 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "peagle-bench",
             "Compare the speed of endpoints, or of one spec's modes; test for significance.",
         ),
-        ("reproduce", "peagle-bench", "Measure a published table again, and show both side by side."),
         (
             "tune",
             "peagle-bench",

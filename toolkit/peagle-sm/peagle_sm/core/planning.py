@@ -1,4 +1,4 @@
-"""Plan of a spec: requests in order, price, memory fit and findings; as text, HTML and JSON."""
+"""Plan of a spec: resources in order, price, memory fit and findings; as text, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import as_text
 from peagle_sm.core.plan.memory import MemoryFit, memory_fit
-from peagle_sm.core.plan.payloads import Names, Request, names_for, requests_for, spec_hash
 from peagle_sm.core.plan.resolve import Context, Draft, resolve
+from peagle_sm.core.resources.naming import Names, names_for
+from peagle_sm.core.resources.ordered import planned, spec_hash
+from peagle_sm.core.resources.resource import Request, Resource
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
 from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.words import STAND_IN, Finding, speculation_text, usd, worst_first
@@ -27,23 +29,23 @@ _IN_FIELDS = "stand-in-weights"
 
 @dataclass(frozen=True)
 class Plan(Shown):
-    """Requests, price, memory fit and findings of a deploy.
+    """Resources, price, memory fit and findings of a deploy.
 
     ``most_usd_per_hour`` is the price with autoscaling's maximum of instances; ``update_usd_per_hour`` is the
     extra price during an in place update with its second fleet (None without one, or if unknown).
 
-    ``draft`` is the spec with all defaults resolved. ``requests`` are sent in this order; they are empty if a
-    fact that a payload needs is missing, and a finding names it. Amounts are None if no price is known;
-    ``price_source`` then gives the reason. ``price_at_most``: SageMaker's price is not known, and the amounts
-    are upper bounds. ``unused_gpus`` counts the GPUs of one instance that no replica uses. ``max_usd`` is the
-    price of the whole lifetime, or until ``kept_until``, the end of a later lease by
+    ``draft`` is the spec with all defaults resolved. ``resources`` are created in this order; they are
+    empty if a fact that a request needs is missing, and a finding names it. Amounts are None if no price is
+    known; ``price_source`` then gives the reason. ``price_at_most``: SageMaker's price is not known, and the
+    amounts are upper bounds. ``unused_gpus`` counts the GPUs of one instance that no replica uses.
+    ``max_usd`` is the price of the whole lifetime, or until ``kept_until``, the end of a later lease by
     `keep`.
     """
 
     draft: Draft = field(repr=False)
     names: Names
     spec_hash: str
-    requests: tuple[Request, ...]
+    resources: tuple[Resource, ...]
     usd_per_hour: float | None
     price_source: str
     usd_per_day: float | None
@@ -67,6 +69,11 @@ class Plan(Shown):
         return self.draft.context
 
     @property
+    def requests(self) -> tuple[Request, ...]:
+        """Requests that create the resources, in the order of sending."""
+        return tuple(request for resource in self.resources for request in resource.create())
+
+    @property
     def refused(self) -> bool:
         """True when a finding of severity "error" forbids the deploy."""
         return bool(self.errors())
@@ -74,7 +81,7 @@ class Plan(Shown):
     def errors(self, skip: Collection[str] = ()) -> list[Finding]:
         """Return the findings that refuse the plan; missing facts cannot be skipped."""
         found = [one for one in self.findings if one.severity == "error"]
-        return [one for one in found if one.check not in skip or not self.requests]
+        return [one for one in found if one.check not in skip or not self.resources]
 
     def refuse_errors(self, skip: Collection[str] = ()) -> None:
         """Refuse a plan with errors, except those of the checks in ``skip``.
@@ -107,16 +114,9 @@ class Plan(Shown):
             PlanRefused: a fact is missing, so the plan has no requests; the message names it.
             KeyError: the plan has requests, but none of this operation.
         """
-        if not self.requests:
+        if not self.resources:
             self.refuse_errors()
         return {request.operation: request.parameters for request in self.requests}[operation]
-
-    @property
-    def schedules(self) -> tuple[dict[str, Any], ...]:
-        """Parameters of the lifetime schedules: its component's, if any, and the endpoint's last."""
-        return tuple(
-            request.parameters for request in self.requests if request.operation == "create_schedule"
-        )
 
     def tags(self) -> dict[str, str]:
         """Return the endpoint's tags."""
@@ -200,7 +200,7 @@ def plan_of(draft: Draft) -> Plan:
         draft=draft,
         names=names,
         spec_hash=digest,
-        requests=requests_for(draft, names, digest),
+        resources=planned(draft, names, digest),
         usd_per_hour=cost.usd_per_hour,
         price_source=cost.source,
         usd_per_day=cost.usd_per_day,

@@ -29,7 +29,6 @@ __all__ = [
     "LABEL",
     "Answered",
     "bounded_labels",
-    "checked_dimensions",
     "checked_labels",
     "frequent_values",
     "refuse_many_values",
@@ -181,25 +180,3 @@ def frequent_values(counts: Mapping[str, int], most: int = MOST_VALUES) -> set[s
     """Return the ``most`` values that are counted most often, without `OTHER`."""
     values = sorted(counts.keys() - {OTHER}, key=lambda value: (-counts[value], value))
     return set(values[:most])
-
-
-def checked_dimensions(
-    names: Iterable[str], labels: Iterable[str], without: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """Check the dimensions that a user asks for, against those of every request and the workload's labels.
-
-    ``without`` are dimensions that the command sets for itself, so that nothing can be split by them.
-
-    Raises:
-        SpecError: an unknown dimension.
-    """
-    every = (*DIMENSIONS, *(LABEL + name for name in sorted(set(labels))))
-    allowed = [name for name in every if name not in set(without)]
-    chosen = tuple(dict.fromkeys(name.strip() for name in names))
-    for name in chosen:
-        if name not in allowed:
-            raise SpecError(
-                f"--slices: found {name!r}; allowed: {', '.join(allowed)}",
-                next_step="give one or more of them, separated by commas, or `none`",
-            )
-    return chosen

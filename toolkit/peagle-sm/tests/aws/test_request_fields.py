@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_bench.workloads.own_prompts import read_own
-from peagle_gate.limits import judge
+from peagle_gate.limits import judged
 from peagle_gate.startup import Limits
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import CHAT, COMPLETION, KNOWN, check_fields
@@ -94,7 +94,7 @@ def test_a_field_that_the_engine_ignores_is_refused_on_every_path(
         with pytest.raises(SpecError, match="the engine ignores") as refused:
             send()
         assert instead in refused.value.message
-    refusal = judge(json.dumps(body).encode(), Limits())
+    _, refusal = judged(json.dumps(body).encode(), Limits())
     assert refusal is not None
     assert instead in refusal.message
 

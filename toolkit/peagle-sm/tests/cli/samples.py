@@ -6,9 +6,13 @@ from datetime import UTC, datetime
 
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.memory import MemoryFit
-from peagle_sm.core.plan.payloads import Names, Request
 from peagle_sm.core.plan.resolve import Context, resolve
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.endpoint import Endpoint
+from peagle_sm.core.resources.endpoint_config import EndpointConfig
+from peagle_sm.core.resources.lifetime_schedule import LifetimeSchedule
+from peagle_sm.core.resources.model import Model
+from peagle_sm.core.resources.naming import Names
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import Finding
 
@@ -20,20 +24,17 @@ SPEC = EndpointSpec(
     placement={"instance_types": ["ml.p5.48xlarge"]},
     lifecycle={"max_lifetime_hours": 4},
 )
-REQUESTS = (
-    Request("scheduler", "create_schedule", {"Name": "peagle-coder-lifetime"}),
-    Request("sagemaker", "create_model", {"ModelName": "coder-0a1b2c3d"}),
-    Request(
-        "sagemaker",
-        "create_endpoint_config",
+RESOURCES = (
+    LifetimeSchedule("peagle-coder-lifetime", {"Name": "peagle-coder-lifetime"}),
+    Model("coder-0a1b2c3d", {"ModelName": "coder-0a1b2c3d"}),
+    EndpointConfig(
+        "coder-0a1b2c3d",
         {
             "EndpointConfigName": "coder-0a1b2c3d",
             "ProductionVariants": [{"ModelName": "coder-0a1b2c3d"}],
         },
     ),
-    Request(
-        "sagemaker", "create_endpoint", {"EndpointName": "coder", "EndpointConfigName": "coder-0a1b2c3d"}
-    ),
+    Endpoint("coder", {"EndpointName": "coder", "EndpointConfigName": "coder-0a1b2c3d"}),
 )
 WARNING = Finding(
     check="unused-gpus",
@@ -58,7 +59,7 @@ def plan(*findings: Finding, local: bool = False) -> Plan:
         draft=resolve(SPEC, context, load_catalog()),
         names=Names("coder", "coder-0a1b2c3d", "coder-0a1b2c3d", "peagle-coder-lifetime"),
         spec_hash="0a1b2c3d",
-        requests=REQUESTS,
+        resources=RESOURCES,
         usd_per_hour=12.5,
         price_source="a price list, 2026-11-20",
         usd_per_day=300.0,

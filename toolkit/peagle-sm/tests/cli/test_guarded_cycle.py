@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.service.lifecycle.updating import own_alarms
+from peagle_sm.core.resources.alarm import update_alarms
 from tests.cli.conftest import Run
 from tests.local.serving import Server, eventually
 
@@ -35,8 +35,8 @@ def test_a_guarded_endpoint_is_kept_paused_resumed_and_forgotten(
         assert row["keep_until"] == row["expires_at"]
         swept = peagle("guard", "sweep", "--format", "json")
         assert swept.exit_code == 0, swept.stderr
-        for alarm in own_alarms("demo", 2.0):  # as a killed promotion leaves them
-            cloudwatch.put_metric_alarm(**alarm)
+        for alarm in update_alarms("demo", 2.0):  # as a killed promotion leaves them
+            cloudwatch.put_metric_alarm(**(alarm.parameters or {}))
         assert peagle("guard", "sweep").exit_code == 0
         assert len(cloudwatch.describe_alarms(AlarmNamePrefix="peagle-demo-")["MetricAlarms"]) == 2
         paused = peagle("pause", "demo", "--yes")
@@ -106,7 +106,7 @@ def test_the_guard_turns_an_endpoint_off_that_scales_without_a_stack(
 
 def test_tune_offers_the_guard_as_deploy_does(peagle: Run, spec: Callable[..., str]) -> None:
     path = spec("demo", SCRIPT_INVOKE="chat", SCRIPT_CHUNK_DELAY="0.01", SCRIPT_CHUNKS="6")
-    size = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2")
+    size = ("--requests", "4", "--concurrency", "1", "--max-k", "2")
     try:
         tuned = peagle("tune", path, *size, "--by", "deployments", "--yes", "--no-write", "--out", "r.jsonl")
         assert tuned.exit_code == 0, tuned.stderr

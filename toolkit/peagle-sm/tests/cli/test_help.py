@@ -118,18 +118,14 @@ def test_completion_offers_commands() -> None:
 
 
 @pytest.mark.parametrize("option", ["--yes", "-y"])
-@pytest.mark.parametrize("words", [("wait", "demo"), ("verify", "demo", "--baseline", "plain")])
+@pytest.mark.parametrize(
+    "words", [("wait", "demo"), ("bench", "demo"), ("verify", "demo", "--baseline", "plain")]
+)
 def test_a_command_that_asks_nothing_says_so_where_yes_is_given(words: tuple[str, ...], option: str) -> None:
     result = run(*words, option)
     assert result.exit_code == 2
     assert f"{words[0]} has no {option}: it never asks for confirmation. Leave it out." in result.stderr
     assert "Did you mean" not in result.stderr
-
-
-def test_yes_without_a_prompt_is_refused_by_bench() -> None:
-    result = run("bench", "demo", "--yes")
-    assert result.exit_code == 2
-    assert "asks for confirmation only with --managed. Leave out --yes." in result.stderr
 
 
 def test_help_shows_commands_and_pages(root: Path) -> None:

@@ -14,9 +14,9 @@ from botocore.session import Session
 from botocore.validate import ParamValidator
 
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.words import Finding
 

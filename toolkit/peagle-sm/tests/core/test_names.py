@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.plan.payloads import names_for
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
+from peagle_sm.core.resources.naming import names_for
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME
 
 _NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.payloads import Request
 from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
+from peagle_sm.core.resources.resource import Request
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, EndpointSpec, parse_spec
 from peagle_sm.service.spec_to_plan import load_spec
 from tests.core.support import (
@@ -136,6 +136,12 @@ def test_the_whole_plan_of_the_stand_in() -> None:
                 },
                 "Tags": tags,
             },
+        ),
+        Request("logs", "create_log_group", {"logGroupName": "/aws/sagemaker/Endpoints/demo"}),
+        Request(
+            "logs",
+            "put_retention_policy",
+            {"logGroupName": "/aws/sagemaker/Endpoints/demo", "retentionInDays": 30},
         ),
         Request(
             "sagemaker",
@@ -286,7 +292,7 @@ def test_every_example_plans(path: Path) -> None:
     plan = make_plan(spec, _context_for(spec))
     errors = [finding.message for finding in plan.findings if finding.severity == "error"]
     assert errors == []
-    assert [breaches(request) for request in plan.requests] == [[], [], [], []]
+    assert [breaches(request) for request in plan.requests] == [[]] * 6
     assert plan.memory is not None
     assert plan.memory.fits
     assert plan.unused_gpus == 0
@@ -397,6 +403,8 @@ def test_every_payload_meets_botocores_model(
         "create_schedule",
         "create_model",
         "create_endpoint_config",
+        "create_log_group",
+        "put_retention_policy",
         "create_endpoint",
     ]
-    assert [breaches(request) for request in plan.requests] == [[], [], [], []]
+    assert [breaches(request) for request in plan.requests] == [[]] * 6

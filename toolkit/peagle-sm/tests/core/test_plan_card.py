@@ -18,6 +18,8 @@ def test_a_plan_in_a_notebook() -> None:
         "scheduler.create_schedule",
         "sagemaker.create_model",
         "sagemaker.create_endpoint_config",
+        "logs.create_log_group",
+        "logs.put_retention_policy",
         "sagemaker.create_endpoint",
     ]
 

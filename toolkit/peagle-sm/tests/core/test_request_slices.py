@@ -15,7 +15,6 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.request_slices import (
     BUCKETS,
     DIMENSIONS,
-    checked_dimensions,
     slices_of,
     slices_of_body,
     token_bucket,
@@ -174,9 +173,3 @@ def test_a_label_with_a_thousand_values_is_refused(tmp_path: Path) -> None:
     path = workload(tmp_path, *(f'{{"user": "u{number}"}}' for number in range(1000)))
     with pytest.raises(SpecError, match="label 'user' has 1,000 values; allowed: 20"):
         load_workload(str(path))
-
-
-def test_an_unknown_dimension_is_refused_with_those_that_exist() -> None:
-    assert checked_dimensions(["script", "label:team", "script"], ["team"]) == ("script", "label:team")
-    with pytest.raises(SpecError, match=r"found 'language'; allowed: category, api, .*, label:team"):
-        checked_dimensions(["language"], ["team"])

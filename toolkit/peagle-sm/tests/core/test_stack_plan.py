@@ -34,6 +34,8 @@ def test_a_stacks_plan_has_no_clock_and_passes_placeholders_on() -> None:
     assert [request.operation for request in plan.requests] == [
         "create_model",
         "create_endpoint_config",
+        "create_log_group",
+        "put_retention_policy",
         "create_endpoint",
     ]
     assert sent.model["ExecutionRoleArn"] == "${ExecutionRoleArn}"
@@ -89,7 +91,7 @@ def test_an_endpoint_that_scales_to_zero_runs_its_model_as_a_component() -> None
         "Tags": sent.endpoint["Tags"],
     }
     assert {"Key": "peagle-sm:idle", "Value": "scale-to-zero"} in sent.component["Tags"]
-    assert [breaches(request) for request in plan.requests] == [[]] * 8
+    assert [breaches(request) for request in plan.requests] == [[]] * 10
 
 
 def test_a_head_staged_below_its_target_needs_no_channel() -> None:
@@ -131,4 +133,4 @@ def test_the_engines_figures_come_as_often_as_asked() -> None:
         "EnableDetailedObservability": True,
         "MetricPublishFrequencyInSeconds": 10,
     }
-    assert [breaches(request) for request in plan.requests] == [[], [], [], []]
+    assert [breaches(request) for request in plan.requests] == [[]] * 6

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.plan.cost import Demand, Serving, break_even, fleet_for, usd_per_million_tokens
+from peagle_sm.core.plan.cost import Demand, Serving, fleet_for, usd_per_million_tokens
 
 POSITIVE = st.floats(min_value=0.01, max_value=1e6, allow_nan=False)
 
@@ -59,15 +59,3 @@ def test_a_fleet_is_enough_and_not_one_copy_more(
     assert fleet.copies * able >= asked * (1 - 1e-6)
     assert fleet.copies == 1 or (fleet.copies - 1) * able < asked
     assert fleet.instances == math.ceil(fleet.copies / per_instance)
-
-
-def test_break_even() -> None:
-    paid = break_even(1000, 3.0, 2.0, saved_usd_per_hour=4.0)
-    assert (paid.million_tokens, paid.saved_usd_per_million) == (1000, 1.0)
-    assert paid.days == pytest.approx(1000 / 96)
-
-
-@pytest.mark.parametrize("head", [3.0, 3.5])
-def test_a_head_that_saves_nothing_is_never_paid_back(head: float) -> None:
-    never = break_even(1000, 3.0, head, saved_usd_per_hour=0.0)
-    assert (never.million_tokens, never.days) == (None, None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from peagle_sm.core.plan.payloads import Canary, Change, acceptance_alarm, changes, deployment_config
+from peagle_sm.core.plan.changes import Change, changes
+from peagle_sm.core.resources.alarm import update_alarms
+from peagle_sm.core.resources.endpoint import Canary, update_request
 
 
 def config(**fields: object) -> dict[str, object]:
@@ -28,18 +30,20 @@ def test_what_differs_within_a_variables_json_is_told_by_its_field() -> None:
     )
 
 
+def _routing(canary: Canary | None) -> object:
+    sent = update_request("demo", "demo-1", ["a"], canary, retain=True).parameters
+    return sent["DeploymentConfig"]["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]
+
+
 def test_a_canary_serves_a_share_first_and_without_one_all_traffic_moves_at_once() -> None:
-    routing = deployment_config(["a"], Canary(10, 600))["BlueGreenUpdatePolicy"][
-        "TrafficRoutingConfiguration"
-    ]
+    routing = _routing(Canary(10, 600))
     size = {"Type": "CAPACITY_PERCENT", "Value": 10}
     assert routing == {"Type": "CANARY", "CanarySize": size, "WaitIntervalInSeconds": 600}
-    plain = deployment_config([])["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]
-    assert plain == {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0}
+    assert _routing(None) == {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0}
 
 
 def test_the_alarm_on_acceptance_is_silent_without_data() -> None:
-    found = acceptance_alarm("demo", 2.34567)
+    found = update_alarms("demo", 2.34567)[1].parameters or {}
     assert (found["Namespace"], found["Threshold"], found["TreatMissingData"]) == (
         "peagle-sm/demo",
         2.3457,

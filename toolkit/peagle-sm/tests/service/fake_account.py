@@ -72,6 +72,9 @@ class Logs:
         assert logGroupName in self.aws.log_groups
         return self.aws.call("PutRetentionPolicy", dict)
 
+    def describe_log_groups(self, **params: Any) -> Params:
+        return self.aws.call("DescribeLogGroups", lambda: self._groups(params))
+
     def delete_log_group(self, logGroupName: str) -> Params:
         def act() -> Params:
             if logGroupName not in self.aws.log_groups:
@@ -83,8 +86,6 @@ class Logs:
         return self.aws.call("DeleteLogGroup", act)
 
     def get_paginator(self, operation: str) -> Pages:
-        if operation == "describe_log_groups":
-            return Pages(lambda params: self.aws.call("DescribeLogGroups", lambda: self._groups(params)))
         assert operation == "filter_log_events"
         return Pages(lambda params: self.aws.call("FilterLogEvents", lambda: self._filtered(params)))
 

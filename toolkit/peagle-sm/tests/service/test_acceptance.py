@@ -225,9 +225,6 @@ def test_the_command_reads_a_file_without_aws(tmp_path: Path) -> None:
     other = run("acceptance", "other", *asked[2:])
     assert other.exit_code == 4
     assert "has no request of endpoint 'other'; it has those of demo" in other.stderr
-    assert run("acceptance", "demo", "--slices", "script").exit_code == 2
-    empty = run(*asked, "--slices", "")
-    assert (empty.exit_code, "--slices: found ''; allowed: " in empty.stderr) == (2, True)
     in_s3 = run("acceptance", "demo", "--records", "s3://traffic/team")
     assert in_s3.exit_code == 5, "only S3 and the log need a region"
 

@@ -281,7 +281,9 @@ def test_one_that_hangs_in_creating_delays_no_other_deletion(local: Session, pac
     assert f"peagle-sm delete {stuck.name} {serving.name} --yes" in (caught.value.next_step or "")
     with pytest.raises(NotFound):
         connect(serving.name, session=local)
-    delete([serving.name], session=local, pacing=pacing)  # its config, model and schedule
+    advance(local, 3600)  # its start times out, so that it can be deleted
+    eventually(lambda: status(stuck.name, session=local).summary.status == "Failed")
+    delete([stuck.name, serving.name], session=local, pacing=pacing)  # of the second: config, model and schedule
 
 
 def test_one_call_from_a_notebook(server: Server) -> None:

@@ -19,6 +19,8 @@ from peagle_sm.core.errors import (
     PeagleError,
     PlanRefused,
 )
+from peagle_sm.core.resources.lifetime_schedule import LifetimeSchedule
+from peagle_sm.core.resources.ordered import resumed
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import (
     Event,
@@ -33,7 +35,6 @@ from peagle_sm.service import (
     resume,
     status,
 )
-from peagle_sm.service.lifecycle.resuming import resume_plan
 from tests.service.fakes import ROLE, START, FakeAws, Row, broken, denied, lost, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
 from tests.service.stacked import in_a_stack
@@ -130,11 +131,10 @@ def test_a_resume_sends_the_requests_that_it_planned(aws: FakeAws, pacing: Pacin
     made = plan_for(make_spec(), session).parameters("create_endpoint")
     tags = {tag["Key"]: tag["Value"] for tag in made["Tags"]}
     paused = {**tags, "peagle-sm:paused": "2026-11-24T10:00:00+00:00", "peagle-sm:scheduler-role": ROLE}
-    schedule = {"Name": SCHEDULE}
-    planned = resume_plan("demo", made["EndpointConfigName"], paused, schedule)
-    assert [one.operation for one in planned.requests] == ["create_schedule", "create_endpoint"]
-    assert planned.parameters("create_schedule") == schedule
-    assert planned.parameters("create_endpoint") == made
+    schedule = LifetimeSchedule(SCHEDULE, {"Name": SCHEDULE})
+    planned = resumed("demo", made["EndpointConfigName"], paused, [schedule])
+    assert [one.label for one in planned] == [f"schedule/{SCHEDULE}", "endpoint/demo"]
+    assert planned[1].parameters == made
 
 
 def test_the_price_is_shown_before_and_a_no_costs_nothing(aws: FakeAws, pacing: Pacing) -> None:

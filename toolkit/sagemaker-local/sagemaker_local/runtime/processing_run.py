@@ -87,8 +87,7 @@ class ProcessingAttempt(JobProcesses):
     def _command(self, host: str) -> list[str]:
         """Return entry point and arguments, with this machine's Python and this instance's folders."""
         app = self._job.body["AppSpecification"]
-        entry = app.get("ContainerEntrypoint") or image_entrypoint()
-        words = [*entry, *app.get("ContainerArguments", [])]
+        words = [*app["ContainerEntrypoint"], *app.get("ContainerArguments", [])]
         if words[0] in ("python", "python3"):
             words[0] = sys.executable
         return [self._mapped(host, word) for word in words]

@@ -20,7 +20,7 @@ def test_the_list_fits_a_terminal_and_names_every_pack() -> None:
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert [block.splitlines()[0] for block in result.stdout.split("\n\n")] == list(PACKS)
-    for word in ("shows", "passes", "finds", "needs", "data", "stand-ins"):
+    for word in ("shows", "passes", "finds", "needs", "stand-ins"):
         assert result.stdout.count(f"\n{word} ") == len(PACKS)
 
 
@@ -40,27 +40,14 @@ def test_the_list_as_json_and_as_names() -> None:
             "peagle-sm packs",
         ),
         (
-            ("bench", PAIR[0], "--workload", "pack:rga"),
-            "there is no workload pack 'pack:rga'",
-            "peagle-sm packs",
-        ),
-        (
             ("compare", *PAIR, "--packs", "all,rag"),
-            "--packs: found 'all,rag'; all is every pack, so it stands alone",
-            "give --packs all, or name the packs",
+            "--packs: found 'all,rag'; allowed: all alone",
+            "give --packs all, or the names",
         ),
         (
             ("compare", "--modes", "p-eagle,eagle3", "--packs", "rag"),
             "--modes eagle3,p-eagle deploys none",
             "give --modes none,eagle3,p-eagle",
-        ),
-        *(
-            (
-                ("bench", PAIR[0], "--workload", f"pack:{pack}"),
-                f"the pack '{pack}' compares with an endpoint without speculation, so bench cannot judge it",
-                f"peagle-sm compare PLAIN ENDPOINT --packs {pack}",
-            )
-            for pack in ("guardrails", "adversarial")
         ),
         (("compare", *PAIR, "--packs", ","), "--packs: found ','", "--packs rag,agents"),
         (
@@ -73,23 +60,7 @@ def test_the_list_as_json_and_as_names() -> None:
             "--concurrency cannot be used",
             "leave out",
         ),
-        (
-            ("bench", PAIR[0], "--workload", "pack:rag", "--max-tokens", "9"),
-            "--max-tokens cannot",
-            "leave out",
-        ),
-        (
-            ("compare", *PAIR, "--workload", "pack:rag"),
-            "'pack:rag' is a workload pack; only bench takes one as its workload",
-            "peagle-sm compare PLAIN ENDPOINT --packs rag",
-        ),
         (("compare", *PAIR, "--context", "480"), "--context is for workload packs", "give a pack"),
-        (("bench", PAIR[0], "--context", "480"), "--context is for workload packs", "give a pack"),
-        (
-            ("compare", *PAIR, "--packs", "rag", "--workload-file", "x"),
-            "none of these packs reads",
-            "speed-bench",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_sent(
@@ -114,18 +85,18 @@ def rows() -> list[PackRecord]:
             "prefix cache: no hits",
             examples=("turn 2: 0 of 493 tokens",),
         ),
-        PackRecord("speed-bench", "fast", "plain", None, "", "no file; prepare one"),
+        PackRecord("long-context", "fast", "plain", None, "", "no room; give more"),
     ]
 
 
 SCORECARD = """\
-PACK         RESULT        FIGURE                        WHY
-rag          pass          acceptance 4.10 at 98 tokens  all is well
-agents       FAIL          -                             prefix cache: no hits
-speed-bench  not measured  -                             no file; prepare one
+PACK          RESULT        FIGURE                        WHY
+rag           pass          acceptance 4.10 at 98 tokens  all is well
+agents        FAIL          -                             prefix cache: no hits
+long-context  not measured  -                             no room; give more
 - agents, fast: turn 2: 0 of 493 tokens
 
-1 of 3 workload packs passed; failed: agents; not measured: speed-bench."""
+1 of 3 workload packs passed; failed: agents; not measured: long-context."""
 
 
 def test_the_scorecard_has_a_row_a_pack() -> None:

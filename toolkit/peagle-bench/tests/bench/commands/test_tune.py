@@ -17,7 +17,7 @@ from peagle_bench.results.result_file import from_line, read
 from peagle_sm.service.spec_to_plan import load_spec
 from tests.cli.conftest import Run
 
-SMALL = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2", "--unguarded")
+SMALL = ("--requests", "4", "--concurrency", "1", "--max-k", "2", "--unguarded")
 CHAT = {"SCRIPT_INVOKE": "chat", "SCRIPT_CHUNK_DELAY": "0.01", "SCRIPT_CHUNKS": "6"}
 
 
@@ -50,51 +50,20 @@ def test_an_engine_that_does_not_take_k_by_request_is_told(peagle: Run, spec: Ca
     assert "tune-demo" not in peagle("list", "--format", "quiet").stdout
 
 
-def test_arms_stand_side_by_side_as_components_and_go(peagle: Run, spec: Callable[..., str]) -> None:
-    path = spec("demo", **CHAT)
-    options = (*SMALL, "--components", "3", "--rounds", "2", "--yes", "--no-write", "--out", "r.jsonl")
-    result = peagle("tune", path, *options, "--format", "json")
-    assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert told["modes"][0]["deployments"] == 2
-    for told_of in ("against_none", "common_against_none"):
-        against = told["modes"][0]["by_concurrency"]["1"][told_of]
-        assert against["low"] <= against["ratio"] <= against["high"]
-        assert against["verdict"] in ("faster", "slower", "not told apart")
-    results = read(Path("r.jsonl"))
-    assert {arm.component for arm in results.arms} == {
-        "tune-demo-none",
-        "tune-demo-p-eagle-k1",
-        "tune-demo-p-eagle-k2",
-    }
-    assert {arm.endpoint for arm in results.arms} == {"tune-demo"}
-    assert load_spec(path).speculation.num_speculative_tokens is None
-    assert "tune-demo" not in peagle("list", "--format", "quiet").stdout
-
-
 def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Callable[..., str]) -> None:
     path = spec("demo")
     told = json.loads(peagle("tune", path, "--dry-run", "--by", "deployments").stdout)
     assert list(told) == ["none", "p-eagle K=11"]
-    host = json.loads(peagle("tune", path, "--dry-run", "--components", "3").stdout)
-    (requests,) = host.values()
-    operations = [one["operation"] for one in requests]
-    assert operations.count("create_inference_component") == operations.count("create_model") == 3
     assert peagle("list", "--format", "quiet").stdout == ""
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--rounds", "1"), "2<=x<=50"),
+        (("--max-k", "40"), "2<=x<=32"),
+        (("--max-k", "20"), "--max-k: found 20, too many for p-eagle K=20: "),
         (("--modes", "none"), "--modes: found 'none'"),
-        (("--components", "3", "--modes", "p-eagle,eagle3"), "1 K for each mode"),
-        (("--head", "medusa=x"), "--head: found"),
-        (("--loads", "4"), "--loads: found 1 load"),
-        (("--loads", "1,2000"), "--loads: found 2000; allowed: 1 to 1,024"),
-        (("--loads", "1,4", "--concurrency", "1"), "--loads: found together with --concurrency"),
-        (("--loads", "1,4", "--by", "deployments"), "--loads: found together with --by deployments"),
-        (("--loads", "1,4", "--components", "4"), "--loads: found together with --by deployments"),
+        (("--concurrency", "4,4"), "separated by commas, without duplicates"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_deployed(
@@ -129,8 +98,7 @@ def test_without_a_terminal_the_price_is_shown_and_nobody_is_asked(
 OTHERS = {
     ("--max-k", "3"): "max_k was 2, now 3",
     ("--requests", "5"): "requests was 4, now 5",
-    ("--seed", "1"): "seed was 0, now 1",
-    ("--head", "p-eagle=s3://bucket/head/"): "heads.p-eagle was not set",
+    ("--concurrency", "2"): "concurrencies was [1], now [2]",
 }
 
 

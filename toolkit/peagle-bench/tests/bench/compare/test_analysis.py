@@ -81,18 +81,6 @@ def test_one_deployment_at_one_request_in_flight_is_over_prompts() -> None:
     assert (found.identical_outputs, found.compared_outputs) == (7, 8)
 
 
-def test_each_category_has_its_own_ratio() -> None:
-    comparison = compare(PAIR, [turns(prompts=16)], temperature=0)
-    assert {name: round(one.value, 3) for name, one in comparison.categories.items()} == {
-        "code": 2.0,
-        "prose": 1.5,
-    }
-
-
-def test_a_category_of_fewer_prompts_than_a_verdict_needs_is_left_out() -> None:
-    assert set(compare(PAIR, [turns(prompts=15)], temperature=0).categories) == {"prose"}
-
-
 @pytest.mark.parametrize("load", [ALONE, EIGHT], ids=["alone", "eight"])
 def test_only_conversations_that_both_arms_answered_are_counted(load: Load) -> None:
     """The slower arm fails 7 of 10 prompts: three are compared, too few for a verdict."""
@@ -170,7 +158,6 @@ def test_under_load_blocks_are_the_units_and_the_clock_counts() -> None:
     found = compare(PAIR, [under_load()], temperature=0)
     assert (found.over, found.units) == ("blocks", 2)
     assert found.ratio.value == pytest.approx(1.5)
-    assert found.categories == {}, "none of the prompts has one"
 
 
 def test_a_block_that_was_cut_short_is_left_out() -> None:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from peagle_bench.commands.compare import render_estimate
 from peagle_bench.compare.measurement import Setup, estimate, minutes_of
 from peagle_bench.load import WorkItem
 from peagle_sm.core.plan.resolve import Context
@@ -49,11 +48,3 @@ def test_an_unknown_price_stays_unknown(plan: Plan) -> None:
     found = estimate([plan, nameless], Setup(ITEMS, (ALONE,)), arms=2, deployments=1)
     assert (found.usd_per_hour, found.usd, found.most_usd) == (None, None, None)
     assert found.price_sources == (plan.price_source, "no price known")
-
-
-@pytest.mark.parametrize(
-    ("minutes", "said"), [(0.4, "about 1 minute,"), (1.2, "about 1 minute,"), (2.0, "about 2 minutes,")]
-)
-def test_one_minute_is_no_minutes(plan: Plan, minutes: float, said: str) -> None:
-    found = estimate([plan], Setup(ITEMS, (ALONE,)), arms=2, deployments=1)
-    assert said in render_estimate([plan], replace(found, minutes=minutes))

@@ -2,16 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_bench.compare.arms import (
-    in_terms_of_the_options,
-    name_of,
-    parse_ks,
-    parse_modes,
-    spec_of,
-    specs_of,
-)
+from peagle_bench.compare.arms import name_of, parse_modes, spec_of
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 
@@ -19,31 +12,27 @@ def tiny(**more: object) -> EndpointSpec:
     return EndpointSpec(**{"name": "tiny-code-p-eagle", "model": "tiny-code", **more})
 
 
-def test_modes_come_slowest_first_whatever_was_typed() -> None:
-    assert parse_modes("p-eagle, none,eagle3") == ("none", "eagle3", "p-eagle")
+def test_modes_come_slowest_first_each_with_its_k() -> None:
+    assert list(parse_modes("p-eagle, none,eagle3")) == ["none", "eagle3", "p-eagle"]
+    assert parse_modes("p-eagle=7,none,eagle3") == {"none": None, "eagle3": None, "p-eagle": 7}
 
 
-@pytest.mark.parametrize("text", ["", "none", "none,none", "none,medusa", "p-eagle,eagle4"])
-def test_modes_that_are_none_are_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "none", "none,none", "none,medusa", "p-eagle,eagle4", "none,p-eagle=3,p-eagle=5"),
+        *("none=7,p-eagle", "none,p-eagle=0", "none,p-eagle=x", "none,p-eagle="),
+    ],
+)
+def test_wrong_modes_are_refused(text: str) -> None:
     with pytest.raises(SpecError, match="two or three of none, eagle3, p-eagle"):
         parse_modes(text)
 
 
-@pytest.mark.parametrize(
-    "texts", [["7"], ["none=7"], ["p-eagle=0"], ["p-eagle=x"], ["p-eagle=3", "p-eagle=5"]]
-)
-def test_a_k_that_is_none_is_refused(texts: list[str]) -> None:
-    with pytest.raises(SpecError, match="--k: found"):
-        parse_ks(texts, ("none", "p-eagle"))
-
-
-def test_each_mode_gets_its_own_k() -> None:
-    assert parse_ks(["p-eagle=7", "eagle3=5"], ("none", "eagle3", "p-eagle")) == {"p-eagle": 7, "eagle3": 5}
-
-
 def test_a_spec_becomes_one_for_each_mode() -> None:
     base = tiny(speculation={"mode": "p-eagle", "num_speculative_tokens": 9})
-    specs = specs_of(base, ("none", "eagle3", "p-eagle"), ks={"eagle3": 5}, heads={}, deployment=2)
+    ks = parse_modes("none,eagle3=5,p-eagle")
+    specs = {mode: spec_of(base, mode, k=k, deployment=2) for mode, k in ks.items()}
     assert [spec.name for spec in specs.values()] == [
         "cmp-tiny-code-none-2",
         "cmp-tiny-code-eagle3-2",
@@ -87,7 +76,7 @@ def test_a_real_target_has_an_eagle3_head_without_bringing_one() -> None:
 def test_a_mode_without_any_head_says_how_to_name_one() -> None:
     with pytest.raises(SpecError, match="no default draft head for gemma-4-31b-it") as caught:
         spec_of(EndpointSpec(name="a", model="gemma-4-31b-it", source="container"), "p-eagle")
-    assert "--head p-eagle=ID" in str(caught.value.next_step)
+    assert "speculation.draft_head" in str(caught.value.next_step)
 
 
 def test_jumpstarts_own_head_needs_no_name() -> None:
@@ -111,12 +100,3 @@ def test_names() -> None:
     assert name_of("fast-p-eagle", "p-eagle", 3) == "cmp-fast-p-eagle-3"
     with pytest.raises(SpecError, match="63"):
         spec_of(tiny(name="x" * 60), "none")
-
-
-@pytest.mark.parametrize(
-    ("check", "step"), [("trained-depth", "Lower --k p-eagle=K."), ("memory", "Change the spec.")]
-)
-def test_a_k_that_is_too_large_is_lowered_where_it_was_given(check: str, step: str) -> None:
-    refused = PlanRefused("no", next_step="Change the spec.", details={"findings": [{"check": check}]})
-    told = in_terms_of_the_options(refused, "p-eagle")
-    assert (told.message, told.next_step) == ("mode p-eagle: no", step)

@@ -25,17 +25,6 @@ def test_a_steady_drift_falls_on_every_arm_alike(arms: str) -> None:
         assert all(len(times[block, arm]) == 2 for arm in arms)
 
 
-def test_every_arm_goes_first_in_turn() -> None:
-    first = [next(arm for number, arm in abba("ABC", 3) if number == block) for block in range(3)]
-    assert first == ["A", "B", "C"]
-
-
-@given(st.integers(1, 5), st.integers(0, 40))
-def test_an_order_is_always_all_arms_once(count: int, turn: int) -> None:
-    arms = [f"a{i}" for i in range(count)]
-    assert sorted(turn_order(arms, turn)) == arms
-
-
 @given(st.integers(2, 5))
 def test_over_a_whole_cycle_each_arm_is_first_and_last_equally_often(count: int) -> None:
     arms = [f"a{i}" for i in range(count)]

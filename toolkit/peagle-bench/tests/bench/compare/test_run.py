@@ -125,13 +125,11 @@ def test_without_a_control_the_arms_alone_are_asked(tmp_path: Path) -> None:
     assert [one.faster for one in outcome.results.comparisons] == ["p-eagle"]
 
 
-def test_a_dimension_that_was_asked_for_and_splits_nothing_is_told(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    play.setup = replace(play.setup, slices=("tools", "category"))
-    outcome = play.compare()
+def test_a_comparison_keeps_no_answers(tmp_path: Path) -> None:
+    """They were kept, since an option was passed in the place of another one."""
+    outcome = Play(tmp_path).compare()
     assert {one.dimension for one in outcome.results.slices} == {"category"}
-    assert "no slices by tools: all prompts that both sides answered have one value there" in outcome.notes
-    assert not any("no slices" in note for note in Play(tmp_path / "all").compare().notes)
+    assert {request.text for request in outcome.results.requests} == {None}
 
 
 def test_ctrl_c_says_what_was_saved(tmp_path: Path) -> None:

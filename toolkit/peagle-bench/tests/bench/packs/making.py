@@ -12,7 +12,7 @@ from peagle_bench.results.records import ArmRecord, Load, RequestRecord
 ALONE = Load("closed", concurrency=1)
 FAST = ArmRecord("fast", "p-eagle", 7, "fast")
 PLAIN = ArmRecord("plain", "none", None, "plain")
-WORK = PackWork((), "made by a test", "none")
+WORK = PackWork(())
 
 
 def model(context: int = 8192, *, stand_in: bool = False, characters: int = 4) -> ServedModel:
@@ -83,4 +83,5 @@ def drawn(
 
 
 def observed(requests: Sequence[RequestRecord], work: PackWork = WORK, **more: object) -> Observed:
-    return Observed(work, FAST, tuple(requests), **more)  # type: ignore[arg-type]
+    beside = {"baseline": PLAIN, "baseline_requests": tuple(requests), **more}
+    return Observed(work, FAST, tuple(requests), **beside)  # type: ignore[arg-type]

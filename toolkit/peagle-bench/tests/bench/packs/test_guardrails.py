@@ -87,19 +87,6 @@ def test_an_answer_that_is_refused_delivers_nothing_of_it() -> None:
     assert (outcome.delivered, outcome.read) == (REFUSAL, 5)
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Rule("r", "("), "not a regular expression"),
-        (lambda: Rule("r", "a*"), "would cut every answer"),
-        (lambda: Policy((), -1), "found -1; allowed: 0 or more tokens"),
-    ],
-)
-def test_a_policy_that_makes_no_sense_is_refused(make: Any, words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        make()
-
-
 def chunks_of(pieces: list[str], cuts: random.Random) -> list[dict[str, Any]]:
     """The events of a stream whose chunks hold one token or more, as with speculation."""
     events, at = [], 0

@@ -16,15 +16,10 @@ from hypothesis import strategies as st
 from peagle_bench.load import WorkItem
 from peagle_bench.packs import PACKS, chosen_packs, load_pack
 from peagle_bench.packs.pack import Judgement, Make, PackNotMeasured, PackWork, not_measured, pack_record
-from peagle_bench.packs.speed_bench import ROWS, judge_prompts
 from peagle_bench.verify.statistics import CheckVerdict, not_applicable, undecided
 from peagle_bench.workloads import load_workload
 from peagle_sm.core.errors import SpecError
 from tests.bench.packs.making import FAST, PLAIN, asked, drawn, observed, request
-
-#: Packs with prompts of their own, which need no file.
-OWN = [name for name in PACKS if not load_pack(name).takes_file]
-SENT = [name for name in OWN if load_pack(name).make(asked(units=2)).items]
 
 
 def turns(item: WorkItem | None) -> Iterator[WorkItem]:
@@ -46,7 +41,7 @@ def tokens(item: WorkItem) -> int:
     return size + int(body["max_tokens"])
 
 
-@pytest.mark.parametrize("name", SENT)
+@pytest.mark.parametrize("name", PACKS)
 @settings(max_examples=15, deadline=None)
 @given(context=st.integers(512, 40_000), stand_in=st.booleans(), seed=st.integers(0, 5))
 def test_no_request_is_longer_than_the_context(name: str, context: int, stand_in: bool, seed: int) -> None:
@@ -62,7 +57,7 @@ def test_no_request_is_longer_than_the_context(name: str, context: int, stand_in
     assert "cache_salt" not in str(work.items[0].body)
 
 
-@pytest.mark.parametrize("name", SENT)
+@pytest.mark.parametrize("name", PACKS)
 def test_a_seed_makes_the_same_prompts_again_and_another_seed_others(name: str) -> None:
     def bodies(seed: int) -> list[str]:
         items = load_pack(name).make(asked(1024, units=3, seed=seed)).items
@@ -115,7 +110,7 @@ def test_the_positions_of_long_texts_end_alike_and_reach_the_limit() -> None:
 def test_a_pack_is_described(name: str) -> None:
     pack = load_pack(name)
     assert pack.name == name
-    for text in (pack.shows, pack.passes, pack.finds, pack.data, pack.stand_ins, *pack.needs):
+    for text in (pack.shows, pack.passes, pack.finds, pack.stand_ins, *pack.needs):
         assert text
         assert text[-1] not in ".;"
     assert pack.needs
@@ -124,7 +119,6 @@ def test_a_pack_is_described(name: str) -> None:
 def test_packs_are_chosen_once_each_in_the_order_of_the_scorecard() -> None:
     assert [pack.name for pack in chosen_packs("agents, rag,agents")] == ["rag", "agents"]
     assert [pack.name for pack in chosen_packs("all")] == list(PACKS)
-    assert load_pack("pack:rag").name == "rag"
 
 
 @pytest.mark.parametrize("text", ["", ",", "rga", "rag,all", "all,rag"])
@@ -143,15 +137,16 @@ def test_a_pack_passes_only_if_all_applicable_checks_passed(given_: list[Any]) -
     checks = {
         f"{n}": not_applicable("no tools") if one == "n/a" else verdict(one) for n, one in enumerate(given_)
     }
-    record = pack_record(load_pack("rag"), observed([]), Judgement(checks, "x"), seed=3)
+    answered = observed([request("0/98/0/shared")])
+    record = pack_record(load_pack("rag"), answered, Judgement(checks, "x"), seed=3)
     decided = [one for one in given_ if one != "n/a"]
-    wanted = False if False in decided else None if None in decided or not decided else True
+    wanted = False if False in decided else None if None in decided else True
     assert record.passed is wanted
-    assert len(record.checks) == len(given_)
+    assert len(record.checks) == len(given_) + 1  # and whether the arm answered
     assert bool(record.examples) is (wanted is False)
 
 
-@pytest.mark.parametrize("name", ["rag", "long-context", "agents", "reasoning-effort"])
+@pytest.mark.parametrize("name", ["rag", "long-context", "agents"])
 def test_what_a_pass_means_is_what_the_judge_decides(name: str) -> None:
     passes = load_pack(name).passes
     assert "no fall of acceptance below 70%" in passes
@@ -166,7 +161,7 @@ def test_a_pack_that_cannot_be_measured_says_why_and_what_to_do() -> None:
 def test_rag_finds_a_head_that_was_trained_on_short_sequences() -> None:
     pack = load_pack("rag")
     parts = ["500", "1000", "2000", "4000"]
-    work = PackWork((), "a test", "none")
+    work = PackWork(())
 
     def named(chances: list[float]) -> Judgement:
         by = dict(zip(parts, chances, strict=True))
@@ -183,9 +178,7 @@ def test_rag_finds_a_head_that_was_trained_on_short_sequences() -> None:
     assert short.figure.startswith("acceptance")
 
 
-def rows(
-    count: int = ROWS, hidden: int = 0, text: str = "FULL BENCHMARK DATA SHOULD BE FETCHED"
-) -> list[Any]:
+def rows(count: int = 880, hidden: int = 0, text: str = "FULL BENCHMARK DATA SHOULD BE FETCHED") -> list[Any]:
     return [
         {
             "question_id": n,
@@ -199,52 +192,6 @@ def rows(
 def written(path: Path, content: list[Any]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in content))
     return path
-
-
-def speed_bench(file: Path | None, **more: Any) -> PackWork:
-    return load_pack("speed-bench").make(asked(8192, file=str(file) if file else None, **more))
-
-
-def test_the_whole_of_speed_bench_is_taken(tmp_path: Path) -> None:
-    work = speed_bench(written(tmp_path / "all.jsonl", rows()))
-    assert len(work.items) == ROWS
-    assert judge_prompts(work.items).passed is True
-    sample = speed_bench(written(tmp_path / "all.jsonl", rows()), units=22)
-    assert len({item.category for item in sample.items}) == 11
-    assert "a sample of 22 of 880 prompts" in sample.notes
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (rows(hidden=494), "494 of 880 rows are placeholders"),
-        (
-            rows(hidden=494, text="Full  benchmark data\nshould be fetched"),
-            "494 of 880 rows are placeholders",
-        ),
-        (rows(hidden=3, text="  "), "3 of 880 rows are placeholders"),
-        (rows(386), "has 386 rows"),
-        (rows(hidden=ROWS), "placeholders"),
-    ],
-)
-def test_placeholder_rows_are_counted_and_refused(tmp_path: Path, content: list[Any], says: str) -> None:
-    with pytest.raises(PackNotMeasured, match=says) as caught:
-        speed_bench(written(tmp_path / "part.jsonl", content))
-    assert caught.value.data
-    assert "prepare" in caught.value.next_step
-
-
-def test_without_a_file_speed_bench_says_how_to_get_one() -> None:
-    with pytest.raises(PackNotMeasured, match="494 of the 880") as caught:
-        speed_bench(None)
-    assert "prepare" in caught.value.next_step
-
-
-def test_a_placeholder_of_another_wording_fails_the_pack(tmp_path: Path) -> None:
-    work = speed_bench(written(tmp_path / "p.jsonl", rows(hidden=494, text="Text withheld, see the source.")))
-    judged = load_pack("speed-bench").judge(observed([request(one.prompt_id) for one in work.items], work))
-    assert judged.checks["prompts"].passed is False
-    assert "494 times" in judged.checks["prompts"].examples[0]
 
 
 def test_a_user_s_file_with_placeholders_is_refused(tmp_path: Path) -> None:

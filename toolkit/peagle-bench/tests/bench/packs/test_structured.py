@@ -19,7 +19,6 @@ from peagle_bench.packs.structured import (
     PACK,
     TOOL_FORMS,
     FormDemand,
-    FormsProbed,
     StructuredAnswers,
     demands,
     judge,
@@ -96,11 +95,11 @@ def broken(demand: FormDemand, rng: random.Random) -> TokenAnswer:
 def test_demands_are_seeded_and_a_larger_number_extends() -> None:
     assert demands(7, 12) == MADE[:12]
     assert demands(8, 12) != MADE[:12]
-    assert [one.form for one in MADE[:6]] == list(FORMS)
+    assert [one.form for one in MADE[: len(FORMS)]] == list(FORMS)
     assert len({one.name for one in MADE}) == len(MADE)
 
 
-def test_every_schema_is_one_and_every_grammar_has_its_regular_expression() -> None:
+def test_every_schema_is_valid_and_every_form_has_its_check() -> None:
     for number, demand in enumerate(MADE):
         for schema in demand.schemas.values():
             jsonschema.Draft202012Validator.check_schema(schema)
@@ -235,8 +234,6 @@ def test_what_the_baseline_violates_is_not_judged() -> None:
     assert verdict.summary.startswith(
         "could not be decided: none of the baseline's 12 answers follows its form"
     )
-    alone = [replace(case, baseline=None) for case in cases]
-    assert judge_forms(alone, 0.005).passed is False
     assert judge_forms([], 0.005).passed is None
 
 
@@ -267,13 +264,11 @@ class Tools:
         return {"content": answer.text, **({"tool_calls": calls} if calls else {})}
 
 
-def judged(mine: Tools, plain: Tools | None) -> Any:
+def judged(mine: Tools, plain: Tools) -> Any:
     asked = Make(MODEL, units=2)
     work = make(asked)
     probed = probe(Probe(mine, plain, work, asked))
-    observed = Observed(
-        work, ARM, (), replace(ARM, name="plain", mode="none") if plain else None, probed=probed
-    )
+    observed = Observed(work, ARM, (), replace(ARM, name="plain", mode="none"), (), probed=probed)
     return judge(observed).checks
 
 
@@ -296,11 +291,6 @@ def test_tools_fail_where_only_the_arm_refuses_them() -> None:
 def test_tools_are_undecided_where_only_the_baseline_refuses_them() -> None:
     found = judged(Tools("fast"), Tools("plain", parser=False))["tools"]
     assert (found.passed, found.applicable) == (None, True)
-
-
-def test_without_a_baseline_the_tools_are_left_out() -> None:
-    assert isinstance(probe(Probe(Tools("fast"), None, make(Make(MODEL, units=1)), Make(MODEL))), FormsProbed)
-    assert "tools" not in judged(Tools("fast"), None)
 
 
 @pytest.mark.parametrize("units", [1, 3])

@@ -13,7 +13,6 @@ from typing import Any
 
 from peagle_bench.results.records import (
     Acceptance,
-    Alternative,
     ArmRecord,
     CheckRecord,
     ClientHealth,
@@ -28,8 +27,6 @@ from peagle_bench.results.records import (
     Percentiles,
     PointRecord,
     RequestRecord,
-    TableCheck,
-    TableRecord,
 )
 from peagle_bench.results.result_file import Results, to_line
 
@@ -140,12 +137,6 @@ def comparison(
     lengths = [1 + sum(SHAPE[each.mode][2]) for each in (fast, slow)]
     length = lengths[0] / lengths[1]
     step = ratio.value / length
-    categories = {}
-    if not fast.control and c == 1 and slow.mode == "eagle3":
-        names = ("code generation", "code repair", "explanation", "reasoning", "roleplay", "translation")
-        for n, name in enumerate(names):
-            value = ratio.value * (1.12 - 0.055 * n)
-            categories[name] = Interval(value, value / 1.1, value * 1.1)
     return ComparisonRecord(
         faster=fast.name,
         slower=slow.name,
@@ -156,7 +147,6 @@ def comparison(
         deployments=deployments,
         acceptance_ratio=Interval(length, length * 0.98, length * 1.02),
         step_time_ratio=Interval(step, step * 0.97, step * 1.03),
-        categories=categories,
         control=fast.control,
         identical_outputs=96 if c == 1 else None,
         compared_outputs=96 if c == 1 else None,
@@ -252,47 +242,6 @@ def tuned() -> Results:
     return Results(header("tune"), fits=fits)
 
 
-def _with_none(fit: FitRecord) -> FitRecord:
-    otps = rate("none", fit.load.concurrency or 1)
-    plain = KPoint(0, 1.0, 1000 / otps, otps, True, otps * 0.985, otps * 1.015)
-    return replace(fit, points=(plain, *fit.points))
-
-
-def _others(none: float, eagle3: float) -> tuple[tuple[Mode, int, float], ...]:
-    return ("none", 0, none), ("eagle3", 5, eagle3)
-
-
-def tuned_by_load(*, accepted: bool = True) -> Results:
-    """What `tune --loads 1,2,4,8 --modes p-eagle,eagle3` gives: an accepted table or a refused one."""
-    loads = (1, 2, 4, 8)
-    fits = tuple(_with_none(fit(mode, c)) for mode in ("p-eagle", "eagle3") for c in loads)
-    verdicts = ["as fast", "as fast", "as fast", "as fast", "as fast"] if accepted else ["as fast", "slower"]
-    steps = Load("closed", concurrency=8, steps=(1, 8, 1))
-    checks = tuple(
-        TableCheck(load, Interval(value, value - 0.012, value + 0.013), verdict, 48, 48, looks)  # type: ignore[arg-type]
-        for load, value, verdict, looks in zip(
-            (steps, *map(closed, loads)),
-            (1.041, 1.112 if accepted else 0.951, 1.004, 0.998, 1.093),
-            verdicts,
-            (1, 1, 3, 2, 1),
-            strict=False,
-        )
-    )
-    others = tuple(
-        Alternative(closed(c), mode, k, Interval(value, value * 0.97, value * 1.03))
-        for c, none, eagle3 in ((1, 0.45, 0.8), (2, 0.5, 0.9), (4, 0.8, 1.01), (8, 1.07, 1.12))
-        for mode, k, value in _others(none, eagle3)
-    )
-    reason = (
-        "the table's own endpoint is not slower than that of the fixed K at any load or over the steps"
-        if accepted
-        else "the table's own endpoint is slower than that of the fixed K at c=1 (0.951 [0.939, 0.964])"
-    )
-    table = TableRecord("p-eagle", ((1, 2, 11), (3, 6, 5), (7, 1024, 2)), 5, accepted, reason, checks, others)
-    constant = TableRecord("eagle3", ((1, 1024, 5),), 5, False, "no table of K is needed: K=5 is written")
-    return Results(header("tune"), fits=fits, tables=(table, constant))
-
-
 def verified() -> Results:
     return Results(header("verify"), checks=checks())
 
@@ -330,7 +279,6 @@ def lines(results: Results) -> list[str]:
         results.comparisons,
         results.fits,
         results.checks,
-        results.tables,
         results.packs,
         results.slices,
     )
@@ -347,7 +295,6 @@ def main(folder: Path) -> None:
     for name, results in {
         "compare": compared(),
         "tune": tuned(),
-        "tune-by-load": tuned_by_load(),
         "verify": verified(),
         "stand-in": stand_in(),
     }.items():

@@ -14,7 +14,8 @@ import pytest
 from peagle_bench.report.costs import cheapest, cost_rows
 from peagle_bench.report.merging import view_of
 from peagle_bench.report.performance import throughput
-from peagle_bench.report.verdict import tiles, verdict
+from peagle_bench.report.tiles import tiles
+from peagle_bench.report.verdict import verdict
 from peagle_bench.results.records import Interval
 from peagle_bench.results.result_file import Results
 from tests.bench.report import making
@@ -35,7 +36,7 @@ def few_conversations(results: Results) -> Results:
 
 def failed_control(results: Results) -> Results:
     first = results.comparisons[0]
-    control = replace(first, faster=f"{first.slower}-again", control=True, categories={})
+    control = replace(first, faster=f"{first.slower}-again", control=True)
     arm = replace(
         next(each for each in results.arms if each.name == first.slower), name=control.faster, control=True
     )
@@ -84,18 +85,6 @@ def test_without_a_doubt_the_same_file_has_its_verdict(tmp_path: Path) -> None:
     data = json.loads(run("report", file, "--html", page, "--format", "json").stdout)
     assert data["gain"] is True
     assert CLAIMS.search(text_of(page.read_text(encoding="utf-8")))
-
-
-@pytest.mark.parametrize(("doubted", "why"), DOUBTS, ids=["short", "conversations", "control"])
-def test_the_table_by_category_has_the_doubt_in_its_caption(
-    tmp_path: Path, doubted: Callable[[Results], Results], why: str
-) -> None:
-    file = making.write(doubted(making.stand_in(FASTER)), tmp_path / "compare.jsonl")
-    page = tmp_path / "report.html"
-    run("report", file, "--html", page)
-    captions = re.findall(r"<caption[^>]*>(.*?)</caption>", page.read_text(encoding="utf-8"))
-    (caption,) = [text_of(caption) for caption in captions if "by category" in caption]
-    assert caption.endswith(f"; no verdict: {why}")
 
 
 def test_the_figures_at_the_top_have_the_doubt_of_their_comparison() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from peagle_bench.report.tables import markdown
+from peagle_bench.report.markdown import markdown
 from tests.bench.report import making
 
 
@@ -24,11 +24,14 @@ def test_the_whole_text_of_a_small_comparison() -> None:
         "in this deployment\n\n"
         "_small stand-in weights; this deployment only; 95% interval over 96 prompts; HumanEval_\n\n"
         "**Speed-up**\n\n"
-        "| arm | over | load | speed-up | 95% interval | significant | units | deployments |\n"
-        "| --- | --- | --- | ---: | --- | --- | --- | ---: |\n"
-        "| P-EAGLE | EAGLE-3 | c=1 | 0.98x | [0.94, 1.03] | no | 96 prompts | 1 |\n"
-        "| P-EAGLE | no speculation | c=1 | 1.81x | [1.70, 1.93] | yes | 96 prompts | 1 |\n"
-        "| a\\|b | no speculation | c=1 | 1.85x | [1.76, 1.95] | yes | 96 prompts | 1 |\n\n"
+        "| arm | over | load | speed-up | 95% interval | units | deployments | result |\n"
+        "| --- | --- | --- | ---: | --- | --- | ---: | --- |\n"
+        "| P-EAGLE | EAGLE-3 | c=1 | 0.98x | [0.94, 1.03] | 96 prompts | 1 | no significant difference"
+        " (+-4.7%; +-2% needs about 512 prompts) |\n"
+        "| P-EAGLE | no speculation | c=1 | 1.81x | [1.70, 1.93] | 96 prompts | 1 | P-EAGLE is faster in"
+        " this deployment |\n"
+        "| a\\|b | no speculation | c=1 | 1.85x | [1.76, 1.95] | 96 prompts | 1 | a\\|b is faster in"
+        " this deployment |\n\n"
         "<sub>peagle-sm 0.1.0 · run 20261120T135200Z-5f0c (`quickstart`) · 2026-11-20</sub>\n"
     )
 

@@ -12,8 +12,8 @@ import pytest
 
 from peagle_bench.report import rendering
 from peagle_bench.report.files import extract
+from peagle_bench.report.markdown import markdown
 from peagle_bench.report.page import headline, html_page
-from peagle_bench.report.tables import markdown
 from peagle_bench.report.verdict import Verdict
 from peagle_bench.results.records import ClientHealth, Interval, Load, PackRecord, SliceRecord
 from peagle_bench.results.result_file import Results
@@ -126,17 +126,6 @@ def test_every_part_has_its_section(outline: Outline) -> None:
     sections = [attributes["id"] for attributes in outline.named("section")]
     first = "speed-up throughput latency acceptance k cost"
     assert sections == [*first.split(), "same-answers", "quality", "provenance"]
-
-
-def test_a_category_stands_with_its_own_figures_under_its_pair() -> None:
-    results = making.stand_in()
-    row = replace(results.comparisons[0], categories={"code": Interval(1.5, 1.4, 1.6)})
-    page = html_page([replace(results, comparisons=(row,))])
-    (table,) = [part for part in page.split("<table") if "<th>code</th>" in part or ">code</th>" in part]
-    assert "P-EAGLE over EAGLE-3 at c=1, by category" in table.replace("\N{NON-BREAKING HYPHEN}", "-")
-    heads = [table.index(f">{head}<") for head in ("category", "speed-up", "95% interval")]
-    assert heads == sorted(heads) < [table.index("<svg")] * 3
-    assert table.index("1.50x") < table.index("[1.40, 1.60]")
 
 
 def test_prompts_answered_alike_and_each_k_are_told() -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from peagle_bench.report import charts
 from peagle_bench.report.charts import HALF, LineChart, Mark, Series
 from peagle_bench.report.formatting import Look
+from peagle_bench.report.markdown import markdown
 from peagle_bench.report.merging import parts_of
 from peagle_bench.report.page import html_page
-from peagle_bench.report.tables import markdown
 from peagle_bench.results.result_file import Results
 from tests.bench.report import making
 from tests.bench.report.test_page import Outline

@@ -9,12 +9,11 @@ from dataclasses import replace
 import pytest
 
 from peagle_bench.load.points import with_doubts
-from peagle_bench.report import outcomes
 from peagle_bench.report.merging import view_of
 from peagle_bench.report.page import html_page
-from peagle_bench.report.slices.columns import verdict
-from peagle_bench.report.slices.rows import slices_in
-from peagle_bench.report.verdict import tiles
+from peagle_bench.report.slices import slices_in, verdict
+from peagle_bench.report.tiles import tiles
+from peagle_bench.report.verdict import outcome_of
 from peagle_bench.results.records import Interval, SliceRecord
 from peagle_bench.results.result_file import Results
 from tests.bench.report import making
@@ -47,7 +46,7 @@ def test_an_interval_that_is_not_a_number_is_not_significant() -> None:
 def test_the_control_has_no_verdict_either_on_too_few_conversations() -> None:
     rows = [row for row in with_doubts((), doubted().comparisons) if row.control]
     assert rows
-    assert all(outcomes.verdict(row).startswith("no verdict: 7 conversations") for row in rows)
+    assert all(outcome_of(row).startswith("no verdict: 7 conversations") for row in rows)
 
 
 @pytest.mark.parametrize(("slices", "mark"), [((), "solid"), (("a slice",), "<strong>0.8")])

@@ -8,7 +8,7 @@ import pytest
 
 from peagle_bench.report import tables
 from peagle_bench.report.files import extract
-from peagle_bench.report.merging import demand_figures, demand_loads, missing, names_of, view_of
+from peagle_bench.report.merging import demand_figures, demand_loads, missing, names_of, parts_of, view_of
 from peagle_bench.report.page import html_page
 from peagle_bench.report.trust import trust
 from peagle_bench.report.verdict import verdict
@@ -106,22 +106,14 @@ def test_a_tuning_s_rates_beside_no_speculation() -> None:
     assert "Rate at each K" in html_page([tuned])
 
 
-def test_rows_that_would_read_alike_name_their_run() -> None:
+def test_two_runs_of_the_same_arms_are_never_in_one_table() -> None:
     first, second = named(making.stand_in(), "a.jsonl"), named(making.stand_in(), "b.jsonl")
-    alone = tables.points(view_of([first]))
-    assert alone is not None
-    assert "run" not in alone.heads
-    view = view_of([first, second])
-    for table in (tables.points(view), tables.ratios(view)):
+    parts = parts_of([first, second])
+    assert [part.name for part in parts] == ["a", "b"]
+    for part in parts:
+        table = tables.points(part.view)
         assert table is not None
-        at = table.heads.index("run")
-        assert {row[at] for row in table.rows} == {"a.jsonl", "b.jsonl"}
         assert len(set(table.rows)) == len(table.rows)
-    assert "run a.jsonl" in verdict(view).limits
-    # The report keeps the runs apart, so no table of it has two runs in it.
-    page = html_page([first, second])
-    assert ">run</th>" not in page
-    assert "(the median of several runs)" not in page
 
 
 def test_checks_of_two_endpoints_are_told_apart() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from peagle_bench.report.merging import view_of
-from peagle_bench.report.verdict import tiles, verdict
+from peagle_bench.report.tiles import tiles
+from peagle_bench.report.verdict import verdict
 from peagle_bench.results.records import Interval
 from peagle_bench.results.result_file import Results
-from peagle_sm.core.errors import SpecError
 from tests.bench.report import making
 
 
@@ -132,34 +132,6 @@ def test_the_checks_are_never_the_figure_left_out() -> None:
 def test_money_claims_no_saving_where_no_difference_is_shown() -> None:
     (cost,) = [t for t in tiles(view_of([making.compared(wide=1.1)])) if t.name.startswith("USD")]
     assert "less than" not in cost.detail
-
-
-def test_one_name_for_two_things_becomes_two() -> None:
-    first, second = making.compared(), making.compared()
-    arms = tuple(
-        replace(arm, num_speculative_tokens=11) if arm.mode == "p-eagle" else arm for arm in second.arms
-    )
-    view = view_of([first, replace(second, arms=arms)])
-    assert [view.label(arm.name) for arm in view.arms] == [
-        "no speculation",
-        "EAGLE-3",
-        "P-EAGLE K=7",
-        "P-EAGLE K=11",
-        "P-EAGLE K=7 again (A/A)",
-        "P-EAGLE K=11 again (A/A)",
-    ]
-    assert len({view.look(arm.name).hue for arm in view.arms}) == len(view.arms)
-
-
-def test_the_same_arm_in_two_files_is_one() -> None:
-    view = view_of([making.compared(), making.compared()])
-    assert len(view.arms) == 4
-    assert len(view.measured("gpt-oss-20b-p-eagle", making.closed(1))) == 2
-
-
-def test_a_mode_that_was_not_measured() -> None:
-    with pytest.raises(SpecError, match="no arm of mode eagle3 or none was measured; found: none"):
-        view_of([making.verified()]).name_of("eagle3", "none")
 
 
 def test_an_endpoint_s_name_stays_as_it_is_written() -> None:

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from peagle_bench.tune.arms import arm_spec, label, parse_label, parse_modes
+from peagle_bench.tune.arms import arm_spec, label, parse_modes
 from peagle_bench.tune.estimate import Estimate, Settings, estimate
 from peagle_bench.tune.run import Bill
-from peagle_bench.tune.windows import WindowSize
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
@@ -50,10 +49,9 @@ def test_modes_without_a_k_are_refused(text: str) -> None:
         parse_modes(text)
 
 
-def test_labels_are_read_back() -> None:
+def test_modes_and_labels() -> None:
     assert parse_modes("eagle3, p-eagle") == ("eagle3", "p-eagle")
-    assert parse_label(label("p-eagle", 7)) == ("p-eagle", 7)
-    assert parse_label(label("none", 0)) == ("none", 0)
+    assert (label("p-eagle", 7), label("none", 0)) == ("p-eagle K=7", "none")
 
 
 def price(**more: Any) -> Estimate:
@@ -62,29 +60,20 @@ def price(**more: Any) -> Estimate:
         "usd_per_hour": 10.0,
         "max_lifetime_hours": 8.0,
         "local": False,
-        "components": 0,
     }
     fields: dict[str, Any] = {"concurrencies": (1, 8), "runtime": False}
     fields |= {name: value for name, value in more.items() if name not in own}
-    settings = Settings(
-        modes=("p-eagle",), max_k=11, most_deployments=3, rounds=4, size=WindowSize(24), **fields
-    )
+    settings = Settings(modes=("p-eagle",), max_k=11, requests=24, **fields)
     return estimate(settings, **{name: more.get(name, value) for name, value in own.items()})
 
 
 def test_the_cost_is_told_with_a_bound() -> None:
     found = price(concurrencies=(1,))
-    assert (found.deployments, found.windows, found.most_usd) == (4, 4, 320.0)
+    assert (found.deployments, found.windows, found.most_usd) == (6, 6, 480.0)
     assert found.usd is not None
     assert 20 * found.minutes / 60 == pytest.approx(found.usd, abs=0.01)
-    assert "4 deployments, at most 4 windows" in found.words()
-    assert "at most 320.00 USD" in found.words()
-
-
-def test_arms_on_one_endpoint_are_one_deployment_and_each_has_its_windows() -> None:
-    found = price(components=8)
-    assert (found.deployments, found.windows, found.most_usd) == (1, 8 * 4 * 2, 80.0)
-    assert found.words().startswith("1 deployment, at most 64 windows")
+    assert "6 deployments, at most 6 windows" in found.words()
+    assert "at most 480.00 USD" in found.words()
 
 
 def test_an_unknown_price_is_no_zero() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from peagle_bench.results.records import Mode, WindowRecord
 from peagle_bench.results.result_file import from_line, to_line
 from peagle_bench.tune.readings import Reading, reading_in, window_record
-from peagle_bench.tune.strategy import by_deployments, in_one_engine, side_by_side
+from peagle_bench.tune.strategy import by_deployments, in_one_engine
 from peagle_bench.tune.windows import Measured, Resumed, WindowProgress, WindowReader
 from peagle_sm.core.errors import SpecError
 from tests.bench.tune.reading_of import reading
@@ -54,13 +54,7 @@ def silent(message: str) -> None:
 def tune_in_one_engine(file: list[WindowRecord], measured: Measured) -> list[Reading]:
     side, plain = sides_of(file, measured)
     twice = [in_one_engine(side, plain, LOADS, 8, silent) for _ in range(2)]  # two modes share the baseline
-    return [one for both in twice for readings in both for one in readings]
-
-
-def tune_side_by_side(file: list[WindowRecord], measured: Measured) -> list[Reading]:
-    side, plain = sides_of(file, measured)
-    found = side_by_side({("none", 0): plain, ("p-eagle", 3): side, ("p-eagle", 8): side}, LOADS, 3, silent)
-    return [*found["none"], *found["p-eagle"]]
+    return [reading for readings in twice for reading in readings]
 
 
 def tune_by_deployments(file: list[WindowRecord], measured: Measured) -> list[Reading]:
@@ -74,7 +68,7 @@ def tune_by_deployments(file: list[WindowRecord], measured: Measured) -> list[Re
     return by_deployments(bring, plain, LOADS, 8, silent, most=4, beside=True)[0]
 
 
-@pytest.mark.parametrize("tune", [tune_in_one_engine, tune_side_by_side, tune_by_deployments])
+@pytest.mark.parametrize("tune", [tune_in_one_engine, tune_by_deployments])
 @given(share=st.floats(0, 1))
 @settings(max_examples=15, deadline=None)
 def test_what_is_measured_is_not_measured_again_and_the_rest_is_the_same(tune: Tune, share: float) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from peagle_bench.load.points import separate_withheld
-from peagle_bench.report.outcomes import verdict
+from peagle_bench.report.verdict import outcome_of
 from peagle_bench.results.records import ComparisonRecord, Interval, Load
 from peagle_bench.workloads import conversations_in, load_workload
 from peagle_sm.core.errors import SpecError
@@ -95,6 +95,6 @@ def test_a_verdict_is_never_stronger_than_its_note() -> None:
     control = row(faster="none (A/A)", control=True)
     beside, _ = separate_withheld((), [row(), control]).comparisons
     assert (sure.significant, few.significant, beside.significant) == (True, False, False)
-    assert verdict(sure) == "p-eagle is faster in this deployment"
-    assert verdict(few).startswith("no verdict: 7 conversations")
-    assert verdict(beside).startswith("no verdict: the A/A control failed")
+    assert outcome_of(sure) == "p-eagle is faster in this deployment"
+    assert outcome_of(few).startswith("no verdict: 7 conversations")
+    assert outcome_of(beside).startswith("no verdict: the A/A control failed")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from peagle_learn.core.conversations import (
     NEAR,
     LearnPrompt,
-    Shingles,
     _alike,
     _shingles_of,
     compared_texts,
@@ -24,28 +23,12 @@ from peagle_learn.core.conversations import (
     split,
     user_text,
     whole,
+    without_repeats,
 )
 from peagle_sm.core.errors import SpecError
 
-WORDS = [
-    "def",
-    "return",
-    "class",
-    "value",
-    "list",
-    "for",
-    "in",
-    "range",
-    "open",
-    "file",
-    "read",
-    "write",
-    "sum",
-    "add",
-    "name",
-    "key",
-    "map",
-]
+TEXT = "def return class value list for in range open file read write sum add name key map"
+WORDS = TEXT.split()
 
 
 def words(rng: random.Random, count: int) -> str:
@@ -82,6 +65,19 @@ def mixture(seed: int, count: int) -> list[LearnPrompt]:
     return [LearnPrompt(str(number), body) for number, body in enumerate(bodies)]
 
 
+def check_no_relatives(learned: list[LearnPrompt], measured: list[LearnPrompt]) -> None:
+    for one in learned:
+        for other in measured:
+            assert similarity(shingles(user_text(one.body)), shingles(user_text(other.body))) < NEAR
+            assert first_turn(one.body) is None or first_turn(one.body) != first_turn(other.body)
+
+
+def check_not_begun(first: LearnPrompt, second: LearnPrompt) -> None:
+    """A text that is long enough to count is not the start of the other one."""
+    if not first.is_chat and not second.is_chat and len(user_text(first.body)) >= 64:
+        assert not user_text(second.body).startswith(user_text(first.body))
+
+
 @given(st.integers(0, 10**6), st.integers(12, 60), st.floats(0.05, 0.9))
 def test_no_relative_of_a_held_out_prompt_is_in_training(seed: int, count: int, share: float) -> None:
     prompts = mixture(seed, count)
@@ -96,18 +92,11 @@ def test_no_relative_of_a_held_out_prompt_is_in_training(seed: int, count: int, 
     train = [prompt for each in found.train for prompt in each.prompts]
     held_out = [prompt for each in found.held_out for prompt in each.prompts]
     assert {each.key for each in found.train}.isdisjoint(each.key for each in found.held_out)
+    check_no_relatives(train, [*held_out, *general])
     for one in train:
-        for other in (*held_out, *general):
-            assert similarity(shingles(user_text(one.body)), shingles(user_text(other.body))) < NEAR
-            assert first_turn(one.body) is None or first_turn(one.body) != first_turn(other.body)
+        for other in held_out:
             for first, second in ((one, other), (other, one)):
-                if (
-                    other in held_out
-                    and not one.is_chat
-                    and not other.is_chat
-                    and len(user_text(first.body)) >= 64
-                ):
-                    assert not user_text(second.body).startswith(user_text(first.body))
+                check_not_begun(first, second)
     assert all(each.prompts for each in (*found.train, *found.held_out))
 
 
@@ -145,17 +134,9 @@ def test_repeats_go_and_later_turns_stay() -> None:
         LearnPrompt("c", {"messages": [ask, told, {"role": "user", "content": "And in reverse?"}]}),
         LearnPrompt("d", {"messages": [{"role": "user", "content": "What is a monad in plain words?"}]}),
     ]
-    found = group(prompts)
-    assert found.repeats == 1
-    assert sorted(len(each.prompts) for each in found.conversations) == [1, 2]
-
-
-def test_one_conversation_cannot_be_split() -> None:
-    with pytest.raises(SpecError) as caught:
-        split([LearnPrompt("a", {"prompt": "def f():"})], 0.1, 0)
-    assert caught.value.message == (
-        "the prompts have 1 conversation without repeats; allowed: at least 4, 2 to train with and 2 held out"
-    )
+    kept = [each.id for each in without_repeats(prompts)]
+    assert kept == ["a", "c", "d"]
+    assert sorted(len(each.prompts) for each in group(prompts).conversations) == [1, 2]
 
 
 @given(st.integers(0, 10**6), st.integers(12, 40), st.integers(8, 40), st.floats(0.05, 0.9))
@@ -174,12 +155,10 @@ def test_general_prompts_that_are_trained_on_have_no_relative_that_is_measured(
     learned = [prompt for each in found.general_train for prompt in each.prompts]
     measured = [*found.general, *(prompt for each in found.held_out for prompt in each.prompts)]
     assert {each.id for each in learned}.isdisjoint(each.id for each in measured)
+    check_no_relatives(learned, measured)
     for one in learned:
         for other in measured:
-            assert similarity(shingles(user_text(one.body)), shingles(user_text(other.body))) < NEAR
-            assert first_turn(one.body) is None or first_turn(one.body) != first_turn(other.body)
-            if not one.is_chat and not other.is_chat and len(user_text(one.body)) >= 64:
-                assert not user_text(other.body).startswith(user_text(one.body))
+            check_not_begun(one, other)
 
 
 def test_the_general_set_is_measured_whole_unless_a_share_is_asked_for() -> None:
@@ -232,33 +211,6 @@ def test_the_sets_of_turns_are_those_of_their_texts(seed: int, count: int) -> No
     assert [(set(islice(shared, size)), size) for shared, size in found] == [
         (shingles(text), len(shingles(text))) for text in texts
     ]
-
-
-@given(st.lists(st.lists(st.frozensets(st.integers(0, 20), max_size=6), max_size=6), max_size=6))
-def test_the_join_of_turns_is_that_of_their_sets(conversations: list[list[frozenset[int]]]) -> None:
-    """Each turn shares its mapping with the turns before it; the join finds what sets of their own give."""
-    shared: list[Shingles] = []
-    for turns in conversations:
-        items: dict[int, int] = {}
-        for turn in turns:
-            new = turn - items.keys()
-            items |= dict.fromkeys(new, len(items) + len(new))
-            shared.append((items, len(items)))
-    sets = [whole(frozenset(islice(items, size))) for items, size in shared]
-    assert list(near_pairs(shared)) == list(near_pairs(sets))
-
-
-@given(
-    st.lists(
-        st.tuples(st.frozensets(st.integers(0, 30), max_size=12), st.none() | st.integers(0, 3)), max_size=25
-    )
-)
-def test_sets_of_one_owner_are_no_pair(owned: list[tuple[frozenset[int], int | None]]) -> None:
-    texts, owners = [whole(one) for one, _ in owned], [owner for _, owner in owned]
-    apart = {
-        pair for pair in near_pairs(texts) if owners[pair[0]] is None or owners[pair[0]] != owners[pair[1]]
-    }
-    assert set(near_pairs(texts, owners=owners)) == apart
 
 
 def test_a_long_conversation_is_not_compared_with_itself() -> None:

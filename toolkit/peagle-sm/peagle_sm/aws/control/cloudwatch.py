@@ -1,18 +1,18 @@
-"""CloudWatch: an endpoint's container logs, and the rollback alarms of an update."""
+"""CloudWatch: an endpoint's container logs and metrics."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from peagle_sm.aws.control.sagemaker import component_names
-from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError
+from peagle_sm.core.resources.log_group import log_group_name
 
 
 @dataclass(frozen=True)
@@ -24,42 +24,6 @@ class LogLine:
     message: str
 
 
-def group_of(endpoint: str, component: str | None = None) -> str:
-    """Return the log group to which SageMaker writes the lines of an endpoint, or of its component."""
-    return (
-        f"/aws/sagemaker/InferenceComponents/{component}"
-        if component
-        else f"/aws/sagemaker/Endpoints/{endpoint}"
-    )
-
-
-def create(session: Session, group: str, days: int) -> bool:
-    """Create a log group that keeps lines for ``days``; False if it already exists."""
-    try:
-        session.api("logs").create_log_group(logGroupName=group)
-    except PeagleError as error:
-        if is_taken(error):
-            return False
-        raise
-    session.api("logs").put_retention_policy(logGroupName=group, retentionInDays=days)
-    return True
-
-
-def exists(session: Session, group: str) -> bool:
-    """Return whether a log group exists."""
-    groups = session.api("logs").rows("describe_log_groups", "logGroups", logGroupNamePrefix=group)
-    return any(row["logGroupName"] == group for row in groups)
-
-
-def remove(session: Session, group: str) -> None:
-    """Delete a log group with all its lines.
-
-    Raises:
-        NotFound: the log group does not exist.
-    """
-    session.api("logs").delete_log_group(logGroupName=group)
-
-
 def groups_with_lines(session: Session, endpoint: str) -> tuple[str, ...]:
     """Return the log groups that may have lines of an endpoint: its own, and those of its components.
 
@@ -69,7 +33,7 @@ def groups_with_lines(session: Session, endpoint: str) -> tuple[str, ...]:
     components = dict.fromkeys([endpoint])
     with suppress(PeagleError):
         components |= dict.fromkeys(component_names(session, endpoint))
-    return (group_of(endpoint), *(group_of(endpoint, component) for component in components))
+    return (log_group_name(endpoint), *(log_group_name(endpoint, component) for component in components))
 
 
 def tail(session: Session, endpoint: str, limit: int = 100, start: datetime | None = None) -> list[LogLine]:
@@ -120,7 +84,7 @@ def _matching(
     session: Session, endpoint: str, start: datetime, component: str | None, pattern: str
 ) -> Iterator[str]:
     """Yield the messages of an endpoint, or of its component, that match a pattern of CloudWatch."""
-    group = group_of(endpoint, component)
+    group = log_group_name(endpoint, component)
     begins = int(start.timestamp() * 1000)
     try:
         for event in session.api("logs").rows(
@@ -151,11 +115,6 @@ def _line(event: dict[str, Any], stream: str) -> LogLine:
     return LogLine(moment, stream, str(event["message"]).rstrip("\n"))
 
 
-def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
-    """Send PutMetricAlarm: create the alarm, or replace the one of that name."""
-    session.api("cloudwatch").put_metric_alarm(**parameters)
-
-
 def metric_minutes(
     session: Session,
     namespace: str,
@@ -179,11 +138,6 @@ def metric_minutes(
     return [float(point[statistic]) for point in response.get("Datapoints", [])]
 
 
-def has_alarm(session: Session, name: str) -> bool:
-    """Return whether an alarm exists."""
-    return bool(session.api("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"])
-
-
 def invocations(session: Session, dimensions: Mapping[str, str], since: datetime, until: datetime) -> float:
     """Return how many requests a variant or a component got in the minutes of a period."""
     begins = since.replace(second=0, microsecond=0)
@@ -198,12 +152,3 @@ def invocations(session: Session, dimensions: Mapping[str, str], since: datetime
             dimensions=dimensions,
         )
     )
-
-
-def remove_alarms(session: Session, names: Sequence[str]) -> None:
-    """Send DeleteAlarms; a missing alarm is no error.
-
-    "If you specify any incorrect alarm names, the alarms you specify with correct names are still deleted"
-    (CloudWatch's API reference).
-    """
-    session.api("cloudwatch").delete_alarms(AlarmNames=list(names))

@@ -10,11 +10,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from peagle_sm.aws.control import executor
 from peagle_sm.aws.session.errors import is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.guard import SWITCH, endpoint_stack
 from peagle_sm.core.plan.tags_and_schedules import RETRY, hard_schedule_name
+from peagle_sm.core.resources.lifetime_schedule import LifetimeSchedule
 
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"
@@ -100,13 +102,14 @@ def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
     Raises:
         ServiceFault: AWS refused it, or the schedule that was read back differs.
     """
+    schedule = LifetimeSchedule(parameters["Name"], dict(parameters))
     try:
-        session.api("scheduler").create_schedule(**parameters)
+        executor.create(session, schedule)
     except ServiceFault as error:
         if not is_taken(error):
             raise
         # An old schedule must never delete a new endpoint of the same name.
-        session.api("scheduler").update_schedule(**parameters)
+        executor.send(session, schedule.update())
     armed = get(session, parameters["Name"])
     wanted = _target_endpoint(parameters["Target"])
     if armed is None or not armed.enabled or armed.endpoint != wanted:
@@ -161,15 +164,6 @@ def _moved_target(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]
     return moved
 
 
-def remove(session: Session, name: str) -> None:
-    """Delete a schedule.
-
-    Raises:
-        NotFound: no schedule has that name.
-    """
-    session.api("scheduler").delete_schedule(Name=name)
-
-
 def remove_hard(session: Session, endpoint: str) -> None:
     """Delete the second schedules that an older stack's endpoint of that name left.
 
@@ -187,7 +181,7 @@ def _remove_hard(session: Session, name: str) -> bool:
     if found is None or not str((found.raw.get("Target") or {}).get("Arn", "")).endswith(HARD_SUFFIXES):
         return False
     with suppress(NotFound):
-        remove(session, name)
+        executor.delete(session, LifetimeSchedule(name))
     return True
 
 

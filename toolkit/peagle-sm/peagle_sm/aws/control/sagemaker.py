@@ -79,76 +79,12 @@ class Listed:
     created_at: datetime | None = None
 
 
-def create_model(session: Session, parameters: Mapping[str, Any]) -> None:
-    """Send CreateModel once."""
-    session.api("sagemaker", once=True).create_model(**parameters)
-
-
-def create_endpoint_config(session: Session, parameters: Mapping[str, Any]) -> None:
-    """Send CreateEndpointConfig once."""
-    session.api("sagemaker", once=True).create_endpoint_config(**parameters)
-
-
-def create_endpoint(session: Session, parameters: Mapping[str, Any]) -> None:
-    """Send CreateEndpoint once; the endpoint is billed from now on."""
-    session.api("sagemaker", once=True).create_endpoint(**parameters)
-
-
-def update_endpoint(
-    session: Session, name: str, config: str, deployment: Mapping[str, Any], *, retain: bool
-) -> None:
-    """Send UpdateEndpoint once; a second fleet is billed until the first is gone.
-
-    ``retain`` keeps the present instance count instead of the config's.
-    """
-    session.api("sagemaker", once=True).update_endpoint(
-        EndpointName=name,
-        EndpointConfigName=config,
-        DeploymentConfig=deployment,
-        RetainAllVariantProperties=retain,
-    )
-
-
 def set_instance_count(session: Session, endpoint: str, variant: str, count: int) -> None:
     """Send UpdateEndpointWeightsAndCapacities: the variant gets ``count`` instances."""
     session.api("sagemaker").update_endpoint_weights_and_capacities(
         EndpointName=endpoint,
         DesiredWeightsAndCapacities=[{"VariantName": variant, "DesiredInstanceCount": count}],
     )
-
-
-def is_scalable(session: Session, endpoint: str, variant: str) -> bool:
-    """Return whether the variant is a target of Application Auto Scaling."""
-    try:
-        return is_registered(session, f"endpoint/{endpoint}/variant/{variant}")
-    except PeagleError:
-        return False  # no permission: SageMaker itself refuses such an update
-
-
-def is_registered(session: Session, resource_id: str) -> bool:
-    """Return whether a resource is a target of Application Auto Scaling."""
-    answer = session.api("application-autoscaling").describe_scalable_targets(
-        ServiceNamespace="sagemaker", ResourceIds=[resource_id]
-    )
-    return bool(answer["ScalableTargets"])
-
-
-def register(session: Session, parameters: Mapping[str, Any]) -> None:
-    """Send RegisterScalableTarget: create the target, or change the one that exists."""
-    session.api("application-autoscaling").register_scalable_target(**parameters)
-
-
-def put_policy(session: Session, parameters: Mapping[str, Any]) -> str:
-    """Send PutScalingPolicy: create or replace the policy; return its ARN."""
-    return str(session.api("application-autoscaling").put_scaling_policy(**parameters)["PolicyARN"])
-
-
-def deregister(session: Session, resource_id: str, dimension: str) -> None:
-    """Send DeregisterScalableTarget, which deletes the policies, too; a missing target is no error."""
-    with suppress(NotFound):
-        session.api("application-autoscaling").deregister_scalable_target(
-            ServiceNamespace="sagemaker", ResourceId=resource_id, ScalableDimension=dimension
-        )
 
 
 def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:
@@ -251,26 +187,6 @@ def remove_tags(session: Session, arn: str, keys: Sequence[str]) -> None:
     session.api("sagemaker").delete_tags(ResourceArn=arn, TagKeys=list(keys))
 
 
-def delete_endpoint(session: Session, name: str) -> None:
-    """Send DeleteEndpoint; its answer proves nothing: poll until it is gone.
-
-    Raises:
-        NotFound: the endpoint does not exist.
-        ServiceFault: refused, for example while Creating (see `aws.session.errors.is_refused_now`).
-    """
-    session.api("sagemaker").delete_endpoint(EndpointName=name)
-
-
-def delete_endpoint_config(session: Session, name: str) -> None:
-    """Send DeleteEndpointConfig."""
-    session.api("sagemaker").delete_endpoint_config(EndpointConfigName=name)
-
-
-def delete_model(session: Session, name: str) -> None:
-    """Send DeleteModel."""
-    session.api("sagemaker").delete_model(ModelName=name)
-
-
 def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
     """Return the sorted names of an endpoint's inference components.
 
@@ -281,16 +197,6 @@ def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
     asked = {"EndpointNameEquals": endpoint, "MaxResults": PAGE}
     rows = session.api("sagemaker").rows("list_inference_components", "InferenceComponents", **asked)
     return tuple(sorted(row["InferenceComponentName"] for row in rows))
-
-
-def create_component(session: Session, parameters: Mapping[str, Any]) -> None:
-    """Send CreateInferenceComponent once."""
-    session.api("sagemaker", once=True).create_inference_component(**parameters)
-
-
-def delete_component(session: Session, name: str) -> None:
-    """Send DeleteInferenceComponent; the deletion takes a while."""
-    session.api("sagemaker").delete_inference_component(InferenceComponentName=name)
 
 
 def describe_component(session: Session, name: str) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from peagle_sm.aws.control.cloudwatch import group_of
 from peagle_sm.aws.readers.resources import kms_keys
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
@@ -18,9 +17,7 @@ from peagle_sm.core.checks.base import KeyRights, Rights
 from peagle_sm.core.checks.image import registry_of
 from peagle_sm.core.errors import PeagleError, ServiceFault
 from peagle_sm.core.guard import GUARD_STACK, TABLE
-from peagle_sm.core.plan.payloads import names_for, spec_hash, tags
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.plan.scaling import scalable, scaling_of
 from peagle_sm.core.plan.tags_and_schedules import (
     alarm_names,
     from_zero_alarm,
@@ -28,6 +25,10 @@ from peagle_sm.core.plan.tags_and_schedules import (
     partition,
     schedule_name,
 )
+from peagle_sm.core.resources.log_group import log_group_name
+from peagle_sm.core.resources.naming import names_for
+from peagle_sm.core.resources.ordered import spec_hash, tags
+from peagle_sm.core.resources.scalable_target import identity, resource_id, scaling_of
 from peagle_sm.core.spec.endpoint_spec import VpcSpec
 
 _ALLOWED = "allowed"
@@ -252,7 +253,7 @@ def deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
     yield Question(tuple(f"dynamodb:{verb}Item" for verb in ("Get", "Update", "Delete")), table, later=True)
     groups = f"{place}:logs:{draft.region}:{account}:log-group"
     component = names_for(draft.spec.name, "", component=draft.scales_to_zero).component
-    group = f"{groups}:{group_of(draft.spec.name, component)}"
+    group = f"{groups}:{log_group_name(draft.spec.name, component)}"
     actions = ("CreateLogGroup", "PutRetentionPolicy", "DescribeLogStreams", "FilterLogEvents")
     # Logs authorizes these on the ARN that ends in a star.
     yield Question(tuple(f"logs:{action}" for action in actions), f"{group}:*", later=True)
@@ -295,10 +296,10 @@ def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
     place, name = f"arn:{partition(draft.region)}", draft.spec.name
     new, existing = _with_tags(draft), _on_tagged(draft)
     targets = f"{place}:application-autoscaling:{draft.region}:{account}:scalable-target/*"
-    resource_id, dimension = scalable(name, name if draft.scales_to_zero else None)
+    target = identity(resource_id(name, name if draft.scales_to_zero else None))
     on_target = {
         "application-autoscaling:service-namespace": "sagemaker",
-        "application-autoscaling:scalable-dimension": dimension,
+        "application-autoscaling:scalable-dimension": target["ScalableDimension"],
     }
     calls = ("RegisterScalableTarget", "PutScalingPolicy", "DeregisterScalableTarget")
     yield Question(tuple(f"application-autoscaling:{action}" for action in calls), targets, on_target)
@@ -314,7 +315,7 @@ def _scaling_calls(draft: Draft, account: str) -> Iterator[Question]:
     alarms = f"{place}:cloudwatch:{draft.region}:{account}:alarm"
     # Target tracking makes its alarms; AWS's page on scaling endpoints asks the caller for the permission.
     tracking = ("cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms")
-    yield Question(tracking, f"{alarms}:TargetTracking-{resource_id}-AlarmHigh-*")
+    yield Question(tracking, f"{alarms}:TargetTracking-{target['ResourceId']}-AlarmHigh-*")
     if not draft.scales_to_zero:
         endpoint = _sagemaker(draft, account, "endpoint", name)
         yield Question(("sagemaker:UpdateEndpointWeightsAndCapacities",), endpoint, existing)
@@ -390,7 +391,7 @@ def _container_calls(draft: Draft) -> Iterator[Question]:
         yield Question(("s3:ListBucket",), f"arn:{place}:s3:::{bucket}", {"s3:prefix": prefix})
     account = (draft.role_arn or "::::").split(":")[4]
     names = names_for(draft.spec.name, spec_hash(draft), component=draft.scales_to_zero)
-    group = group_of(draft.spec.name, names.component)
+    group = log_group_name(draft.spec.name, names.component)
     stream = f"arn:{place}:logs:{draft.region}:{account}:log-group:{group}:log-stream:AllTraffic/i-0"
     yield Question(("logs:CreateLogStream", "logs:PutLogEvents"), stream)
     if draft.spec.security.vpc is not None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from peagle_sm.core.checks.base import Findings, Guard, Identity, Rights, Role, Taken, check
 from peagle_sm.core.guard import EXECUTION_ROLE_PREFIX, MODEL_PROVIDER, execution_role
-from peagle_sm.core.plan.payloads import model_body
 from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Draft
+from peagle_sm.core.resources.model import model_body
 from peagle_sm.core.words import Finding, Severity
 
 # AWS::SageMaker::Model has no property for these, so the guard's function sends CreateModel and passes the

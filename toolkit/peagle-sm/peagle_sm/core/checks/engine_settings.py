@@ -287,7 +287,7 @@ def _untested_plugin(draft: Draft) -> Findings:
     "k-table-graphs",
     why="Full CUDA graphs hold one K, so with a table vLLM's first model runner uses piecewise ones.",
     source="vLLM issue 49548 (59.6 to 50.0 tok/s at concurrency 1, and 232 to 24 tok/s where K became 0)",
-    remedy="Compare the table with the best fixed K: `peagle-sm tune --loads`.",
+    remedy="Compare endpoints with the table and with one K: `peagle-sm compare`.",
     severity="warning",
     url="https://github.com/vllm-project/vllm/issues/49548",
 )

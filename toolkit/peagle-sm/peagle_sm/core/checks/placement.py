@@ -9,8 +9,8 @@ import difflib
 
 from peagle_sm.core.catalog import known_instance_types, known_regions
 from peagle_sm.core.checks.base import Findings, check
-from peagle_sm.core.plan.payloads import host_ami
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.resources.endpoint_config import host_ami
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
 

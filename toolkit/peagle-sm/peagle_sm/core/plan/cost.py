@@ -1,7 +1,6 @@
 """Cost of an endpoint: per hour, while it is off, and per million tokens.
 
-An unknown price stays unknown. `fleet_for` sizes the fleet for a demand, and `break_even` computes when a
-custom head has paid for its training.
+An unknown price stays unknown. `fleet_for` sizes the fleet for a demand.
 """
 
 from __future__ import annotations
@@ -138,39 +137,4 @@ def fleet_for(demand: Demand, serving: Serving) -> Fleet | None:
         gpus=None if serving.gpus is None else copies * serving.gpus,
         usd_per_hour=None if price is None else round(instances * price, 4),
         use=demanded / (copies * per_copy),
-    )
-
-
-@dataclass(frozen=True)
-class BreakEven:
-    """Point at which a custom head has paid for its training.
-
-    ``million_tokens`` produced until then, from USD per million tokens at full use; ``days`` at the given
-    demand, with whole instances. None if nothing is saved, or without a demand.
-    """
-
-    training_usd: float
-    saved_usd_per_million: float
-    saved_usd_per_hour: float | None
-    million_tokens: float | None
-    days: float | None
-
-
-def break_even(
-    training_usd: float,
-    baseline_usd_per_million: float,
-    head_usd_per_million: float,
-    saved_usd_per_hour: float | None = None,
-) -> BreakEven:
-    """Compare the cost of training with the savings per million tokens and hour."""
-    saved = baseline_usd_per_million - head_usd_per_million
-    days = None
-    if saved_usd_per_hour is not None and saved_usd_per_hour > 0:
-        days = training_usd / saved_usd_per_hour / 24
-    return BreakEven(
-        training_usd=training_usd,
-        saved_usd_per_million=saved,
-        saved_usd_per_hour=saved_usd_per_hour,
-        million_tokens=training_usd / saved if saved > 0 else None,
-        days=days,
     )

@@ -17,10 +17,11 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, Declined, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
+from peagle_sm.core.resources.ordered import component_of
 from peagle_sm.service.inventory.guard_state import limit_acts, rest_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, most_per_hour, plain, summary_of
-from peagle_sm.service.inventory.resources import Belongings, amount, belongings_of, component_of
+from peagle_sm.service.inventory.resources import Belongings, amount, belongings_of
 from peagle_sm.service.progress import Pacing
 
 LONGEST = timedelta(hours=8760)

@@ -5,40 +5,30 @@ deleted. The tagging API finds tags in one call per page, however many other res
 it lags by minutes. So every answer is checked: a name from the tagging API counts once SageMaker shows it,
 and a resource that is too new for the tagging API is found by its name. A caller without permission for the
 tagging API reads the tags of every resource whose name fits.
-
-`deploy` creates the log groups, because the guard's execution role must not: otherwise a log line that
-arrives after a deletion would create the group again, and a later stack of that name would fail.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
 
-from peagle_sm.aws.control import cloudwatch, lifetime
+from peagle_sm.aws.control import executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.sagemaker import EndpointFacts, Listed
 from peagle_sm.aws.control.stacks import tagged_resources
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused
 from peagle_sm.core.guard import ENDPOINT_STACK_PREFIX, endpoint_stack
-from peagle_sm.core.plan.payloads import hashed_prefix
-from peagle_sm.core.plan.tags_and_schedules import (
-    ENDPOINT,
-    IDLE,
-    INSTANCE_BOUNDS,
-    MANAGED_BY,
-    MANAGER,
-    PAUSED,
-    SCALING,
-    STACK,
-    hard_schedule_name,
-    schedule_name,
-)
+from peagle_sm.core.plan.tags_and_schedules import ENDPOINT, MANAGED_BY, MANAGER, PAUSED, STACK, schedule_name
+from peagle_sm.core.resources.endpoint import Endpoint
+from peagle_sm.core.resources.log_group import LogGroup, log_group_name
+from peagle_sm.core.resources.naming import hashed_prefix
+from peagle_sm.core.resources.ordered import named
+from peagle_sm.core.resources.resource import Resource
 from peagle_sm.service.progress import Reporter
 
 
@@ -102,49 +92,13 @@ Tagged = Mapping[str, Mapping[str, str]]
 _HASHED = re.compile(r"(.+-)[0-9a-f]{8}")
 
 
-@dataclass(frozen=True)
-class ToRemove:
-    """Names to delete: an endpoint and its resources.
-
-    ``component`` is its inference component, if any. ``scaled``: it may be a target of Application Auto
-    Scaling, and have the alarm that scales out from zero.
-    """
-
-    endpoint: str
-    configs: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    schedules: tuple[str, ...] = ()
-    component: str | None = None
-    scaled: bool = False
+ToRemove = Sequence[Resource]
+"""What a deletion removes of one endpoint, in the order of creation; one of them is the endpoint."""
 
 
-def component_of(endpoint: str, tags: Mapping[str, str]) -> str | None:
-    """Return the inference component of an endpoint that scales to zero; None for any other."""
-    return endpoint if tags.get(IDLE) == "scale-to-zero" else None
-
-
-def to_remove(
-    endpoint: str,
-    tags: Mapping[str, str],
-    configs: Iterable[str] = (),
-    models: Iterable[str] = (),
-    *,
-    scheduled: bool = True,
-) -> ToRemove:
-    """Return what a `Teardown` deletes of an endpoint with these tags, its lifetime schedules included.
-
-    The endpoint's schedule is the last: while it exists, a deletion finds the others by it.
-    """
-    component = component_of(endpoint, tags)
-    names = () if component is None else (hard_schedule_name(endpoint, 1),)
-    return ToRemove(
-        endpoint,
-        tuple(configs),
-        tuple(models),
-        (*names, schedule_name(endpoint)) if scheduled else (),
-        component,
-        component is not None or SCALING in tags or INSTANCE_BOUNDS in tags,
-    )
+def endpoint_name(resources: ToRemove) -> str:
+    """Return the name of the endpoint among its resources."""
+    return next(one.name for one in resources if isinstance(one, Endpoint))
 
 
 @dataclass
@@ -169,13 +123,14 @@ class Belongings:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Return "kind/name" of each resource, in the order of deletion."""
-        return (
-            *(f"endpoint/{one.name}" for one in (self.endpoint,) if one is not None),
-            *(f"endpoint-config/{name}" for name in self.configs),
-            *(f"model/{name}" for name in self.models),
-            *(f"schedule/{one.name}" for one in (self.lifetime,) if one is not None),
-        )
+        """Return "kind/name" of each resource, in the order of deletion.
+
+        What runs with the endpoint (component, autoscaling) is not looked up: it counts while that exists.
+        """
+        exists = {"model", "endpoint-config"}
+        exists |= {"endpoint", "inference-component", "scalable-target", "alarm"} if self.endpoint else set()
+        own = () if self.lifetime is None else (f"schedule/{self.lifetime.name}",)
+        return tuple(one.label for one in reversed(self.to_remove) if one.kind in exists or one.label in own)
 
     @property
     def is_off(self) -> bool:
@@ -186,7 +141,7 @@ class Belongings:
     def to_remove(self) -> ToRemove:
         """Return the names for a `Teardown`."""
         may_exist = self.lifetime is not None or self.unread_lifetime is not None
-        return to_remove(self.name, self.tags, self.configs, self.models, scheduled=may_exist)
+        return named(self.name, self.tags, self.configs, self.models, scheduled=may_exist)
 
 
 def belongings_of(
@@ -392,27 +347,6 @@ def _add_config(owner: Belongings, name: str, tags: Mapping[str, str]) -> None:
         owner.tags = tags
 
 
-KEPT_DAYS = 30
-"""Same value as in a stack (stacks/observability.py)."""
-
-
-def create_group(session: Session, endpoint: str, component: str | None, report: Reporter) -> None:
-    """Create the log group of an endpoint, or of its component, unless it exists.
-
-    Without it the endpoint works, but its log lines are lost unless its role may create the group. So a
-    failure is only reported.
-    """
-    group = cloudwatch.group_of(endpoint, component)
-    resource, words = f"log-group/{group}", f"log group {group}"
-    try:
-        made = cloudwatch.create(session, group, KEPT_DAYS)
-    except PeagleError as error:
-        report("config", f"{words} not created, so log lines may be lost: {error.message}")
-        return
-    told = f"created; it keeps logs for {KEPT_DAYS} days" if made else "already exists"
-    report("config", f"{words} {told}", resource=resource)
-
-
 def groups_of(
     session: Session, components: Mapping[str, str | None], *, assume: bool = False
 ) -> dict[str, str]:
@@ -422,9 +356,9 @@ def groups_of(
     """
     found = {}
     for name, component in components.items():
-        group = cloudwatch.group_of(name, component)
+        group = log_group_name(name, component)
         try:
-            exists = cloudwatch.exists(session, group)
+            exists = executor.describe(session, LogGroup(group)) is not None
         except PeagleError:
             exists = assume
         if exists:
@@ -440,15 +374,13 @@ def remove_groups(
     Both use "log-group/<name of the group>".
     """
     deleted, left = [], {}
-    for group in groups:
-        resource = f"log-group/{group}"
+    for group in map(LogGroup, groups):
         try:
-            cloudwatch.remove(session, group)
-        except NotFound:
-            continue
+            if not executor.delete(session, group):
+                continue
         except PeagleError as error:
-            left[resource] = error.message
+            left[group.label] = error.message
         else:
-            deleted.append(resource)
-            report("delete", f"deleted {resource}", resource=resource)
+            deleted.append(group.label)
+            report("delete", f"deleted {group.label}", resource=group.label)
     return deleted, left

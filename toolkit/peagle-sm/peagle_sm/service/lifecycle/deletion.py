@@ -9,22 +9,23 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from peagle_sm.aws.control import cloudwatch, lifetime
+from peagle_sm.aws.control import executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import did_you_mean
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
-from peagle_sm.core.plan.scaling import scalable
 from peagle_sm.core.plan.tags_and_schedules import (
     PRICE_BOUND,
     USD_PER_HOUR,
-    alarm_names,
     from_zero_alarm,
     hard_schedule_name,
     schedule_name,
 )
+from peagle_sm.core.resources.alarm import Alarm, update_alarms_deletion
+from peagle_sm.core.resources.ordered import component_of
+from peagle_sm.core.resources.scalable_target import ScalableTarget, resource_id
 from peagle_sm.service.inventory.guard_state import forget
 from peagle_sm.service.inventory.resources import (
     Belongings,
@@ -32,7 +33,6 @@ from peagle_sm.service.inventory.resources import (
     all_belongings,
     amount,
     belongings_of,
-    component_of,
     groups_of,
     remove_groups,
     require_own_stack,
@@ -355,7 +355,7 @@ def _remove_extras(session: Session, belongings: Belongings, removed: Removed) -
 def _remove_alarms(session: Session, name: str) -> None:
     """Delete what an update that was killed left; who may not delete alarms has put none."""
     with suppress(PeagleError):  # an alarm costs a few cents a month
-        cloudwatch.remove_alarms(session, alarm_names(name))
+        executor.send(session, update_alarms_deletion(name))
 
 
 def _remove_remains(session: Session, name: str) -> None:
@@ -364,11 +364,10 @@ def _remove_remains(session: Session, name: str) -> None:
     Alarms cost a few cents a month, also those of a scaling policy.
     """
     _remove_alarms(session, name)
-    for component in (None, name):
+    targets = [ScalableTarget(resource_id(name, component)) for component in (None, name)]
+    for resource in (*targets, Alarm(from_zero_alarm(name))):
         with suppress(PeagleError):
-            control.deregister(session, *scalable(name, component))
-    with suppress(PeagleError):
-        cloudwatch.remove_alarms(session, [from_zero_alarm(name)])
+            executor.delete(session, resource)
     with suppress(PeagleError):  # free, and the next deploy of the name deletes them, too
         lifetime.remove_hard(session, name)
 

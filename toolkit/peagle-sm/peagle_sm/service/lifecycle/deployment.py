@@ -6,32 +6,27 @@ then lists the regions that offer the instance type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
 from peagle_sm.aws.control import lifetime
-from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import EndpointFacts
-from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError, PlanRefused
-from peagle_sm.core.plan.payloads import tag_changes
-from peagle_sm.core.plan.scaling import scaling_of
+from peagle_sm.core.plan.changes import tag_changes
 from peagle_sm.core.plan.tags_and_schedules import PAUSED, SPEC_HASH
 from peagle_sm.core.planning import Plan, prolonged_plan
+from peagle_sm.core.resources.scalable_target import scaling_of
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import cause_first
-from peagle_sm.service.inventory.guard_state import awake, lease_of, prolonged, require_guard
-from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
-from peagle_sm.service.inventory.resources import ToRemove, belongs_to, create_group, stack_of, to_remove
+from peagle_sm.service.inventory.guard_state import awake, lease_of, require_guard
+from peagle_sm.service.inventory.resources import ToRemove, belongs_to, stack_of
+from peagle_sm.service.lifecycle.creation import Run, arm, create_all, follow, time_text
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
-from peagle_sm.service.lifecycle.scaling import bring_up_scaling
-from peagle_sm.service.lifecycle.teardown import Run, Teardown, rescue
-from peagle_sm.service.progress import Pacing, Progress, Reporter, create_once, once_visible
+from peagle_sm.service.lifecycle.teardown import Teardown, rescue
+from peagle_sm.service.progress import Pacing, Progress, Reporter
 from peagle_sm.service.spec_to_plan import plan_for
 
 ATTEMPTS = 3
@@ -96,23 +91,30 @@ class Deploy(Run):
 
     @classmethod
     def of(cls, plan: Plan, session: Session, pacing: Pacing, report: Reporter) -> Deploy:
-        """Start a run; a clean-up deletes everything that the plan creates."""
-        names = plan.names
-        everything = to_remove(names.endpoint, plan.tags(), (names.config,), (names.model,))
-        timeout_s = plan.spec.startup_timeout_s
+        """Start a run; a clean-up deletes everything that the plan creates, except the log group."""
+        names, timeout_s = plan.names, plan.spec.startup_timeout_s
         return cls(
-            names.endpoint, names.config, everything, "delete", timeout_s, session, pacing, report, plan
+            names.endpoint, names.config, plan.resources, "delete", timeout_s, session, pacing, report, plan
         )
 
+    def owns(self, arn: str, tags: Mapping[str, str]) -> bool:
+        """Return whether a deploy of the same plan created the resource; end its pause, if any."""
+        same = belongs_to(tags, self.name) and tags.get(SPEC_HASH) == self.plan.spec_hash
+        if same and stack_of(tags) is None:
+            if PAUSED in tags:
+                awake(self.session, arn)
+            return True
+        return False
 
-def arm(run: Deploy, found: Survey) -> None:
-    """Create the lifetime schedule; keep that of an existing endpoint."""
+
+def ensure_lifetime(run: Deploy, found: Survey) -> None:
+    """Create the lifetime schedules; keep those of an existing endpoint."""
     limit = found.lifetime
     exists = found.state in ("creating", "settling", "live")
     if exists and limit is not None and limit.guards(run.name, run.pacing.clock()):
         run.report(
             "lifetime",
-            f"lifetime schedule kept: deletes the endpoint at {_time_text(limit)}",
+            f"lifetime schedule kept: deletes the endpoint at {time_text(limit)}",
             resource=f"schedule/{limit.name}",
         )
         return
@@ -120,129 +122,21 @@ def arm(run: Deploy, found: Survey) -> None:
 
 
 def arm_anew(run: Deploy) -> None:
-    """Create the plan's lifetime schedule, no earlier than a lease of `keep` ends.
+    """Create the plan's lifetime schedules, no earlier than a lease of `keep` ends.
 
     First delete the second schedules of an older stack of this name, or of an older component.
     """
     lifetime.remove_hard(run.session, run.name)
-    lease = lease_of(run.session, run.name)
-    arm_schedules(run, [prolonged(schedule, lease) for schedule in run.plan.schedules])
-
-
-def arm_schedules(run: Run, schedules: Sequence[dict[str, Any]]) -> lifetime.Lifetime:
-    """Create the lifetime schedules; the last is the endpoint's, and is returned."""
-    for parameters in schedules:
-        send = partial(lifetime.arm, run.session, parameters)
-        armed = once_visible(send, run.pacing, run.report)
-    run.report(
-        "lifetime",
-        f"lifetime schedule created: deletes the endpoint at {_time_text(armed)}",
-        resource=f"schedule/{armed.name}",
-    )
-    return armed
+    arm(run, lease_of(run.session, run.name))
 
 
 def create(run: Deploy, found: Survey) -> None:
-    """Create model, config and endpoint, or adopt existing ones of this plan.
+    """Create everything up to the endpoint, or use what an earlier run of this plan created.
 
     Raises:
         PlanRefused: another plan's resource has one of the names.
         PeagleError: AWS refused, or did not answer several times.
     """
-    _remove_failed(run, found)
-    if found.state == "creating":
-        run.may_exist = True
-        run.report.start_billing(_age_s(run, found.endpoint))
-        run.report("endpoint", f"continuing with endpoint {run.name} of an earlier run", status="Creating")
-        return
-    create_free(run)
-    create_group(run.session, run.name, run.plan.names.component, run.report)
-    create_endpoint(run, partial(_is_this_plans, run))
-
-
-def create_free(run: Deploy) -> None:
-    """Create model and config, which cost nothing, or adopt existing ones.
-
-    Raises:
-        PlanRefused: another plan's resource has one of the names.
-        PeagleError: AWS refused, or did not answer several times.
-    """
-    names, session = run.plan.names, run.session
-    made = create_once(
-        lambda: control.create_model(session, run.plan.parameters("create_model")),
-        lambda: _is_this_plans(run, control.describe_model(session, names.model)),
-        run.pacing,
-        run.report,
-    )
-    run.report("model", f"model {names.model} {made}", resource=f"model/{names.model}")
-    made = create_once(
-        lambda: control.create_endpoint_config(session, run.plan.parameters("create_endpoint_config")),
-        lambda: _is_this_plans(run, control.describe_endpoint_config(session, names.config)),
-        run.pacing,
-        run.report,
-    )
-    run.report("config", f"endpoint config {names.config} {made}", resource=f"endpoint-config/{names.config}")
-
-
-def create_endpoint(run: Run, is_ours: Callable[[EndpointFacts | None], bool]) -> None:
-    """Create the plan's endpoint, or adopt an existing one.
-
-    ``is_ours`` decides whether an existing endpoint is adopted; it may raise PlanRefused.
-
-    Raises:
-        PlanRefused: another endpoint has the name.
-        PeagleError: AWS refused, or did not answer several times.
-    """
-    run.report.start_billing()
-
-    def send() -> None:
-        run.may_exist = run.unsettled = True
-        try:
-            control.create_endpoint(run.session, run.plan.parameters("create_endpoint"))
-        except PeagleError as error:
-            # CreateEndpoint's own answer counts; a refused DescribeEndpoint afterwards proves nothing.
-            run.may_exist = run.unsettled = is_unsettled(error) or is_taken(error)
-            raise
-
-    try:
-        outcome = create_once(
-            send,
-            lambda: is_ours(control.describe_endpoint(run.session, run.name)),
-            run.pacing,
-            run.report,
-        )
-    except PlanRefused:  # another endpoint has the name
-        run.may_exist = run.unsettled = False
-        raise
-    run.unsettled = False
-    run.report(
-        "endpoint", f"endpoint {run.name} {outcome}", status="Creating", resource=f"endpoint/{run.name}"
-    )
-
-
-def follow(run: Run) -> EndpointFacts:
-    """Poll the endpoint until it is InService with the requested config.
-
-    Raises:
-        EndpointFailed: it failed, vanished, took too long, or runs another config.
-        PeagleError: AWS did not answer many polls in a row.
-    """
-
-    def note(facts: EndpointFacts) -> None:
-        run.began_at = facts.created_at
-
-    return follow_endpoint(
-        run.session,
-        run.name,
-        run.config,
-        patience=patience_s(run.startup_timeout_s),
-        pacing=run.pacing,
-        report=run.report,
-        note=note,
-    )
-
-
-def _remove_failed(run: Deploy, found: Survey) -> None:
     if found.state == "failed" and found.endpoint is not None:
         reason = cause_first(found.endpoint.failure_reason or "no reason given", "").splitlines()[0]
         run.report(
@@ -250,33 +144,18 @@ def _remove_failed(run: Deploy, found: Survey) -> None:
         )
     if found.state in ("failed", "leaving"):
         Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name)
-
-
-def _is_this_plans(run: Deploy, facts: Any) -> bool:
-    if facts is None:
-        return False
-    tags = control.tags_of(run.session, facts.arn)
-    if tags is None:
-        return False
-    if belongs_to(tags, run.name) and tags.get(SPEC_HASH) == run.plan.spec_hash and stack_of(tags) is None:
-        if PAUSED in tags:
-            awake(run.session, facts.arn)
-        return True
-    raise PlanRefused(
-        f"{facts.arn} exists and belongs to another spec; it was not changed.",
-        next_step="Choose another name for the spec, or delete that resource.",
-        details={"findings": [], "arn": facts.arn},
-    )
+    if found.state == "creating":
+        run.may_exist = True
+        run.report.start_billing(_age_s(run, found.endpoint))
+        run.report("endpoint", f"continuing with endpoint {run.name} of an earlier run", status="Creating")
+        return
+    create_all(run, (*run.prepared, run.endpoint))
 
 
 def _age_s(run: Deploy, facts: EndpointFacts | None) -> float:
     if facts is None or facts.created_at is None:
         return 0.0
     return (run.pacing.clock() - facts.created_at).total_seconds()
-
-
-def _time_text(limit: lifetime.Lifetime) -> str:
-    return "an unknown time" if limit.expires_at is None else f"{limit.expires_at:%Y-%m-%d %H:%M} UTC"
 
 
 def deploy(
@@ -378,9 +257,9 @@ def _changes_nothing(plan: Plan, found: Survey, pacing: Pacing) -> bool:
 def _adopt_serving(run: Deploy, found: Survey) -> None:
     # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
     try:
-        arm(run, found)
+        ensure_lifetime(run, found)
         follow(run)
-        bring_up_scaling(run)  # of a run that was killed before it
+        create_all(run, run.started)  # of a run that was killed before it
         told = f"endpoint {run.name} is already in service with this spec: nothing was created"
         run.report("ready", told + _other_tags(run, found), status="InService")
     except KeyboardInterrupt:
@@ -401,11 +280,11 @@ def bring_up(run: Deploy, found: Survey, wait: bool = True) -> None:
     run.may_exist = found.state == "creating"
     try:
         run.report("check", f"plan for {run.name} accepted", status=found.state)
-        arm(run, found)
+        ensure_lifetime(run, found)
         create(run, found)
         if wait:
             _follow_with_retries(run)
-            bring_up_scaling(run)
+            create_all(run, run.started)
             run.report("ready", f"endpoint {run.name} is in service", status="InService")
     except BaseException as cause:
         rescue(run, cause)
@@ -437,4 +316,4 @@ def _follow_with_retries(run: Deploy) -> None:
         run.pacing.sleep(wait)
         # Meanwhile the guard may have found no endpoint and removed its lifetime schedule.
         arm_anew(run)
-        create_endpoint(run, partial(_is_this_plans, run))
+        create_all(run, [run.endpoint])

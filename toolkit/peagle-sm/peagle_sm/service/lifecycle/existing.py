@@ -11,22 +11,24 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control import executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import NotFound, PlanRefused
+from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
-from peagle_sm.core.plan.payloads import LONGEST_UPDATE_S, Canary, Change, changes, tag_changes
-from peagle_sm.core.plan.scaling import VARIANT
+from peagle_sm.core.plan.changes import Change, changes, tag_changes
 from peagle_sm.core.plan.tags_and_schedules import SPEC_HASH
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.endpoint import LONGEST_UPDATE_S, Canary
+from peagle_sm.core.resources.ordered import component_of
+from peagle_sm.core.resources.scalable_target import ScalableTarget, resource_id
 from peagle_sm.core.spec.endpoint_spec import Update
 from peagle_sm.service.inventory.guard_state import lease_of
 from peagle_sm.service.inventory.listing import plain
-from peagle_sm.service.inventory.resources import Belongings, belongings_of, component_of, is_ours, stack_of
+from peagle_sm.service.inventory.resources import Belongings, belongings_of, is_ours, stack_of
 
 State = Literal["absent", "leaving", "failed", "creating", "settling", "live"]
 _STATES: dict[str, State] = {
@@ -268,15 +270,18 @@ def _refuse_another_type(session: Session, offer: UpdateOffer) -> None:
     in_place = offer.fleet and not offer.is_off and offer.strategy == "in-place"
     if not in_place or not offer.changes_field("InstanceType", "InstancePools"):
         return
-    if control.is_scalable(session, offer.name, VARIANT):
-        name, flags = offer.name, session.command_flags()
+    target = ScalableTarget(resource_id(offer.name, None))
+    try:
+        scales = executor.describe(session, target) is not None
+    except PeagleError:
+        scales = False  # no permission: SageMaker itself refuses such an update
+    if scales:
+        flags = session.command_flags()
         raise _refused(
-            f"endpoint {name} is a target of Application Auto Scaling, so SageMaker cannot change its "
+            f"endpoint {offer.name} is a target of Application Auto Scaling, so SageMaker cannot change its "
             "instance type in place.",
-            "Deregister it with `aws application-autoscaling deregister-scalable-target --service-namespace "
-            f"sagemaker --scalable-dimension sagemaker:variant:DesiredInstanceCount --resource-id "
-            f"endpoint/{name}/variant/{VARIANT}` and register it again after the update, or replace the "
-            f"endpoint: `peagle-sm update SPEC --strategy off-update-on{flags}`.",
+            f"Deregister it with `{target.delete().command}` and register it again after the update, or "
+            f"replace the endpoint: `peagle-sm update SPEC --strategy off-update-on{flags}`.",
         )
 
 

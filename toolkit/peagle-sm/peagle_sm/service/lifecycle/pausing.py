@@ -7,7 +7,7 @@ function, updates the stack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NoReturn
 
 from peagle_sm.aws.control import guard_resources
@@ -253,9 +253,9 @@ def _pause_endpoint(session: Session, one: Belongings, pacing: Pacing, report: R
 
 
 def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
-    """Delete the endpoint, then its schedule, which must not delete a new endpoint."""
-    billed = replace(one.to_remove, configs=(), models=())
-    removed = Teardown(session, pacing, report, "pause").run(billed)
+    """Delete what does not rest; last its schedule, which must not delete a new endpoint."""
+    active = [resource for resource in one.to_remove if not resource.rests]
+    removed = Teardown(session, pacing, report, "pause").run(active)
     if removed.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in removed.left.items())
         by_hand = " ".join(remove_by_hand(session, resource) for resource in removed.left)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from typing import Any
 
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.sagemaker import ConfigFacts, EndpointFacts
+from peagle_sm.aws.control.sagemaker import ConfigFacts
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
@@ -23,14 +23,9 @@ from peagle_sm.core.errors import (
 )
 from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags_and_schedules as keys
-from peagle_sm.core.plan.payloads import Request
-from peagle_sm.core.plan.scaling import component_from, scaling_from
-from peagle_sm.core.plan.tags_and_schedules import (
-    component_schedule,
-    lifetime_schedule,
-    partition,
-    schedule_name,
-)
+from peagle_sm.core.plan.tags_and_schedules import partition, schedule_name
+from peagle_sm.core.resources.lifetime_schedule import LifetimeSchedule, lifetime_schedules
+from peagle_sm.core.resources.ordered import component_of, resumed
 from peagle_sm.service.inventory.guard_state import (
     awake,
     guard_works,
@@ -47,71 +42,15 @@ from peagle_sm.service.inventory.resources import (
     Belongings,
     amount,
     belongings_of,
-    belongs_to,
     require_own_stack,
-    to_remove,
 )
-from peagle_sm.service.lifecycle.deployment import arm_schedules, create_endpoint, follow
+from peagle_sm.service.lifecycle.creation import Run, arm, create_all, follow
 from peagle_sm.service.lifecycle.pausing import StackSwitch, SwitchStuck
-from peagle_sm.service.lifecycle.scaling import bring_up_scaling
-from peagle_sm.service.lifecycle.teardown import Run, Teardown, rescue
+from peagle_sm.service.lifecycle.teardown import Teardown, rescue
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 LONGEST_STARTUP_S = 3600
 DEFAULT_LIFETIME_HOURS = 8.0
-
-
-@dataclass(frozen=True)
-class ResumePlan:
-    """Requests that turn a paused endpoint on, the schedule first; its config and model exist."""
-
-    requests: tuple[Request, ...]
-
-    def parameters(self, operation: str) -> dict[str, Any]:
-        """Return the exact parameters of one request, such as ``create_endpoint``."""
-        return {request.operation: request.parameters for request in self.requests}[operation]
-
-    @property
-    def schedules(self) -> tuple[dict[str, Any], ...]:
-        """Parameters of the lifetime schedules: its component's, if any, and the endpoint's last."""
-        return tuple(
-            request.parameters for request in self.requests if request.operation == "create_schedule"
-        )
-
-
-def resume_plan(
-    name: str,
-    config: str,
-    tags: Mapping[str, str],
-    schedule: dict[str, Any],
-    variant: Mapping[str, Any] | None = None,
-) -> ResumePlan:
-    """Plan a resume; the endpoint gets its config's ``tags`` without those of the pause.
-
-    The tags describe its component and autoscaling, if any; ``variant`` is the config's.
-    """
-    own = {key: value for key, value in tags.items() if key not in (keys.PAUSED, keys.SCHEDULER_ROLE)}
-    endpoint = {
-        "EndpointName": name,
-        "EndpointConfigName": config,
-        "Tags": [{"Key": key, "Value": value} for key, value in own.items()],
-    }
-    # A config and its model have one name.
-    component = component_from(name, config, variant, tags) if variant else None
-    schedules, components = [schedule], []
-    if component is not None:
-        schedules = [component_schedule(name, schedule, name), schedule]
-        parameters = {**component, "Tags": endpoint["Tags"]}
-        components = [Request("sagemaker", "create_inference_component", parameters)]
-    scaling = scaling_from(name, tags)
-    return ResumePlan(
-        (
-            *(Request("scheduler", "create_schedule", planned) for planned in schedules),
-            Request("sagemaker", "create_endpoint", endpoint),
-            *components,
-            *(Request(*call) for call in (scaling.calls() if scaling else ())),
-        )
-    )
 
 
 @dataclass(frozen=True)
@@ -191,7 +130,8 @@ def resume(
 def _finish(session: Session, one: Belongings, config: ConfigFacts, pacing: Pacing, report: Reporter) -> None:
     """Finish an interrupted resume: its component and autoscaling, and the tags of the pause."""
     if one.stack is None and one.lifetime is not None and one.endpoint and one.endpoint.status == "InService":
-        bring_up_scaling(_run(session, one, config, dict(one.lifetime.raw), pacing, report))
+        run = _run(session, one, config, (), pacing, report)
+        create_all(run, run.started)
     if one.stack is None and one.kept_config is not None:
         _remove_pause_tags(session, config, report)
     ends = one.lifetime.expires_at if one.lifetime is not None else None
@@ -283,20 +223,18 @@ def _resume_endpoint(
 ) -> ResumeOffer:
     ends = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
     expires_at = max(ends, offer.expires_at)
-    schedule = lifetime_schedule(one.name, session.region, _role(session, one), expires_at)
-    run = _run(session, one, config, schedule, pacing, report)
-
-    def is_ours(facts: EndpointFacts | None) -> bool:
-        return facts is not None and belongs_to(control.tags_of(session, facts.arn), one.name)
-
+    component = component_of(one.name, one.tags)
+    role = _role(session, one)
+    schedules = lifetime_schedules(one.name, session.region, role, expires_at, component)
+    run = _run(session, one, config, schedules, pacing, report)
     try:
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
             Teardown(session, pacing, report, "check").remove_endpoint(one.name)
         lifetime.remove_hard(session, one.name)
-        arm_schedules(run, run.plan.schedules)
-        create_endpoint(run, is_ours)
+        arm(run)
+        create_all(run, [run.endpoint])
         follow(run)
-        bring_up_scaling(run)
+        create_all(run, run.started)
     except (KeyboardInterrupt, Exception) as cause:
         try:
             rescue(run, cause)
@@ -311,7 +249,7 @@ def _run(
     session: Session,
     belongings: Belongings,
     config: ConfigFacts,
-    schedule: dict[str, Any],
+    schedules: Sequence[LifetimeSchedule],
     pacing: Pacing,
     report: Reporter,
 ) -> Run:
@@ -321,13 +259,12 @@ def _run(
     return Run(
         belongings.name,
         config.name,
-        to_remove(belongings.name, tags),
+        resumed(belongings.name, config.name, tags, schedules, variant),
         "pause",
         LONGEST_STARTUP_S,
         session,
         pacing,
         report,
-        resume_plan(belongings.name, config.name, tags, schedule, variant),
         may_exist=belongings.endpoint is not None,
     )
 

@@ -9,16 +9,14 @@ after a failure or Ctrl-C, or reports what remains and which command deletes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
-from typing import Any, Literal, NoReturn, Protocol
+from typing import NoReturn
 
-from peagle_sm.aws.control import cloudwatch, lifetime
+from peagle_sm.aws.control import cloudwatch, executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.sagemaker import component_names, delete_component
+from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session.session import Session
@@ -31,10 +29,17 @@ from peagle_sm.core.errors import (
     PeagleError,
     ServiceFault,
 )
-from peagle_sm.core.plan.payloads import Request
-from peagle_sm.core.plan.scaling import scalable
-from peagle_sm.core.plan.tags_and_schedules import from_zero_alarm, hard_schedule_name, schedule_name
-from peagle_sm.service.inventory.resources import ToRemove, belongs_to, stack_of
+from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
+from peagle_sm.core.resources.alarm import Alarm
+from peagle_sm.core.resources.component import Component
+from peagle_sm.core.resources.endpoint import Endpoint
+from peagle_sm.core.resources.lifetime_schedule import LifetimeSchedule
+from peagle_sm.core.resources.log_group import LogGroup
+from peagle_sm.core.resources.resource import Resource
+from peagle_sm.core.resources.scalable_target import ScalableTarget, resource_id
+from peagle_sm.core.resources.scaling_policy import ScalingPolicy
+from peagle_sm.service.inventory.resources import ToRemove, belongs_to, endpoint_name, stack_of
+from peagle_sm.service.lifecycle.creation import Run
 from peagle_sm.service.progress import Pacing, Phase, Reporter
 
 PLAIN_ATTEMPTS = 5
@@ -71,7 +76,7 @@ class _Removal:
     @property
     def name(self) -> str:
         """The endpoint's name."""
-        return self.to_remove.endpoint
+        return endpoint_name(self.to_remove)
 
 
 class Teardown:
@@ -98,7 +103,7 @@ class Teardown:
         self._refused_since: float | None = None
 
     def run(self, to_remove: ToRemove, *, unsettled: bool = False) -> Removed:
-        """Delete everything in ``to_remove`` that has peagle-sm's tags.
+        """Delete everything in ``to_remove`` that has peagle-sm's tags, except a log group.
 
         ``unsettled``: a CreateEndpoint may still be in flight, so several polls must show no endpoint.
 
@@ -106,7 +111,7 @@ class Teardown:
             BillableLeft: AWS did not confirm that the endpoint is gone; its schedule still exists.
             LocalServerGone: the local SageMaker has ended.
         """
-        outcome = dict(self.run_all([to_remove], unsettled=unsettled))[to_remove.endpoint]
+        outcome = dict(self.run_all([to_remove], unsettled=unsettled))[endpoint_name(to_remove)]
         if isinstance(outcome, BillableLeft):
             raise outcome
         return outcome
@@ -153,71 +158,30 @@ class Teardown:
 
     def _remove_rest(self, removal: _Removal) -> bool:
         """Delete the rest of a deleted endpoint; return False if the endpoint exists again."""
-        to_remove, removed = removal.to_remove, removal.removed
         self._note_gone(removal)
-        self.remove_scaling(to_remove, removed)
-        self.remove_free(to_remove, removed)
-        if to_remove.schedules:
+        schedules = [one for one in removal.to_remove if isinstance(one, LifetimeSchedule)]
+        self.remove_free(
+            [one for one in removal.to_remove if one not in schedules], removal.name, removal.removed
+        )
+        if schedules:
             # Without its config no late CreateEndpoint can succeed: this poll is final.
             removal.looks, removal.absent = 1, 0
             if not self._poll(removal):
                 return False
             self._note_gone(removal)
-        for name in to_remove.schedules:
-            self._remove_plain(
-                f"schedule/{name}",
-                removed,
-                partial(self._guards, name, to_remove.endpoint),
-                partial(lifetime.remove, self._session, name),
-            )
+        self.remove_free(schedules, removal.name, removal.removed)
         return True
 
-    def remove_scaling(self, to_remove: ToRemove, removed: Removed) -> None:
-        """Deregister the scalable target, which deletes its policies, and delete the alarm.
+    def remove_free(self, resources: Sequence[Resource], endpoint: str, removed: Removed) -> None:
+        """Delete what AWS does not bill, backwards; keep the log group.
 
         Raises:
             LocalServerGone: the local SageMaker has ended.
         """
-        if not to_remove.scaled:
-            return
-        session, name = self._session, to_remove.endpoint
-        resource_id, dimension = scalable(name, to_remove.component)
-        self._remove_plain(
-            f"scalable-target/{resource_id}",
-            removed,
-            partial(control.is_registered, session, resource_id),
-            partial(control.deregister, session, resource_id, dimension),
-        )
-        if to_remove.component is not None:
-            alarm = from_zero_alarm(name)
-            self._remove_plain(
-                f"alarm/{alarm}",
-                removed,
-                partial(cloudwatch.has_alarm, session, alarm),
-                partial(cloudwatch.remove_alarms, session, [alarm]),
-            )
-
-    def remove_free(self, to_remove: ToRemove, gone: Removed) -> None:
-        """Delete configs and models, which cost nothing; keep endpoint and schedules.
-
-        Raises:
-            LocalServerGone: the local SageMaker has ended.
-        """
-        session, owner = self._session, to_remove.endpoint
-        for name in to_remove.configs:
-            self._remove_plain(
-                f"endpoint-config/{name}",
-                gone,
-                partial(self._is_owned, control.describe_endpoint_config, name, owner),
-                partial(control.delete_endpoint_config, session, name),
-            )
-        for name in to_remove.models:
-            self._remove_plain(
-                f"model/{name}",
-                gone,
-                partial(self._is_owned, control.describe_model, name, owner),
-                partial(control.delete_model, session, name),
-            )
+        for resource in reversed(resources):
+            # Policies go with their target.
+            if not resource.billed and not isinstance(resource, LogGroup | ScalingPolicy):
+                self._remove(resource, endpoint, removed)
 
     def remove_endpoint(self, name: str) -> None:
         """Delete the endpoint; retry while AWS refuses, and wait until it is gone.
@@ -226,7 +190,7 @@ class Teardown:
             BillableLeft: a timeout before AWS confirmed that it is gone, or AWS does not answer.
             LocalServerGone: the local SageMaker has ended.
         """
-        self.run(ToRemove(name))
+        self.run((Endpoint(name),))
 
     def _poll(self, removal: _Removal) -> bool:
         """Send an endpoint's deletion once; return whether it is gone.
@@ -288,24 +252,25 @@ class Teardown:
         Its autoscaling goes first, so that it creates no copy again. What cannot be deregistered now is
         retried once the endpoint is gone.
         """
-        name = removal.to_remove.component
-        facts = None if name is None else control.describe_component(self._session, name)
-        if name is None or facts is None or facts["EndpointName"] != removal.name:
-            return True
-        removal.why = f"its inference component is {facts['InferenceComponentStatus']}"
-        if facts["InferenceComponentStatus"] != "Deleting":
-            with suppress(PeagleError):
-                control.deregister(self._session, *scalable(removal.name, name))
-            delete_component(self._session, name)
-        return False
+        for component in (one for one in removal.to_remove if isinstance(one, Component)):
+            facts = executor.describe(self._session, component)
+            if facts is None or facts["EndpointName"] != removal.name:
+                continue
+            removal.why = f"its inference component is {facts['InferenceComponentStatus']}"
+            if facts["InferenceComponentStatus"] != "Deleting":
+                with suppress(PeagleError):
+                    executor.delete(self._session, ScalableTarget(resource_id(removal.name, component.name)))
+                executor.delete(self._session, component)
+            return False
+        return True
 
     def _delete_endpoint(self, name: str) -> None:
         try:
-            control.delete_endpoint(self._session, name)
+            executor.delete(self._session, Endpoint(name))
         except ServiceFault:
             if self._gone_stacks:  # AWS refuses while components exist; no stack deletes them
                 for component in component_names(self._session, name):
-                    delete_component(self._session, component)
+                    executor.delete(self._session, Component(component))
             raise
 
     def _raise_if_server_gone(self, error: PeagleError) -> None:
@@ -333,9 +298,14 @@ class Teardown:
             self._known_ours.add(key)
         return key in self._known_ours
 
-    def _is_owned(self, describe: Callable[[Session, str], Any], name: str, endpoint: str) -> bool:
-        facts = describe(self._session, name)
-        return facts is not None and self._may_delete(control.tags_of(self._session, facts.arn), endpoint)
+    def _exists(self, resource: Resource, endpoint: str) -> bool:
+        """Return whether the resource exists and may be deleted."""
+        if isinstance(resource, LifetimeSchedule):
+            return self._guards(resource.name, endpoint)
+        facts = executor.describe(self._session, resource)
+        if facts is None or resource.arn_field is None:
+            return facts is not None
+        return self._may_delete(control.tags_of(self._session, facts[resource.arn_field]), endpoint)
 
     def _may_delete(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
         # Only the stack may delete its resources: otherwise its next update fails.
@@ -353,35 +323,31 @@ class Teardown:
             return endpoint in (found.endpoint, found.component)
         return found.ends(endpoint) and self._is_gone(found.stack)
 
-    def _remove_plain(
-        self, resource: str, gone: Removed, is_there: Callable[[], bool], remove: Callable[[], None]
-    ) -> None:
+    def _remove(self, resource: Resource, endpoint: str, removed: Removed) -> None:
         why, sent = "", False
         for attempt in range(PLAIN_ATTEMPTS):
             if attempt:
                 self._pacing.sleep(self._pacing.poll_s)
             try:
-                there = is_there()
+                exists = self._exists(resource, endpoint)
                 self._refused_since = None
-                if there:
+                if exists:
                     sent = True
-                    remove()
+                    executor.delete(self._session, resource)
                     why = "it still exists after its deletion was accepted"
-                    if is_there():
+                    if self._exists(resource, endpoint):
                         continue
                 if sent:
-                    gone.deleted.append(resource)
-                    self._report(self._phase, f"deleted {resource}", resource=resource)
+                    removed.deleted.append(resource.label)
+                    self._report(self._phase, f"deleted {resource.label}", resource=resource.label)
                 return
-            except NotFound as error:
-                why = error.message
             except PeagleError as error:
                 why = error.message
                 if not is_refused_now(error):
                     break
                 self._raise_if_server_gone(error)
-        gone.left[resource] = why
-        self._report(self._phase, f"could not delete {resource}: {why}", resource=resource)
+        removed.left[resource.label] = why
+        self._report(self._phase, f"could not delete {resource.label}: {why}", resource=resource.label)
 
 
 def _reason(status: str, why: str) -> str:
@@ -390,21 +356,12 @@ def _reason(status: str, why: str) -> str:
     return f" ({why})" if why else ""
 
 
-def remove_by_hand(session: Session, resource: str) -> str:
+def remove_by_hand(session: Session, label: str) -> str:
     """Return the step that removes a schedule, target or alarm for a caller who may not read it."""
-    url, (kind, _, name) = session.local_url, resource.partition("/")
+    url, (kind, _, name) = session.local_url, label.partition("/")
     place = f" --endpoint-url {url} --region {session.region}" if url else session.command_flags()
-    command = f"scheduler delete-schedule --name {name}"
-    if kind == "alarm":
-        command = f"cloudwatch delete-alarms --alarm-names {name}"
-    elif kind == "scalable-target":
-        of_component = name.startswith("inference-component/")
-        dimension = "inference-component:DesiredCopyCount" if of_component else "variant:DesiredInstanceCount"
-        command = (
-            "application-autoscaling deregister-scalable-target --service-namespace sagemaker "
-            f"--scalable-dimension sagemaker:{dimension} --resource-id {name}"
-        )
-    return f"If it exists: `aws {command}{place}`."
+    resource = next(one for one in (LifetimeSchedule, ScalableTarget, Alarm) if one.kind == kind)(name)
+    return f"If it exists: `{resource.delete().command}{place}`."
 
 
 def local_server_gone(url: str) -> str:
@@ -523,47 +480,6 @@ def end_with_the_local_server(session: Session, error: BaseException) -> None:
 LOG_LINES = 20
 
 
-class Requests(Protocol):
-    """A plan's exact requests, which its executor sends unchanged."""
-
-    @property
-    def requests(self) -> Sequence[Request]:
-        """All requests, in order."""
-
-    @property
-    def schedules(self) -> Sequence[dict[str, Any]]:
-        """Parameters of the lifetime schedules, the endpoint's last."""
-
-    def parameters(self, operation: str) -> dict[str, Any]:
-        """Return the parameters of one request, such as ``create_endpoint``."""
-
-
-@dataclass
-class Run:
-    """One start of an endpoint (deploy or resume), with the state for a clean-up.
-
-    ``to_remove`` is what a clean-up deletes, and ``undo`` the command that finishes it by hand.
-    ``may_exist``: the endpoint may exist, so a clean-up that gets no answer from AWS must report it.
-    ``unsettled``: a CreateEndpoint was sent and its answer is not known.
-    ``began_at``: the endpoint's creation time from AWS; None if not known yet.
-    ``companions`` returns what a clean-up deletes at the same time, without a report.
-    """
-
-    name: str
-    config: str
-    to_remove: ToRemove
-    undo: Literal["delete", "pause"]
-    startup_timeout_s: float
-    session: Session
-    pacing: Pacing
-    report: Reporter
-    plan: Requests
-    may_exist: bool = field(default=False, kw_only=True)
-    unsettled: bool = field(default=False, kw_only=True)
-    began_at: datetime | None = field(default=None, kw_only=True)
-    companions: Callable[[], Sequence[ToRemove]] = field(default=tuple, kw_only=True)
-
-
 def rescue(run: Run, cause: BaseException) -> NoReturn:
     """Clean up after ``cause`` and raise the error for the caller.
 
@@ -597,7 +513,7 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
             left.details["cause"] = str(cause) or type(cause).__name__
             left.next_step = _undo_command(run)
             raise left from _visible(cause)
-        removed = Removed(left={f"schedule/{name}": left.message for name in run.to_remove.schedules})
+        removed = Removed(left={schedule.label: left.message for schedule in reversed(run.schedules)})
     if interrupted:
         _raise_interrupted(run, removed)
     _raise_cause(run, cause, removed)
@@ -608,7 +524,7 @@ def _remove_with_companions(run: Run) -> Removed:
     with suppress(PeagleError):  # the caller deletes them afterwards, too
         companions = run.companions()
     teardown = Teardown(run.session, run.pacing, run.report)
-    outcomes = dict(teardown.run_all([run.to_remove, *companions], unsettled=run.unsettled))
+    outcomes = dict(teardown.run_all([run.resources, *companions], unsettled=run.unsettled))
     outcome = outcomes[run.name]
     if isinstance(outcome, BillableLeft):
         raise outcome

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from peagle_sm.aws.control import cloudwatch, guard_resources, lifetime
+from peagle_sm.aws.control import cloudwatch, executor, guard_resources, lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.guard_resources import RegisterEntry, Value
 from peagle_sm.aws.control.lifetime import Lifetime
@@ -22,25 +22,23 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.plan import tags_and_schedules as keys
-from peagle_sm.core.plan.payloads import (
-    BAKING_S,
-    Canary,
-    acceptance_alarm,
-    deployment_config,
-    stale_tags,
-    update_alarm,
-)
-from peagle_sm.core.plan.scaling import VARIANT
+from peagle_sm.core.plan.changes import stale_tags
 from peagle_sm.core.planning import Plan
+from peagle_sm.core.resources.alarm import Alarm, update_alarms, update_alarms_deletion
+from peagle_sm.core.resources.component import Component
+from peagle_sm.core.resources.endpoint import BAKING_S, Canary, update_request
+from peagle_sm.core.resources.endpoint_config import VARIANT, EndpointConfig
+from peagle_sm.core.resources.model import Model
+from peagle_sm.core.resources.ordered import named
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
-from peagle_sm.service.inventory.guard_state import lease_of, note, prolonged, require_guard, unpaused
+from peagle_sm.service.inventory.guard_state import lease_of, note, require_guard, unpaused
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
-from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of, to_remove
-from peagle_sm.service.lifecycle.deployment import Deploy, arm_schedules, bring_up, create_free, follow
+from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of
+from peagle_sm.service.lifecycle.creation import arm, create_all, follow
+from peagle_sm.service.lifecycle.deployment import Deploy, bring_up
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
-from peagle_sm.service.lifecycle.scaling import bring_up_scaling
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
 from peagle_sm.service.progress import CREATE_ATTEMPTS, Pacing, Progress, Reporter, once_visible
 from peagle_sm.service.spec_to_plan import plan_for
@@ -52,9 +50,7 @@ _BEGINS_WITHIN_S = 60.0
 class InPlace:
     """One in place update; the endpoint serves during it."""
 
-    def __init__(
-        self, run: Deploy, found: CurrentState, offer: UpdateOffer, alarms: Sequence[Mapping[str, Any]]
-    ) -> None:
+    def __init__(self, run: Deploy, found: CurrentState, offer: UpdateOffer, alarms: Sequence[Alarm]) -> None:
         """Take the present state, to restore it after a failure, and the alarms that exist meanwhile."""
         self._run = run
         self._offer = offer
@@ -75,9 +71,9 @@ class InPlace:
             self._extend()
             if not self._offer.fleet:
                 return
-            create_free(run)
-            for each in self._alarms:
-                cloudwatch.put_alarm(run.session, each)
+            create_all(run, _free(run))
+            for alarm in self._alarms:
+                executor.create(run.session, alarm)
             self._send()
             self._follow()
         except (KeyboardInterrupt, Exception) as cause:
@@ -85,13 +81,8 @@ class InPlace:
 
     def _extend(self) -> None:
         """Extend the lifetime, before anything is started."""
-        run = self._run
-        lease = self._lease()
-        armed = arm_schedules(run, [prolonged(schedule, lease) for schedule in run.plan.schedules])
-        self._remember(armed.expires_at)
-
-    def _lease(self) -> datetime | None:
-        return lease_of(self._run.session, self._run.name, self._created)
+        lease = lease_of(self._run.session, self._run.name, self._created)
+        self._remember(arm(self._run, lease).expires_at)
 
     def _remember(self, ends: datetime | None) -> None:
         """Write the end to the register: by default the guard counts from the creation."""
@@ -104,16 +95,15 @@ class InPlace:
 
     def _send(self) -> None:
         """Send UpdateEndpoint; after an unclear answer, check before a retry."""
-        run, config = self._run, self._run.plan.names.config
+        run, offer = self._run, self._offer
+        retain = not offer.changes_field("InitialInstanceCount")
+        request = update_request(run.name, run.config, offer.alarms, offer.canary, retain=retain)
         run.report.start_billing()
         for attempt in range(1, CREATE_ATTEMPTS + 1):
             if self._has_begun():
                 break
             try:
-                deployment = deployment_config(self._offer.alarms, self._offer.canary)
-                retain = not self._offer.changes_field("InitialInstanceCount")
-                send = partial(control.update_endpoint, run.session, run.name, config, deployment)
-                once_visible(partial(send, retain=retain), run.pacing, run.report)
+                once_visible(partial(executor.send, run.session, request, once=True), run.pacing, run.report)
             except PeagleError as error:
                 if not is_refused_now(error) or attempt == CREATE_ATTEMPTS:
                     raise
@@ -125,8 +115,7 @@ class InPlace:
 
     def _has_begun(self) -> bool:
         facts = control.describe_endpoint(self._run.session, self._run.name)
-        config = self._run.plan.names.config
-        return facts is not None and config in (facts.pending_config, facts.config_name)
+        return facts is not None and self._run.config in (facts.pending_config, facts.config_name)
 
     def _follow(self) -> None:
         run = self._run
@@ -203,10 +192,9 @@ class InPlace:
                 ]
         gone = Removed()
         try:
-            new = ToRemove(run.name, (names.config,), (names.model,))
-            Teardown(run.session, run.pacing, run.report).remove_free(new, gone)
+            Teardown(run.session, run.pacing, run.report).remove_free(_free(run), run.name, gone)
             left = dict(gone.left)
-            cloudwatch.remove_alarms(run.session, keys.alarm_names(run.name))
+            executor.send(run.session, update_alarms_deletion(run.name))
             self._put_back_lifetime()
         except (PeagleError, KeyboardInterrupt) as error:
             left[f"alarms or lifetime schedule of {run.name}"] = str(error)
@@ -240,10 +228,9 @@ class InPlace:
         raise cause
 
 
-def own_alarms(endpoint: str, least_acceptance: float | None) -> tuple[dict[str, Any], ...]:
-    """Return the requests of the alarms that exist during an update of this endpoint."""
-    errors = update_alarm(endpoint)
-    return (errors,) if least_acceptance is None else (errors, acceptance_alarm(endpoint, least_acceptance))
+def _free(run: Deploy) -> ToRemove:
+    """Return the model and the config of the new spec."""
+    return [one for one in run.resources if isinstance(one, Model | EndpointConfig)]
 
 
 def update(
@@ -293,8 +280,8 @@ def update(
         if preflight is not None:
             preflight(plan)
         found = current_state(session, plan, way)
-        own = own_alarms(spec.name, least_acceptance)
-        names = (*(str(each["AlarmName"]) for each in own), *alarms)
+        own = update_alarms(spec.name, least_acceptance)
+        names = (*(alarm.name for alarm in own), *alarms)
         offer = offer_of(session, plan, found, way, names, pacing.clock(), canary)
         if confirm is not None and not offer.done and not confirm(offer):
             raise Declined(
@@ -319,7 +306,7 @@ def update(
 def _stop_and_start(run: Deploy, found: CurrentState) -> None:
     back = f"peagle-sm resume {run.name}{run.session.command_flags()}"
     ours = found.facts is not None and found.facts.config_name == run.plan.names.config
-    create_free(run)  # AWS refuses an invalid request now, while the old endpoint still serves
+    create_all(run, _free(run))  # AWS refuses an invalid request now, while the old endpoint still serves
     if found.facts is not None and not ours:
         pause(run.name, session=run.session, pacing=run.pacing, progress=run.report.progress)
     seen = survey(run.session, run.plan)
@@ -339,11 +326,11 @@ def _finish(run: Deploy, offer: UpdateOffer) -> None:
     session = run.session
     _end_the_pause(run, lifetime.get(session, run.plan.names.schedule))
     if offer.strategy == "in-place":
-        cloudwatch.remove_alarms(session, keys.alarm_names(run.name))
+        executor.send(session, update_alarms_deletion(run.name))
     one = belongings_of(session, run.name)
-    bring_up_scaling(run)
+    create_all(run, run.started)
     if one.tags.get(keys.SCALING) and keys.SCALING not in run.plan.tags():
-        _end_scaling(run, to_remove(run.name, one.tags))
+        _end_scaling(run, named(run.name, one.tags, scheduled=False))
     _write_tags(run, one, offer)
     _remove_old(run, one)
     run.report("ready", f"endpoint {run.name} is in service", status="InService")
@@ -355,7 +342,7 @@ def _end_scaling(run: Deploy, old: ToRemove) -> None:
     Application Auto Scaling leaves the number as it is, and nothing else would lower it.
     """
     removed, count = Removed(), run.plan.spec.placement.instance_count
-    Teardown(run.session, run.pacing, run.report).remove_scaling(old, removed)
+    Teardown(run.session, run.pacing, run.report).remove_free(old, run.name, removed)
     if removed.left:
         left = ", ".join(f"{resource} ({reason})" for resource, reason in removed.left.items())
         raise PeagleError(
@@ -367,7 +354,7 @@ def _end_scaling(run: Deploy, old: ToRemove) -> None:
     facts = control.describe_endpoint(run.session, run.name)
     variants = () if facts is None else facts.raw.get("ProductionVariants") or ()
     counts = {row.get("CurrentInstanceCount") for row in variants} - {None}
-    if old.component is None and counts - {count}:
+    if counts - {count} and not any(isinstance(resource, Component) for resource in old):
         control.set_instance_count(run.session, run.name, VARIANT, count)
         run.report("endpoint", f"endpoint {run.name} returns to {count} instances", status="Updating")
         follow(run)
@@ -395,13 +382,12 @@ def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
 
 def _remove_old(run: Deploy, one: Belongings) -> None:
     names = run.plan.names
-    old = ToRemove(
-        run.name,
-        tuple(name for name in one.configs if name != names.config),
-        tuple(name for name in one.models if name != names.model),
-    )
+    old = [
+        *(Model(name) for name in one.models if name != names.model),
+        *(EndpointConfig(name) for name in one.configs if name != names.config),
+    ]
     gone = Removed()
-    Teardown(run.session, run.pacing, run.report).remove_free(old, gone)
+    Teardown(run.session, run.pacing, run.report).remove_free(old, run.name, gone)
     if gone.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
         raise PeagleError(

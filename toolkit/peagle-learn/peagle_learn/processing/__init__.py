@@ -1,1 +1,0 @@
-"""`learn data --processing`: the local step in SageMaker Processing jobs."""
