@@ -22,7 +22,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagemaker_local.control.jobs.jobs import metric_values
+from sagemaker_local.control.jobs.training import metric_values
 from sagemaker_local.process import client
 from sagemaker_local.runtime.job_processes import name_below
 from tests.local.serving import Server, eventually
