@@ -507,7 +507,7 @@ SPOT = {"EnableManagedSpotTraining": True}
         ({"AlgorithmSpecification": PIPE, "InputDataConfig": [channel("c", "x/")]}, "mode Pipe is not impl"),
         (
             {"InputDataConfig": [channel("c", "x/"), channel("c", "y/")]},
-            "InputDataConfig names 'c' more than once",
+            "has the channel 'c' more than once",
         ),
         ({"InputDataConfig": [channel("..", "x/")]}, "'..' is not a name"),
         ({"InputDataConfig": [channel("c", "x", S3DataType="ManifestFile")]}, "S3DataType S3Prefix is not"),
