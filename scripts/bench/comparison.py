@@ -233,11 +233,11 @@ def within(results: Results, category: Category) -> Results:
 
 
 def _turns(requests: Sequence[RequestRecord]) -> Measured:
-    found = Measured(ALONE)
+    measured = Measured(ALONE)
     for row in requests:
         window = Window(row.sent_s, row.done_s, row.done_s - row.sent_s)
-        found.take(LoadRun(row.arm, ALONE, 0, (row,), window, ClientUsage((), 0.0)))
-    return found
+        measured.take(LoadRun(row.arm, ALONE, 0, (row,), window, ClientUsage((), 0.0)))
+    return measured
 
 
 def _pair(results: Results, row: ComparisonRecord) -> Pair:

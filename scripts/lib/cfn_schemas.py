@@ -46,9 +46,11 @@ def generate() -> dict[str, Any]:
 
 def text() -> str:
     """Give the shipped file: one line a type, so that a change of a schema shows as one."""
-    made = generate()
-    lines = [f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in made["types"].items()]
-    return f'{{"source": {json.dumps(made["source"])}, "types": {{\n' + ",\n".join(lines) + "\n}}\n"
+    schemas = generate()
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in schemas["types"].items()
+    ]
+    return f'{{"source": {json.dumps(schemas["source"])}, "types": {{\n' + ",\n".join(lines) + "\n}}\n"
 
 
 def text_for_the_stacks() -> str:

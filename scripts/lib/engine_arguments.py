@@ -195,13 +195,13 @@ def _choices(
     A version whose sources allow any text has none of them.
     """
     by_version = {version: choices_in(texts) for version, texts in sources.items()}
-    found = {}
+    choices = {}
     for name in sorted(set().union(*by_version.values())):
         having = [version for version in names if name.partition(".")[0] in names[version]]
         if having and name in by_version[having[-1]]:
             texts = {version: by_version[version].get(name, set()) for version in names}
-            found[name] = {text: _span(text, texts) for text in sorted(set().union(*texts.values()))}
-    return found
+            choices[name] = {text: _span(text, texts) for text in sorted(set().union(*texts.values()))}
+    return choices
 
 
 def write(data: Mapping[str, Any]) -> None:
@@ -223,8 +223,8 @@ def main(versions: list[str]) -> None:
     from sagemaker_local.engine.env import ensure_engine
 
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
-    told = subprocess.run([str(python), "-c", _KINDS], check=True, capture_output=True, text=True).stdout
-    installed, kinds = json.loads(told.splitlines()[-1])
+    output = subprocess.run([str(python), "-c", _KINDS], check=True, capture_output=True, text=True).stdout
+    installed, kinds = json.loads(output.splitlines()[-1])
     sources = {version: download(version) for version in versions}
     names = {}
     for version, texts in sources.items():

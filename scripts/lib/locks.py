@@ -46,11 +46,11 @@ def read_pins(text: str) -> list[Pin]:
     """
     pins = []
     for line in _joined(text):
-        found = _PIN.fullmatch(line)
-        hashes = _HASH.findall(found["rest"]) if found else []
-        if not found or _HASH.sub("", found["rest"]).strip():
+        match = _PIN.fullmatch(line)
+        hashes = _HASH.findall(match["rest"]) if match else []
+        if not match or _HASH.sub("", match["rest"]).strip():
             raise ValueError(f"{line[:120]!r} is not an exact pin; allowed: name==version --hash=sha256:…")
-        pins.append(Pin(found["name"], found["version"], tuple(hashes)))
+        pins.append(Pin(match["name"], match["version"], tuple(hashes)))
     return pins
 
 
@@ -92,14 +92,14 @@ def with_hashes(pins: list[Pin], found: Mapping[str, tuple[str, ...]]) -> list[P
 
 def hashes_of(pylock: str) -> dict[str, tuple[str, ...]]:
     """Return the hashes in a pylock.toml (PEP 751) of the files that we may install, by `name==version`."""
-    found = {}
+    hashes_by_pin = {}
     for package in tomllib.loads(pylock).get("packages", []):
         files = [*package.get("wheels", [])]
         if "sdist" in package:
             files.append(package["sdist"])
         hashes = {each["hashes"]["sha256"] for each in files if is_ours(_file_name(each))}
-        found[f"{normal(package['name'])}=={package['version']}"] = tuple(sorted(hashes))
-    return found
+        hashes_by_pin[f"{normal(package['name'])}=={package['version']}"] = tuple(sorted(hashes))
+    return hashes_by_pin
 
 
 def _file_name(entry: Mapping[str, str]) -> str:

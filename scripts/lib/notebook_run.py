@@ -29,15 +29,15 @@ _CUTS = (
 
 def notebook_of(source: Path) -> Any:
     """Make the notebook of a source without executing it; its ids are stable."""
-    found = nbformat.v4.new_notebook()
-    found.metadata = {
+    notebook = nbformat.v4.new_notebook()
+    notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
     for number, cell in enumerate(cells(source.read_text(encoding="utf-8")), start=1):
         make = nbformat.v4.new_markdown_cell if cell.kind == "markdown" else nbformat.v4.new_code_cell
-        found.cells.append(make(cell.text, id=f"cell-{number}"))
-    return found
+        notebook.cells.append(make(cell.text, id=f"cell-{number}"))
+    return notebook
 
 
 def scrub(value: Any, places: dict[str, str]) -> Any:
