@@ -85,7 +85,7 @@ def test_a_damaged_head_is_refused_before_anything_is_deployed(
 ) -> None:
     head = make(tmp_path / "head", Damage(3, "truncated", "cut"), HEAD)
     plan = plan_prove(spec, served(), str(head), session, tmp_path / "work")
-    nothing = ProveDependencies(never, never, never, never)
+    nothing = ProveDependencies(fleet=never, measure=never)
     proof = prove(
         plan, session, tmp_path / "work", confirm=never, progress=lambda _: None, dependencies=nothing
     )
