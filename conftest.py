@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures.thread
+import functools
 import gc
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
@@ -37,6 +39,9 @@ settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
 )
 settings.register_profile("campaign", parent=settings.get_profile("change"), max_examples=100)
+
+# Each botocore session would parse megabytes of service models again: a quarter of the tests' CPU time.
+setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))  # noqa: B010
 
 Marked = TypeVar("Marked", bound=pytest.Item)
 _LOOPBACK = ("localhost", "::1", "0.0.0.0", "::", "")
