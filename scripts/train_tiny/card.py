@@ -96,9 +96,9 @@ def _losses(title: str, target: Mapping[str, Any]) -> str:
 
 def head_section(heads: Mapping[str, Any], rollouts: Mapping[str, Any]) -> str:
     """How the heads were trained."""
-    made = {name: value for name, value in rollouts.items() if name not in ("tokens", "seed")}
+    counts = {name: value for name, value in rollouts.items() if name not in ("tokens", "seed")}
     trained = _TRAINED.format(**heads) if "peagle_trainer" in heads else ""
-    return _HEADS.format(**heads, **made, rollout_tokens=rollouts["tokens"], peagle_trained=trained)
+    return _HEADS.format(**heads, **counts, rollout_tokens=rollouts["tokens"], peagle_trained=trained)
 
 
 def further_section(device: Mapping[str, Mapping[str, Any]]) -> str:

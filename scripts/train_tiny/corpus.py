@@ -115,7 +115,7 @@ def functions(text: str) -> Iterator[tuple[str, str]]:
 def documents(wheels: Iterable[Path], seed: int = 0) -> list[Document]:
     """Every usable document of ``wheels``, in an order that depends on ``seed`` alone."""
     rng = random.Random(seed)
-    found: list[Document] = []
+    documents: list[Document] = []
     for wheel in sorted(wheels):
         package = wheel.name.split("-")[0].lower()
         with zipfile.ZipFile(wheel) as archive:
@@ -127,11 +127,11 @@ def documents(wheels: Iterable[Path], seed: int = 0) -> list[Document]:
                     continue
                 source, kept_out = f"{package}/{path}", _kept_out(path)
                 pieces = list(functions(text)) if rng.random() < FUNCTION_SHARE else []
-                made = [Document(f"{source}#{name}", body, kept_out) for name, body in pieces]
-                made = made or [Document(source, text, kept_out)]
-                found += made * (1 if kept_out else REPEATED.get(package, 1))
-    rng.shuffle(found)
-    return found
+                parts = [Document(f"{source}#{name}", body, kept_out) for name, body in pieces]
+                parts = parts or [Document(source, text, kept_out)]
+                documents += parts * (1 if kept_out else REPEATED.get(package, 1))
+    rng.shuffle(documents)
+    return documents
 
 
 def humaneval_prompts() -> list[str]:
@@ -141,22 +141,22 @@ def humaneval_prompts() -> list[str]:
         return [json.loads(line)["prompt"] for line in lines]
 
 
-def contamination(found: Iterable[Document], prompts: Iterable[str]) -> list[str]:
+def contamination(documents: Iterable[Document], prompts: Iterable[str]) -> list[str]:
     """The prompts whose longest line of text stands in a training document, word for word."""
     needles = {}
     for prompt in prompts:
         needles[max((line.strip() for line in prompt.splitlines()), key=len)] = prompt
-    haystack = [document.text for document in found if not document.held_out]
+    haystack = [document.text for document in documents if not document.held_out]
     return [prompt for needle, prompt in needles.items() if any(needle in text for text in haystack)]
 
 
-def write(found: list[Document], path: Path) -> dict[str, int]:
+def write(documents: list[Document], path: Path) -> dict[str, int]:
     """Store documents as JSON lines; returns the counts for the model card."""
     with path.open("w", encoding="utf-8") as file:
-        for document in found:
+        for document in documents:
             file.write(json.dumps(asdict(document)) + "\n")
-    held = sum(document.held_out for document in found)
-    return {"documents": len(found), "held_out": held, "characters": sum(len(d.text) for d in found)}
+    held = sum(document.held_out for document in documents)
+    return {"documents": len(documents), "held_out": held, "characters": sum(len(d.text) for d in documents)}
 
 
 def read(path: Path) -> list[Document]:

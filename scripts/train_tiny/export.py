@@ -46,7 +46,7 @@ def config(checkpoint: dict[str, Any], parallel: bool) -> dict[str, Any]:
     """vLLM's ``config.json`` of the head."""
     layer = checkpoint["transformer_layer_config"]
     ids = checkpoint["eagle_aux_hidden_state_layer_ids"]
-    made = {
+    document = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
         "dtype": "bfloat16",
@@ -65,8 +65,8 @@ def config(checkpoint: dict[str, Any], parallel: bool) -> dict[str, Any]:
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": ids, "use_aux_hidden_state": True},
     }
     if parallel:
-        made |= {"ptd_token_id": checkpoint["mask_token_id"], "parallel_drafting": True}
-    return made
+        document |= {"ptd_token_id": checkpoint["mask_token_id"], "parallel_drafting": True}
+    return document
 
 
 def export_head(checkpoint: Path, target: Path, out: Path, *, parallel: bool) -> dict[str, int]:
@@ -74,8 +74,8 @@ def export_head(checkpoint: Path, target: Path, out: Path, *, parallel: bool) ->
     out.mkdir(parents=True, exist_ok=True)
     kept = tensors(load_file(checkpoint / "model.safetensors"), load_file(target / "model.safetensors"))
     save_file(kept, out / "model.safetensors", metadata={"format": "pt"})
-    made = config(json.loads((checkpoint / "config.json").read_text()), parallel)
-    (out / "config.json").write_text(json.dumps(made, indent=1) + "\n")
+    document = config(json.loads((checkpoint / "config.json").read_text()), parallel)
+    (out / "config.json").write_text(json.dumps(document, indent=1) + "\n")
     return {
         "parameters": sum(tensor.numel() for tensor in kept.values()),
         "bytes": (out / "model.safetensors").stat().st_size,

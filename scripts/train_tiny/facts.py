@@ -20,10 +20,10 @@ def gather(work: Path, seconds: int | None = None) -> dict[str, Any]:
     Raises:
         FileNotFoundError: a step has not run.
     """
-    found: dict[str, Any] = {name: _read(work / f"{name}.json") for name in _STEPS}
+    facts: dict[str, Any] = {name: _read(work / f"{name}.json") for name in _STEPS}
     if seconds is not None:
-        found["whole"] = {"minutes": round(seconds / 60, 1), "cores": os.cpu_count()}
-    return found
+        facts["whole"] = {"minutes": round(seconds / 60, 1), "cores": os.cpu_count()}
+    return facts
 
 
 def update(weights: Path, *, work: Path | None, seconds: int | None, quick: Path | None) -> dict[str, Any]:
@@ -43,5 +43,5 @@ def update(weights: Path, *, work: Path | None, seconds: int | None, quick: Path
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content

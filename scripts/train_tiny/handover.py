@@ -40,11 +40,11 @@ def values(head: Tensors, planted: Tensors) -> Tensors:
     Raises:
         KeyError: the checkpoint has no such tensor.
     """
-    made = dict(planted)
+    tensors = dict(planted)
     for name, tensor in head.items():
         own = name.replace("midlayer.", "layers.0.", 1)
-        made[own] = tensor.reshape(planted[own].shape).to(planted[own].dtype)
-    return made
+        tensors[own] = tensor.reshape(planted[own].shape).to(planted[own].dtype)
+    return tensors
 
 
 def take(head: Path, planted: Path, out: Path) -> None:
@@ -52,8 +52,8 @@ def take(head: Path, planted: Path, out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     shutil.copy(planted / "config.json", out)
-    made = values(load_file(head / "model.safetensors"), load_file(planted / "model.safetensors"))
-    save_file(made, out / "model.safetensors", metadata={"format": "pt"})
+    tensors = values(load_file(head / "model.safetensors"), load_file(planted / "model.safetensors"))
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
 
 
 def main() -> None:

@@ -109,10 +109,10 @@ def last_checkpoint(folder: Path) -> Path:
     Raises:
         FileNotFoundError: the run has saved none.
     """
-    found = [p.parent for p in folder.glob("**/model.safetensors") if not p.parent.is_symlink()]
-    if not found:
+    folders = [p.parent for p in folder.glob("**/model.safetensors") if not p.parent.is_symlink()]
+    if not folders:
         raise FileNotFoundError(f"no checkpoint in {folder}")
-    return max(found, key=lambda path: (path / "model.safetensors").stat().st_mtime)
+    return max(folders, key=lambda path: (path / "model.safetensors").stat().st_mtime)
 
 
 def plant(trainer: Trainer, eagle3: Path) -> Path:

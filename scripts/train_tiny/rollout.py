@@ -83,12 +83,12 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     rng, began = np.random.default_rng(options.seed), time.monotonic()
     model = AutoModelForCausalLM.from_pretrained(options.work / "target", dtype=torch.bfloat16).eval()
-    asked = list(prompts(options.work, options.sequences, rng))
-    rng.shuffle(asked)  # type: ignore[arg-type]
+    prompt_rows = list(prompts(options.work, options.sequences, rng))
+    rng.shuffle(prompt_rows)  # type: ignore[arg-type]
     rows: list[torch.Tensor] = []
-    for first in range(0, len(asked), BATCH):
-        rows += list(continuations(model, asked[first : first + BATCH]))
-        print(f"rollouts {len(rows)}/{len(asked)}  {time.monotonic() - began:.0f} s", flush=True)
+    for first in range(0, len(prompt_rows), BATCH):
+        rows += list(continuations(model, prompt_rows[first : first + BATCH]))
+        print(f"rollouts {len(rows)}/{len(prompt_rows)}  {time.monotonic() - began:.0f} s", flush=True)
     out = options.work / "rollouts"
     store_hidden_states(model, rows, out / "hidden_states")
     mask = [0] * MASKED_PROMPT_TOKENS + [1] * (PROMPT_TOKENS + NEW_TOKENS - MASKED_PROMPT_TOKENS)

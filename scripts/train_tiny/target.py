@@ -173,9 +173,9 @@ def main() -> None:
     options = parser.parse_args()
     work: Path = options.work
     if not (work / "documents.jsonl").exists():
-        found = corpus.documents(corpus.download(work / "wheels"), options.seed)
-        counts = corpus.write(found, work / "documents.jsonl")
-        counts["humaneval_found"] = len(corpus.contamination(found, corpus.humaneval_prompts()))
+        documents = corpus.documents(corpus.download(work / "wheels"), options.seed)
+        counts = corpus.write(documents, work / "documents.jsonl")
+        counts["humaneval_found"] = len(corpus.contamination(documents, corpus.humaneval_prompts()))
         (work / "corpus.json").write_text(json.dumps(counts, indent=1))
         print(counts, flush=True)
     if not (work / "target" / "tokenizer.json").exists():

@@ -28,10 +28,10 @@ RIDGE = 1e-2
 
 def grown_config(fresh: Path) -> dict[str, object]:
     """The checkpoint's configuration with as many heads as planting needs."""
-    made: dict[str, dict[str, object]] = json.loads((fresh / "config.json").read_text())
-    shape = made["transformer_layer_config"]
+    document: dict[str, dict[str, object]] = json.loads((fresh / "config.json").read_text())
+    shape = document["transformer_layer_config"]
     shape["num_attention_heads"], shape["num_key_value_heads"] = HEADS, KEY_VALUE_HEADS
-    return made  # type: ignore[return-value]
+    return document  # type: ignore[return-value]
 
 
 def take_over(model: PEagleDraftModel, trained: dict[str, torch.Tensor]) -> None:
@@ -110,8 +110,8 @@ def main() -> None:
         )
         take_over(model, load_file(options.eagle3 / "model.safetensors"))
     warm(model, read_rollouts(options.work, SAMPLED_ROLLOUTS), generator)
-    made = model.state_dict()
-    kept = {name: made[name].to(tensor.dtype).contiguous() for name, tensor in fresh.items()}
+    state = model.state_dict()
+    kept = {name: state[name].to(tensor.dtype).contiguous() for name, tensor in fresh.items()}
     save_file(kept, options.out / "model.safetensors", metadata={"format": "pt"})
 
 

@@ -186,6 +186,6 @@ def check_shape(model: PEagleDraftModel) -> None:
         ValueError: not two layers of 16 query and 8 key/value heads of 64, hidden size 256.
     """
     shape = model.config.transformer_layer_config
-    found = (len(model.layers), shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim)
-    if found != (2, 16, 8, WIDTH) or shape.hidden_size != WIDTH * len(MATCH_GROUPS):
-        raise ValueError(f"found layers, heads, key/value heads, width {found}; allowed: (2, 16, 8, {WIDTH})")
+    sizes = (len(model.layers), shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim)
+    if sizes != (2, 16, 8, WIDTH) or shape.hidden_size != WIDTH * len(MATCH_GROUPS):
+        raise ValueError(f"found layers, heads, key/value heads, width {sizes}; allowed: (2, 16, 8, {WIDTH})")
