@@ -1,7 +1,7 @@
-"""Stack PeagleTraining: the role of training and processing jobs.
+"""Stack PeagleTraining: the role of training jobs.
 
 The role may read and write below one prefix of one bucket, read JumpStart's models, pull one repository's
-images, write the log of these jobs, and no more. Reading recorded traffic elsewhere, a key and network
+images, write the log of these jobs, and no more. Reading data elsewhere, a key and network
 interfaces are added only where the parameters ask for them.
 """
 
@@ -12,7 +12,6 @@ from typing import Any
 from aws_cdk import CfnCondition, CfnOutput, CfnParameter, DefaultStackSynthesizer, Fn, Stack, Tags
 
 from peagle_sm.core.guard import (
-    PROCESSING_LOG_GROUP,
     TRAINING_LOG_GROUP,
     TRAINING_ROLE_PREFIX,
     TRAINING_STACK,
@@ -21,7 +20,7 @@ from stacks.guard.functions import role
 from stacks.guard.policies import Statement, allow, arn, join_vpc, only_if, sub
 
 STACK = TRAINING_STACK
-DESCRIPTION = "peagle-sm: the role of training and processing jobs (one per region)"
+DESCRIPTION = "peagle-sm: the role of training jobs (one per region)"
 HAS_KEY, HAS_VPC, HAS_PROMPTS = "HasKey", "HasVpc", "HasPrompts"
 _BUCKET = "arn:${AWS::Partition}:s3:::${Bucket}"
 _PROMPTS = "arn:${AWS::Partition}:s3:::${PromptsBucket}"
@@ -43,7 +42,7 @@ class TrainingStack(Stack):
             "TrainingRole",
             TRAINING_ROLE_PREFIX,
             "sagemaker",
-            "Permissions of peagle-sm's training and processing jobs.",
+            "Permissions of peagle-sm's training jobs.",
             role_statements(),
         )
         CfnOutput(self, "RoleArn", value=created.attr_arn, description="Role for train.execution_role_arn.")
@@ -77,14 +76,14 @@ def add_parameters(stack: Stack) -> None:
         "PromptsBucket",
         default="",
         allowed_pattern=r"([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?",
-        description="Bucket of recorded traffic that processing jobs read; empty: only Bucket's prefix.",
+        description="Bucket of training data of your own that jobs read; empty: only Bucket's prefix.",
     )
     CfnParameter(
         stack,
         "PromptsPrefix",
         default="",
         allowed_pattern=r"([A-Za-z0-9!_.'()=/-]*/)?",
-        description="Prefix of the traffic, with a slash at its end; empty: the whole bucket.",
+        description="Prefix of that data, with a slash at its end; empty: the whole bucket.",
     )
     key = CfnParameter(stack, "KeyArn", default="", description="KMS key of bucket and disks; empty: none.")
     vpc = CfnParameter(
@@ -131,9 +130,8 @@ def role_statements() -> list[Any]:
             "WriteLog",
             ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
             [
-                arn("logs", f"log-group:{group}{end}")
-                for group in (TRAINING_LOG_GROUP, PROCESSING_LOG_GROUP)
-                for end in ("", ":*")
+                arn("logs", f"log-group:{TRAINING_LOG_GROUP}"),
+                arn("logs", f"log-group:{TRAINING_LOG_GROUP}:*"),
             ],
         ),
         allow(

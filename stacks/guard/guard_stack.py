@@ -326,9 +326,6 @@ class GuardStack(Stack):
         for export, value in exported.items():
             CfnOutput(self, export.partition("-")[2], value=value, export_name=export)
         CfnOutput(self, "Version", value=version("peagle-sm"), description="The version of peagle-sm.")
-        # CloudFormation changes no output alone: whoever adds a kind changes the sweeper, too.
-        watched = " ".join(guard.WATCHED_JOBS)
-        CfnOutput(self, guard.WATCHES, value=watched, description="Jobs that are stopped past their limit.")
 
 
 TEMPLATE = Path(__file__).parents[2] / "toolkit/peagle-sm/peagle_sm/guard_assets/template.json"

@@ -81,7 +81,7 @@ _ENDPOINTS = arn("sagemaker", "endpoint/*")
 _CONFIGS = arn("sagemaker", "endpoint-config/*")
 _MODELS = arn("sagemaker", "model/*")
 _COMPONENTS = arn("sagemaker", "inference-component/*")
-_JOBS = [arn("sagemaker", f"{kind}-job/*") for kind in ("training", "processing")]
+_JOBS = [arn("sagemaker", "training-job/*")]
 _STACKS = arn("cloudformation", f"stack/{guard.ENDPOINT_STACK_PREFIX}*/*")
 # Not the guard's own sweep, whose name has none of these suffixes.
 _SCHEDULES = [
@@ -169,7 +169,6 @@ def sweeper() -> list[Statement]:
             [
                 "sagemaker:ListEndpoints",
                 "sagemaker:ListInferenceComponents",
-                "sagemaker:ListProcessingJobs",
                 "sagemaker:ListTrainingJobs",
             ],
             ["*"],
@@ -177,7 +176,7 @@ def sweeper() -> list[Statement]:
         allow("SeeEndpoints", ["sagemaker:DescribeEndpoint", "sagemaker:ListTags"], [_ENDPOINTS]),
         allow(
             "SeeJobs",
-            ["sagemaker:DescribeProcessingJob", "sagemaker:DescribeTrainingJob", "sagemaker:ListTags"],
+            ["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"],
             _JOBS,
         ),
         allow("FindOurs", ["tag:GetResources"], ["*"]),
@@ -222,7 +221,7 @@ def switch() -> list[Statement]:
         allow("SeeJobs", ["sagemaker:ListTags"], _JOBS),
         allow(
             "StopOurJobs",
-            ["sagemaker:StopProcessingJob", "sagemaker:StopTrainingJob"],
+            ["sagemaker:StopTrainingJob"],
             _JOBS,
             {"StringEquals": _OURS},
         ),

@@ -25,7 +25,6 @@ RESOURCES: Mapping[str, str] = {
     "endpoint-config/*": _BY_TAG,
     "inference-component/*": _BY_TAG,
     "model/*": _BY_TAG,
-    "processing-job/*": _BY_TAG,
     "training-job/*": _BY_TAG,
     "stack/Peagle-*/*": "Stacks are named Peagle-<endpoint>, followed by an id from CloudFormation. "
     "Only the switch may update them, and only without another role or template URL.",
@@ -45,7 +44,7 @@ RESOURCES: Mapping[str, str] = {
     "jumpstart-private-cache-prod-${AWS::Region}/*": _PUBLIC,
     "sagemaker-sd-models-prod-${AWS::Region}/*": _PUBLIC,
     "${Bucket}/${Prefix}/*": "A job reads its data and writes checkpoints and its head below this prefix.",
-    "${PromptsBucket}/${PromptsPrefix}*": "Recorded traffic below the user's own prefix, read only.",
+    "${PromptsBucket}/${PromptsPrefix}*": "Data below the user's own prefix, read only.",
 }
 # AWS supports no resource-level permissions for these. PutMetricData has a condition on the namespace.
 WITHOUT_RESOURCE = re.compile(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from peagle_guard.aws import Component, Job, JobKind, NoUpdates, Page, Query, Result, Stack, Tagged
+from peagle_guard.aws import Component, Job, NoUpdates, Page, Query, Result, Stack, Tagged
 from peagle_guard.records import BUSY, Endpoint, Record
 from peagle_guard.settings import Settings, parse_time
 from peagle_guard.switch import turn
@@ -40,8 +40,8 @@ def arn_of(name: str) -> str:
     return f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name.lower()}"
 
 
-def job_arn_of(name: str, kind: JobKind = "training") -> str:
-    return f"arn:aws:sagemaker:us-east-1:123456789012:{kind}-job/{name}"
+def job_arn_of(name: str) -> str:
+    return f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{name}"
 
 
 def tags_for(name: str, **more: str) -> dict[str, str]:
@@ -87,7 +87,6 @@ class FakeAws:
         self.stacks: dict[str, Stack] = {}
         # Training jobs in progress, with their tags.
         self.jobs: dict[str, tuple[Job, dict[str, str]]] = {}
-        self.processing: dict[str, tuple[Job, dict[str, str]]] = {}
         self.targets: dict[str, str] = {}
         self.schedules: dict[str, datetime] = {}
         self.alarms: set[str] = set()
@@ -219,26 +218,22 @@ class FakeAws:
         for held in self.endpoints.values():
             if held.view.arn == arn:
                 return held.tags
-        for kind in ("training", "processing"):
-            if f":{kind}-job/" in arn:
-                return self.jobs_of(kind)[arn.rpartition("/")[2]][1]
+        if ":training-job/" in arn:
+            return self.jobs[arn.rpartition("/")[2]][1]
         raise Refused(f"ValidationException: Could not find {arn}")
 
-    def jobs_of(self, kind: JobKind) -> dict[str, tuple[Job, dict[str, str]]]:
-        return self.jobs if kind == "training" else self.processing
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
+        self.called("ListTrainingJobs")
+        return self._paged([(name, job_arn_of(name)) for name in sorted(self.jobs)], token)
 
-    def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
-        self.called(f"List{kind.capitalize()}Jobs")
-        return self._paged([(name, job_arn_of(name, kind)) for name in sorted(self.jobs_of(kind))], token)
+    def describe_job(self, name: str) -> Job:
+        self.called("DescribeTrainingJob")
+        return self.jobs[name][0]
 
-    def describe_job(self, kind: JobKind, name: str) -> Job:
-        self.called(f"Describe{kind.capitalize()}Job")
-        return self.jobs_of(kind)[name][0]
-
-    def stop_job(self, kind: JobKind, name: str) -> None:
-        self.called(f"Stop{kind.capitalize()}Job")
-        del self.jobs_of(kind)[name]
-        self.deeds.append((self.now, f"stop-{kind}", name))
+    def stop_job(self, name: str) -> None:
+        self.called("StopTrainingJob")
+        del self.jobs[name]
+        self.deeds.append((self.now, "stop-training", name))
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None

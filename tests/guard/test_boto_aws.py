@@ -215,9 +215,9 @@ def test_a_training_job_that_has_ended_is_left_alone(session: Session, message: 
     aws = BotoAws(SETTINGS, session)
     stub = session.stubs["sagemaker"]
     stub.add_response("stop_training_job", {}, {"TrainingJobName": "job"})
-    aws.stop_job("training", "job")
+    aws.stop_job("job")
     stub.add_client_error("stop_training_job", "ValidationException", message)
-    aws.stop_job("training", "job")
+    aws.stop_job("job")
     stub.assert_no_pending_responses()
 
 
@@ -227,7 +227,7 @@ def test_any_other_refusal_to_stop_a_job_is_an_error(session: Session) -> None:
     for code, message in (("ValidationException", "1 validation error"), ("AccessDeniedException", "no")):
         stub.add_client_error("stop_training_job", code, message)
         with pytest.raises(ClientError, match=message):
-            aws.stop_job("training", "job")
+            aws.stop_job("job")
 
 
 def test_jobs_in_progress_are_listed_by_page_and_described_in_utc(session: Session) -> None:
@@ -243,8 +243,8 @@ def test_jobs_in_progress_are_listed_by_page_and_described_in_utc(session: Sessi
     asked = {"StatusEquals": "InProgress", "MaxResults": 100}
     stub.add_response("list_training_jobs", {"TrainingJobSummaries": [], "NextToken": "n"}, asked)
     stub.add_response("list_training_jobs", {"TrainingJobSummaries": [row]}, {**asked, "NextToken": "n"})
-    assert aws.running_jobs("training", None).items == ()
-    assert aws.running_jobs("training", "n").items == (("job", arn),)
+    assert aws.running_jobs(None).items == ()
+    assert aws.running_jobs("n").items == (("job", arn),)
     described = {
         "TrainingJobName": "job",
         "TrainingJobArn": arn,
@@ -258,42 +258,10 @@ def test_jobs_in_progress_are_listed_by_page_and_described_in_utc(session: Sessi
         "TrainingStartTime": START.astimezone(BERLIN),
     }
     stub.add_response("describe_training_job", described, {"TrainingJobName": "job"})
-    job = aws.describe_job("training", "job")
+    job = aws.describe_job("job")
     assert (job.started_at, job.max_runtime, job.spot) == (START, timedelta(hours=1), False)
     assert job.started_at is not None
     assert job.started_at.tzinfo is UTC
-
-
-def test_processing_jobs_are_listed_described_and_stopped(session: Session) -> None:
-    aws = BotoAws(SETTINGS, session)
-    stub = session.stubs["sagemaker"]
-    arn = "arn:aws:sagemaker:us-east-1:123456789012:processing-job/job"
-    row = {
-        "ProcessingJobName": "job",
-        "ProcessingJobArn": arn,
-        "CreationTime": START,
-        "ProcessingJobStatus": "InProgress",
-    }
-    asked = {"StatusEquals": "InProgress", "MaxResults": 100}
-    stub.add_response("list_processing_jobs", {"ProcessingJobSummaries": [row]}, asked)
-    assert aws.running_jobs("processing", None).items == (("job", arn),)
-    described = {
-        **row,
-        "ProcessingResources": {"ClusterConfig": {"VolumeSizeInGB": 1}},
-        "AppSpecification": {"ImageUri": "image"},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
-        "ProcessingStartTime": START.astimezone(BERLIN),
-    }
-    stub.add_response("describe_processing_job", described, {"ProcessingJobName": "job"})
-    job = aws.describe_job("processing", "job")
-    assert (job.started_at, job.max_runtime, job.spot) == (START, timedelta(hours=1), False)
-    switch = BotoAws(SETTINGS, session)
-    stub = session.stubs["sagemaker"]
-    stub.add_response("stop_processing_job", {}, {"ProcessingJobName": "job"})
-    switch.stop_job("processing", "job")
-    stub.add_client_error("stop_processing_job", "ResourceNotFound", "Could not find requested job")
-    switch.stop_job("processing", "job")
-    stub.assert_no_pending_responses()
 
 
 def test_a_schedule_that_is_not_there_is_none_and_deleting_it_is_fine(session: Session) -> None:

@@ -9,7 +9,7 @@ from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, FakeAws
 
 HOURS = timedelta(hours=1)
-JOBS = {"ListTrainingJobs": 1, "ListProcessingJobs": 1}
+JOBS = {"ListTrainingJobs": 1}
 
 
 def world(ours: int, others: int) -> FakeAws:

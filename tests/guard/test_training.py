@@ -1,4 +1,4 @@
-"""The guard stops training and processing jobs of peagle-sm that run past their limit, and no others."""
+"""The guard stops training jobs of peagle-sm that run past their limit, and no others."""
 
 from __future__ import annotations
 
@@ -104,35 +104,6 @@ def test_a_notice_that_fails_does_not_keep_a_job_running() -> None:
 def test_the_switch_refuses_what_is_not_ours(event: dict[str, str], tags: dict[str, str]) -> None:
     aws = world(job(30 * HOUR), tags)
     assert turn(aws, {"action": "stop-training", **event})["state"] == "refused"
-    assert aws.deeds == []
-
-
-def test_a_processing_job_past_its_limit_is_stopped_and_a_training_job_beside_it_is_not() -> None:
-    aws = world(job(7 * HOUR), OURS)
-    late = Job("team-a-0123456789-read", START - 8 * HOUR - GRACE - MINUTE, 8 * HOUR, False)
-    aws.processing[late.name] = (late, OURS)
-    aws.processing["other"] = (Job("other", START - 30 * HOUR, 8 * HOUR, False), {})
-    report = sweep(aws, SETTINGS, START)
-    assert report.failures == ()
-    assert [(what, name) for _, what, name in aws.deeds] == [("stop-processing", late.name)]
-    (notice,) = aws.notices
-    assert "processing job team-a-0123456789-read is being stopped" in str(notice)
-    assert "learn data --processing" in str(notice)
-
-
-def test_jobs_of_one_kind_that_cannot_be_listed_do_not_hide_the_other() -> None:
-    aws = FakeAws()
-    aws.processing["p"] = (Job("p", START - 30 * HOUR, 8 * HOUR, False), OURS)
-    aws.faults["ListTrainingJobs"] = [Refused("not now")]
-    report = sweep(aws, SETTINGS, START)
-    assert [what for _, what, _ in aws.deeds] == ["stop-processing"]
-    assert report.failures == ("ListTrainingJobs: Refused: not now",)
-
-
-def test_the_switch_refuses_an_action_for_another_kind_of_job() -> None:
-    aws = world(job(30 * HOUR), OURS)
-    event = {"job": "team-a-0123456789", "arn": job_arn_of("team-a-0123456789")}
-    assert turn(aws, {"action": "stop-processing", **event})["state"] == "refused"
     assert aws.deeds == []
 
 

@@ -57,7 +57,6 @@ ENDPOINT = arn("sagemaker", "endpoint/demo")
 CONFIG = arn("sagemaker", "endpoint-config/demo-1a2b3c4d")
 MODEL = arn("sagemaker", "model/demo-1a2b3c4d")
 JOB = arn("sagemaker", "training-job/team-a-0123456789")
-PROCESSING = arn("sagemaker", "processing-job/team-a-0123456789-read")
 COMPONENT = arn("sagemaker", "inference-component/demo-component")
 TABLE = arn("dynamodb", "table/peagle-guard")
 DEAD_LETTERS = arn("sqs", "peagle-guard-dead-letters")
@@ -103,11 +102,9 @@ SWEEPER = [
     Call("sagemaker:ListEndpoints"),
     Call("sagemaker:ListInferenceComponents"),
     Call("sagemaker:DescribeEndpoint", (ENDPOINT,)),
-    Call("sagemaker:ListTags", (ENDPOINT, JOB, PROCESSING)),
+    Call("sagemaker:ListTags", (ENDPOINT, JOB)),
     Call("sagemaker:ListTrainingJobs"),
     Call("sagemaker:DescribeTrainingJob", (JOB,)),
-    Call("sagemaker:ListProcessingJobs"),
-    Call("sagemaker:DescribeProcessingJob", (PROCESSING,)),
     Call("tag:GetResources"),
     Call("cloudwatch:GetMetricData"),
     Call("cloudformation:DescribeStacks", STACKS),
@@ -135,9 +132,8 @@ SWITCH = [
     Call("sagemaker:ListInferenceComponents"),
     Call("sagemaker:DescribeEndpoint", (ENDPOINT,)),
     Call("sagemaker:DescribeInferenceComponent", (COMPONENT,)),
-    Call("sagemaker:ListTags", (ENDPOINT, JOB, PROCESSING)),
+    Call("sagemaker:ListTags", (ENDPOINT, JOB)),
     Call("sagemaker:StopTrainingJob", (JOB,), RESOURCE_TAG),
-    Call("sagemaker:StopProcessingJob", (PROCESSING,), RESOURCE_TAG),
     Call("sagemaker:DeleteEndpoint", (ENDPOINT,), RESOURCE_TAG),
     Call("sagemaker:DeleteInferenceComponent", (COMPONENT,), RESOURCE_TAG),
     Call("application-autoscaling:DescribeScalableTargets"),

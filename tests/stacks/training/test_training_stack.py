@@ -21,7 +21,6 @@ from tests.stacks.support import REGION
 OURS = "arn:aws:s3:::team-learn"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/11111111-2222-3333-4444-555555555555"
 LOG = arn("logs", "log-group:/aws/sagemaker/TrainingJobs:log-stream:team-a-0123456789/algo-1-17")
-PROCESSING_LOG = LOG.replace("TrainingJobs", "ProcessingJobs")
 TRAFFIC = "arn:aws:s3:::team-traffic"
 INTERFACE = arn("ec2", "network-interface/eni-1")
 
@@ -50,8 +49,6 @@ def _may(action: str, resource: str, keys: dict[str, str] | None = None, **given
         ("ecr:BatchGetImage", arn("ecr", "repository/peagle-trainer"), {}),
         ("ecr:GetAuthorizationToken", "*", {}),
         ("logs:PutLogEvents", LOG, {}),
-        ("logs:PutLogEvents", PROCESSING_LOG, {}),
-        ("s3:PutObject", f"{OURS}/peagle/team-a/data/prepared/j/train.jsonl", {}),
         ("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}),
     ],
 )

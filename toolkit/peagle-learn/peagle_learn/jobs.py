@@ -117,7 +117,7 @@ def demand_consent(
         Declined: it was not confirmed.
     """
     if not unguarded:
-        require_guard(session, "training")
+        require_guard(session, training=True)
     if not confirm(offer):
         raise Declined("Nothing was created: it was not confirmed.", next_step="Run it again and confirm.")
 

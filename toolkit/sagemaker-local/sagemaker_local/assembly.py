@@ -22,9 +22,8 @@ from sagemaker_local.cloudformation.resources.types import ResourceTypes
 from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
 from sagemaker_local.contents.seed import Seeded, seed
 from sagemaker_local.control import ControlPlane, Event, Timing
-from sagemaker_local.control.ai_benchmarks import LOG_GROUP
-from sagemaker_local.control.jobs.jobs import JobRecord
-from sagemaker_local.engine.building import build_aiperf, build_engine, build_trainer
+from sagemaker_local.control.jobs.training import TrainingRecord
+from sagemaker_local.engine.building import build_engine, build_trainer
 from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.engine.launch import EngineLauncher, EngineLauncherProtocol
 from sagemaker_local.engine.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
@@ -48,14 +47,12 @@ from sagemaker_local.other_services.tagging import show_tags
 from sagemaker_local.paths import weights_dir
 from sagemaker_local.process import state
 from sagemaker_local.process.status import ACCOUNT, REGION, LocalStatus
-from sagemaker_local.runtime.benchmark_run import AiperfRunner
 from sagemaker_local.runtime.dataplane import DataPlane, Dialect, Limits
-from sagemaker_local.runtime.job_life import JobLives, MakeAttempt
+from sagemaker_local.runtime.job_life import JobLives
 from sagemaker_local.runtime.job_processes import JobMachine
 from sagemaker_local.runtime.logs import LONGEST_EVENT, EndpointLogs
 from sagemaker_local.runtime.metrics import Recorder
 from sagemaker_local.runtime.openai_route import OpenAiRoute
-from sagemaker_local.runtime.processing_run import PROCESSING_LOG_GROUP, ProcessingAttempt
 from sagemaker_local.runtime.sagemaker_route import SageMakerRoute
 from sagemaker_local.runtime.training_run import LOG_GROUP as TRAINING_LOG_GROUP
 from sagemaker_local.runtime.training_run import Trainer, TrainingAttempt
@@ -242,17 +239,7 @@ class Assembly:
             on_event=self._on_event,
             model_data_exists=self._model_data_exists,
             assumable=lambda arn: Roles(self._moto).trusts(arn, "sagemaker.amazonaws.com"),
-            benchmarks=AiperfRunner(
-                python=lambda on_line: build_aiperf(on_line, self._write_down),
-                url=self._url,
-                region=REGION,
-                fetch=self._fetch,
-                store=self._store,
-                on_line=partial(self._log_line, LOG_GROUP),
-                started=self._write_down,
-            ),
             trainings=self._trainings(),
-            processings=self._processings(),
             permitted=Roles(self._moto).allows,
             prefix_exists=self._prefix_exists,
             tripped=self._tripped,
@@ -261,30 +248,19 @@ class Assembly:
         )
 
     def _trainings(self) -> JobLives:
-        machine = self._job_machine("training-jobs", TRAINING_LOG_GROUP)
-        trainer = self._options.trainer or (lambda on_line: build_trainer(on_line, self._write_down))
-        return self._job_lives(partial(TrainingAttempt, machine, trainer))
-
-    def _processings(self) -> JobLives:
-        return self._job_lives(
-            partial(ProcessingAttempt, self._job_machine("processing-jobs", PROCESSING_LOG_GROUP))
+        machine = JobMachine(
+            moto=self._moto,
+            directory=state.work_dir(self._options.port) / "training-jobs",
+            now=self._clock.now,
+            write_log=partial(self._log_line, TRAINING_LOG_GROUP),
+            started=self._write_down,
         )
-
-    def _job_lives(self, attempts: MakeAttempt) -> JobLives:
+        trainer = self._options.trainer or (lambda on_line: build_trainer(on_line, self._write_down))
         return JobLives(
             clock=self._clock,
-            attempts=attempts,
+            attempts=partial(TrainingAttempt, machine, trainer),
             has_instances=lambda name, count: self.control.stock.holds(name, count),
             on_metric=self._job_metric,
-        )
-
-    def _job_machine(self, folder: str, log_group: str) -> JobMachine:
-        return JobMachine(
-            moto=self._moto,
-            directory=state.work_dir(self._options.port) / folder,
-            now=self._clock.now,
-            write_log=partial(self._log_line, log_group),
-            started=self._write_down,
         )
 
     def _admin(self, shutdown: Callable[[], None]) -> Admin:
@@ -320,7 +296,7 @@ class Assembly:
         at = int(self._clock.now().timestamp() * 1000)
         self._moto.put_log_events(group, stream, [(at, line[:LONGEST_EVENT])], role)
 
-    def _job_metric(self, row: JobRecord, name: str, value: float) -> None:
+    def _job_metric(self, row: TrainingRecord, name: str, value: float) -> None:
         if Roles(self._moto).allows(row.body["RoleArn"], "cloudwatch:PutMetricData", "*", {}):
             where = [{"Name": "TrainingJobName", "Value": row.name}]
             datum = {"MetricName": name, "Value": value, "Dimensions": where, "Timestamp": self._clock.now()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from peagle_guard.records import Endpoint, Record
 
@@ -60,12 +60,9 @@ class Tagged:
     tags: Mapping[str, str]
 
 
-JobKind = Literal["training", "processing"]
-
-
 @dataclass(frozen=True)
 class Job:
-    """One training or processing job; ``started_at`` is None before it is billed."""
+    """One training job; ``started_at`` is None before it is billed."""
 
     name: str
     started_at: datetime | None
@@ -148,11 +145,11 @@ class Aws(Protocol):
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
         """ListTags: the current tags of one endpoint or job."""
 
-    def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
-        """ListTrainingJobs or ListProcessingJobs, those in progress, 100 a page: name and ARN."""
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs, those in progress, 100 a page: name and ARN."""
 
-    def describe_job(self, kind: JobKind, name: str) -> Job:
-        """DescribeTrainingJob or DescribeProcessingJob."""
+    def describe_job(self, name: str) -> Job:
+        """DescribeTrainingJob."""
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
@@ -186,8 +183,8 @@ class Aws(Protocol):
     def delete_endpoint(self, name: str) -> None:
         """DeleteEndpoint; the configuration and the model are kept."""
 
-    def stop_job(self, kind: JobKind, name: str) -> None:
-        """StopTrainingJob or StopProcessingJob; one that has ended is fine."""
+    def stop_job(self, name: str) -> None:
+        """StopTrainingJob; one that has ended is fine."""
 
     def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
         """StartDate and LastModificationDate of a schedule; None where there is none of that name."""

@@ -16,7 +16,6 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 from peagle_guard.aws import (
     Component,
     Job,
-    JobKind,
     NoUpdates,
     Page,
     Query,
@@ -130,30 +129,21 @@ class BotoAws:
         tagged = tuple(Tagged(row["ResourceARN"], _tags(row["Tags"])) for row in rows)
         return Page(tagged, answer.get("PaginationToken") or None)
 
-    def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
-        """ListTrainingJobs or ListProcessingJobs, those in progress, 100 a page: name and ARN."""
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs, those in progress, 100 a page: name and ARN."""
         request: dict[str, Any] = {"StatusEquals": "InProgress", "MaxResults": _PAGE, **_next(token)}
-        if kind == "training":
-            training = self._client("sagemaker").list_training_jobs(**request)
-            rows = [
-                (row["TrainingJobName"], row["TrainingJobArn"]) for row in training["TrainingJobSummaries"]
-            ]
-            return Page(tuple(rows), training.get("NextToken"))
-        processing = self._client("sagemaker").list_processing_jobs(**request)
-        summaries = processing["ProcessingJobSummaries"]
-        rows = [(row["ProcessingJobName"], row["ProcessingJobArn"]) for row in summaries]
-        return Page(tuple(rows), processing.get("NextToken"))
+        answer = self._client("sagemaker").list_training_jobs(**request)
+        jobs = tuple(
+            (row["TrainingJobName"], row["TrainingJobArn"]) for row in answer["TrainingJobSummaries"]
+        )
+        return Page(jobs, answer.get("NextToken"))
 
-    def describe_job(self, kind: JobKind, name: str) -> Job:
-        """DescribeTrainingJob or DescribeProcessingJob."""
-        if kind == "training":
-            training = self._client("sagemaker").describe_training_job(TrainingJobName=name)
-            spot = bool(training.get("EnableManagedSpotTraining"))
-            limit = training["StoppingCondition"].get("MaxRuntimeInSeconds")
-            return _job(name, training.get("TrainingStartTime"), limit, spot)
-        processing = self._client("sagemaker").describe_processing_job(ProcessingJobName=name)
-        limit = processing.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
-        return _job(name, processing.get("ProcessingStartTime"), limit, False)
+    def describe_job(self, name: str) -> Job:
+        """DescribeTrainingJob."""
+        answer = self._client("sagemaker").describe_training_job(TrainingJobName=name)
+        spot = bool(answer.get("EnableManagedSpotTraining"))
+        limit = answer["StoppingCondition"].get("MaxRuntimeInSeconds")
+        return _job(name, answer.get("TrainingStartTime"), limit, spot)
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
         """ListTags: at most 50 tags, so one page of 100 holds them."""
@@ -266,13 +256,10 @@ class BotoAws:
             if not is_missing(error):
                 raise
 
-    def stop_job(self, kind: JobKind, name: str) -> None:
-        """StopTrainingJob or StopProcessingJob; one that has ended is left alone."""
+    def stop_job(self, name: str) -> None:
+        """StopTrainingJob; one that has ended is left alone."""
         try:
-            if kind == "training":
-                self._client("sagemaker").stop_training_job(TrainingJobName=name)
-            else:
-                self._client("sagemaker").stop_processing_job(ProcessingJobName=name)
+            self._client("sagemaker").stop_training_job(TrainingJobName=name)
         except ClientError as error:
             code, text = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
             ended = "is in status" in text or "not found" in text.lower()

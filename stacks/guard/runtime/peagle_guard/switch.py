@@ -82,9 +82,8 @@ def turn(aws: Aws, event: Mapping[str, Any]) -> Answer:
     Before components are deleted, the register marks the endpoint as parting, so each sweep finishes it.
     """
     action = event.get("action")
-    kind = training.kind_of_action(action)
-    if kind is not None:
-        return training.stop(aws, kind, event)
+    if action == training.STOP:
+        return training.stop(aws, event)
     stack, endpoint = event.get("stack"), event.get("endpoint")
     if action not in ("on", "off") or not (
         isinstance(stack, str) or (action == "off" and isinstance(endpoint, str))

@@ -1,4 +1,4 @@
-"""Training and processing jobs of peagle-sm that run past their limit: which they are, and stopping them.
+"""Training jobs of peagle-sm that run past their limit: which they are, and stopping them.
 
 SageMaker ends a job at its own maximum run time; this is the second line. A job is over its limit some time
 after that run time, or after the deadline in its tags. The sweeper decides, and the switch stops: it
@@ -12,40 +12,19 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from peagle_guard.aws import Aws, Job, JobKind, Page
+from peagle_guard.aws import Aws, Job, Page
 from peagle_guard.settings import Settings, parse_time
 from peagle_sm.core.plan.tags_and_schedules import DEADLINE, LEARN, MANAGED_BY, MANAGER
 
+STOP = "stop-training"
+"""The switch's action."""
 GRACE = timedelta(minutes=15)
 """SageMaker stops a job itself: two minutes for its last checkpoint, then the upload of its head."""
 
 
 @dataclass(frozen=True)
-class KindWords:
-    """What the guard calls and says for one kind of jobs."""
-
-    operation: str
-    action: str
-    advice: str
-
-
-KINDS: Mapping[JobKind, KindWords] = {
-    "training": KindWords(
-        "ListTrainingJobs",
-        "stop-training",
-        "It saves a checkpoint; `peagle-sm learn train` with the same learn.yaml goes on from it.",
-    ),
-    "processing": KindWords(
-        "ListProcessingJobs",
-        "stop-processing",
-        "`peagle-sm learn data --processing` with the same learn.yaml starts it anew.",
-    ),
-}
-
-
-@dataclass(frozen=True)
 class TrainingEntry:
-    """One training or processing job in the report."""
+    """One training job in the report."""
 
     name: str
     action: str
@@ -84,73 +63,64 @@ def watch(
     aws: Aws, settings: Settings, now: datetime, dry_run: bool
 ) -> tuple[list[TrainingEntry], list[str]]:
     """Stop the jobs that are over their limit; return an entry for each of ours, and what failed."""
+    try:
+        jobs = list(_running(aws))
+    except Exception as error:  # the endpoints are watched all the same
+        return [], [f"ListTrainingJobs: {type(error).__name__}: {error}"]
     entries: list[TrainingEntry] = []
-    faults: list[str] = []
-    for kind, words in KINDS.items():
+    for name, arn in jobs:
         try:
-            jobs = list(_running(aws, kind))
-        except Exception as error:  # the other kind is watched all the same
-            faults.append(f"{words.operation}: {type(error).__name__}: {error}")
-            continue
-        for name, arn in jobs:
-            try:
-                entry = _one(aws, settings, kind, name, arn, now, dry_run)
-            except Exception as error:
-                fault = f"{type(error).__name__}: {error}"
-                entry = TrainingEntry(name, "none", "it could not be checked or stopped", fault)
-            if entry is not None:
-                entries.append(entry)
-    return entries, [*faults, *(f"{each.name}: {each.fault}" for each in entries if each.fault)]
+            entry = _entry(aws, settings, name, arn, now, dry_run)
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+            entry = TrainingEntry(name, "none", "it could not be checked or stopped", fault)
+        if entry is not None:
+            entries.append(entry)
+    return entries, [f"{each.name}: {each.fault}" for each in entries if each.fault]
 
 
-def _running(aws: Aws, kind: JobKind) -> list[tuple[str, str]]:
+def _running(aws: Aws) -> list[tuple[str, str]]:
     jobs: list[tuple[str, str]] = []
     token: str | None = None
     while True:
-        page: Page[tuple[str, str]] = aws.running_jobs(kind, token)
+        page: Page[tuple[str, str]] = aws.running_jobs(token)
         jobs += page.items
         token = page.token
         if token is None:
             return jobs
 
 
-def _one(
-    aws: Aws, settings: Settings, kind: JobKind, name: str, arn: str, now: datetime, dry_run: bool
+def _entry(
+    aws: Aws, settings: Settings, name: str, arn: str, now: datetime, dry_run: bool
 ) -> TrainingEntry | None:
     tags = aws.endpoint_tags(arn)
     if not is_our_job(tags):
         return None
-    why = over_limit(aws.describe_job(kind, name), tags, now)
+    why = over_limit(aws.describe_job(name), tags, now)
     if why is None:
         return TrainingEntry(name, "none", "within its limit")
     if dry_run:
         return TrainingEntry(name, "stop", why)
-    words = KINDS[kind]
-    answer = aws.invoke(settings.switch_function, {"action": words.action, "job": name, "arn": arn})
+    answer = aws.invoke(settings.switch_function, {"action": STOP, "job": name, "arn": arn})
     if answer.get("state") == "refused":
         return TrainingEntry(name, "none", why, f"the switch answered: {answer.get('detail')}")
     try:
         aws.publish(
-            f"peagle-sm: {kind} job {name} is being stopped"[:100],
-            f"{kind.capitalize()} job {name} is being stopped: {why}.\n{words.advice}",
+            f"peagle-sm: training job {name} is being stopped"[:100],
+            f"Training job {name} is being stopped: {why}.\n"
+            "It saves a checkpoint; `peagle-sm learn train` with the same learn.yaml goes on from it.",
         )
     except Exception as error:
         return TrainingEntry(name, "stop", why, f"the notice: {type(error).__name__}: {error}")
     return TrainingEntry(name, "stop", why)
 
 
-def kind_of_action(action: Any) -> JobKind | None:
-    """Return the kind of job that an action of the switch stops; None for another action."""
-    return next((kind for kind, words in KINDS.items() if words.action == action), None)
-
-
-def stop(aws: Aws, kind: JobKind, event: Mapping[str, Any]) -> dict[str, Any]:
+def stop(aws: Aws, event: Mapping[str, Any]) -> dict[str, Any]:
     """Stop the job of an event if its tags are peagle-sm's; answer as the switch does."""
     name, arn = str(event.get("job", "")), str(event.get("arn", ""))
-    of_kind = f":{kind}-job/" in arn
-    if not name or not of_kind or arn.rpartition("/")[2].lower() != name.lower():
+    if not name or ":training-job/" not in arn or arn.rpartition("/")[2].lower() != name.lower():
         return {"state": "refused", "detail": f"found {dict(event)!r}; job and arn must name one job"}
     if not is_our_job(aws.endpoint_tags(arn)):
         return {"state": "refused", "detail": f"the tags of {name} do not mark it as created by peagle-sm"}
-    aws.stop_job(kind, name)
+    aws.stop_job(name)
     return {"state": "in-progress", "detail": f"{name} is being stopped", "started": True}

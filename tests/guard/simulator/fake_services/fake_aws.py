@@ -13,7 +13,6 @@ from botocore.exceptions import ClientError
 from peagle_guard.aws import (
     Component,
     Job,
-    JobKind,
     NoUpdates,
     Page,
     Query,
@@ -25,7 +24,6 @@ from peagle_guard.aws import (
 )
 from peagle_guard.boto_aws import FunctionFailed, endpoint_of
 from peagle_guard.records import Endpoint
-from peagle_guard.training import KINDS
 from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
 from tests.guard.simulator.fake_services.cloudwatch import Points
 from tests.guard.simulator.fake_services.errors import (
@@ -121,13 +119,13 @@ class FakeAws:
                 return life.tags
         raise NoSuchEndpoint(f"Could not find {arn}")
 
-    def running_jobs(self, kind: JobKind, token: str | None) -> Page[tuple[str, str]]:
-        """ListTrainingJobs or ListProcessingJobs: these worlds have endpoints alone."""
-        self.account.call(KINDS[kind].operation)
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
+        """ListTrainingJobs: these worlds have endpoints alone."""
+        self.account.call("ListTrainingJobs")
         return Page(())
 
-    def describe_job(self, kind: JobKind, name: str) -> Job:
-        """DescribeTrainingJob or DescribeProcessingJob."""
+    def describe_job(self, name: str) -> Job:
+        """DescribeTrainingJob."""
         raise AwsFault(f"Requested resource not found: {name}")
 
     def metric_data(
@@ -227,7 +225,7 @@ class FakeAws:
         now = self.account.call("DeleteInferenceComponent")
         self.account.sagemaker.delete_component(name, now, self.account.actor)
 
-    def stop_job(self, kind: str, name: str) -> None:
+    def stop_job(self, name: str) -> None:
         """StopTrainingJob: these worlds have endpoints alone."""
         self.account.call("StopTrainingJob")
 

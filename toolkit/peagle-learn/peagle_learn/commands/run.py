@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -57,8 +57,8 @@ def run(
     work = open_work(spec_path, spec)
     with termination_is_ctrl_c(), follower(state) as follow:
         if not unguarded:
-            job: Literal["training"] | None = None if until == "data" else "training"
-            with_guard(state, session, follow, yes, lambda: require_guard(session, job))
+            trains = until != "data"
+            with_guard(state, session, follow, yes, lambda: require_guard(session, training=trains))
         run_steps = RunSteps(
             spec, endpoint_path, spec_path.absolute().parent, session, work, follow, unguarded
         )

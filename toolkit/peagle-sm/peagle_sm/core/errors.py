@@ -26,7 +26,7 @@
     ├── WaitTimeout (10)      wait: a timeout before the endpoint was InService, or gone
     ├── PackFailed (9)        bench, compare: a workload pack failed
     ├── AcceptanceFell (9)    acceptance: the acceptance length fell in a slice of the traffic
-    ├── TrainingFailed (7)    learn: the training or processing job failed or was stopped
+    ├── TrainingFailed (7)    learn: the training job failed or was stopped
     ├── NotOffered (9)        learn prove: the head is not offered
     └── Interrupted (130)     stopped by Ctrl-C
 """
@@ -214,7 +214,7 @@ class NotOffered(PeagleError):
 
 
 class TrainingFailed(PeagleError):
-    """`learn`: the training or processing job failed or was stopped; nothing is billed any more."""
+    """`learn`: the training job failed or was stopped; nothing is billed any more."""
 
     exit_code = 7
 

@@ -25,7 +25,6 @@ EXECUTION_ROLE_PREFIX = "peagle-execution-"
 TRAINING_STACK = "PeagleTraining"
 TRAINING_ROLE_PREFIX = "peagle-training-"
 TRAINING_LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-PROCESSING_LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 
 SWEEPER = "peagle-guard-sweeper"
 SWITCH = "peagle-guard-switch"
@@ -51,10 +50,6 @@ EXPORT_SCHEDULER_ROLE = "PeagleGuard-SchedulerRoleArn"
 EXPORT_NOTICES_TOPIC = "PeagleGuard-NoticesTopicArn"
 EXPORT_DEAD_LETTERS = "PeagleGuard-DeadLettersArn"
 EXPORT_SWITCH = "PeagleGuard-SwitchArn"
-
-WATCHES = "Watches"
-"""Output of the guard's stack: the kinds of jobs that it stops past their limit. Older guards lack it."""
-WATCHED_JOBS = ("training", "processing")
 
 
 def endpoint_stack(endpoint: str) -> str:

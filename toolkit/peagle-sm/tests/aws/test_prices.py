@@ -386,7 +386,7 @@ def test_of_several_rows_the_newest_and_then_the_highest_counts(tmp_path: Path) 
     assert hourly(kept_session(PriceList("eu-west-1", *rows), tmp_path / "p"), INSTANCE).usd_per_hour == 6.0
 
 
-def test_one_call_has_the_prices_of_hosting_training_and_processing(tmp_path: Path) -> None:
+def test_one_call_has_the_prices_of_hosting_and_training(tmp_path: Path) -> None:
     region = "eu-west-1"
     rows = [
         document(INSTANCE, region, component, usd)
@@ -394,7 +394,7 @@ def test_one_call_has_the_prices_of_hosting_training_and_processing(tmp_path: Pa
     ]
     boto = PriceList(region, *rows)
     session = kept_session(boto, tmp_path / "p.json")
-    uses: tuple[tuple[Use, float], ...] = (("Host", 5.0), ("Train", 6.0), ("Processing", 7.0))
+    uses: tuple[tuple[Use, float], ...] = (("Host", 5.0), ("Train", 6.0))
     for use, usd in uses:
         entry = find_listed(session, INSTANCE, region, use).entry
         assert entry is not None

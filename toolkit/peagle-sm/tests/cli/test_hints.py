@@ -25,7 +25,6 @@ OLD_GUARD = GuardStatus(
     package="0a1b2c3d",
     current=False,
     renewal="peagle-sm guard install --local-port 7070",
-    jobs=("training",),
     last_sweep_at=None,
     alarms=(),
     dead_letters=0,
@@ -90,11 +89,6 @@ def test_what_the_guards_commands_suggest_keeps_the_place() -> None:
     assert "`peagle-sm guard status --local-port 7070`" in installed
     shown = render_guard_status(OLD_GUARD, NOW)
     assert "run `peagle-sm guard install --local-port 7070`" in shown
-
-
-def test_guard_status_says_which_jobs_an_older_guard_does_not_watch() -> None:
-    told = "endpoints, training jobs; not processing jobs: run `peagle-sm guard install --local-port 7070`"
-    assert told in render_guard_status(OLD_GUARD, NOW)
 
 
 def test_a_sweep_shows_the_jobs_that_it_stops() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.errors import GuardMissing
-from peagle_sm.core.guard import WATCHED_JOBS, WATCHES
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, deploy, plan_for
 from peagle_sm.service.inventory.guard_state import require_guard
@@ -70,27 +69,12 @@ def test_a_plan_for_a_stack_takes_the_guard_s_role(aws: FakeAws, session: Sessio
     assert not aws.everything()
 
 
-def test_a_job_needs_a_guard_that_watches_jobs_and_an_older_one_is_to_be_renewed() -> None:
+def test_a_training_job_needs_a_guard() -> None:
     aws = FakeGuardAws()
-    outputs = [{"OutputKey": "Version", "OutputValue": "0.1.0"}]
-    stack = {"StackName": "PeagleGuard", "StackId": "id", "StackStatus": "UPDATE_COMPLETE"}
+    aws.stack = {"StackName": "PeagleGuard", "StackId": "id", "StackStatus": "UPDATE_COMPLETE"}
     session = Session.from_boto3(aws, clock=aws.clock.now)
-    aws.stack = {**stack, "Outputs": outputs}
-    require_guard(session)
-    with pytest.raises(GuardMissing) as caught:
-        require_guard(session, "training")
-    assert "`cdk deploy PeagleGuard`" in (caught.value.next_step or "")  # `guard install` would refuse it
-    parameters = [{"ParameterKey": "AssetKey", "ParameterValue": "guard/old.zip"}]
-    aws.stack = {**stack, "Outputs": outputs, "Parameters": parameters}
-    with pytest.raises(GuardMissing) as caught:
-        require_guard(session, "training")
-    assert "is an older one, which does not watch training jobs" in caught.value.message
-    assert "`peagle-sm guard install --region us-east-1`" in (caught.value.next_step or "")
-    assert " To go on without it, add --unguarded (unguarded=True); " in (caught.value.next_step or "")
-    watches = {"OutputKey": WATCHES, "OutputValue": " ".join(WATCHED_JOBS)}
-    aws.stack = {**stack, "Outputs": [*outputs, watches]}
-    require_guard(session, "training")
-    require_guard(session, "processing")
+    require_guard(session, training=True)
     aws.stack = None
-    with pytest.raises(GuardMissing, match="only SageMaker's own limits would stop a processing job"):
-        require_guard(session, "processing")
+    with pytest.raises(GuardMissing, match="only SageMaker's own limits would stop a training job") as caught:
+        require_guard(session, training=True)
+    assert "`peagle-sm guard install --region us-east-1`" in (caught.value.next_step or "")

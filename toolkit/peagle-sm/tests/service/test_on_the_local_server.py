@@ -283,7 +283,7 @@ def test_one_that_hangs_in_creating_delays_no_other_deletion(local: Session, pac
         connect(serving.name, session=local)
     advance(local, 3600)  # its start times out, so that it can be deleted
     eventually(lambda: status(stuck.name, session=local).summary.status == "Failed")
-    delete([stuck.name, serving.name], session=local, pacing=pacing)  # of the second: config, model and schedule
+    delete([stuck.name, serving.name], session=local, pacing=pacing)
 
 
 def test_one_call_from_a_notebook(server: Server) -> None:

@@ -9,17 +9,13 @@ from typing import Any
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.engine.launch import EngineLauncherProtocol
 
-from .ai_benchmarks import AIBenchmarks, BenchmarkRunner
 from .capacity import Quotas, Stock
 from .component_life import ComponentLife
 from .components import Components
 from .endpoints import Endpoints, Scalable
 from .engines import Engine, EnginePlan, ModelDataExists, Tell, Timing
 from .errors import ApiError
-from .jobs.jobs import JobLife, Permitted, PrefixExists
-from .jobs.processing import ProcessingJobs
-from .jobs.training import TrainingJobs
-from .model_packages import ModelPackages
+from .jobs.training import JobLife, Permitted, PrefixExists, TrainingJobs
 from .models import Configs, Models, Tags
 from .records import ComponentRecord, EndpointRecord, Event, OnEvent, Tables
 from .routing import Route, Router
@@ -140,9 +136,7 @@ class ControlPlane:
         on_event: told of every change of status, of every engine, and of each line that an engine prints.
         model_data_exists: asked for each S3 URI by CreateModel, as AWS does; None leaves it to the launcher.
         assumable: whether SageMaker may assume a role (CreateModel, CreateEndpointConfig); None believes it.
-        benchmarks: runs AI benchmark jobs; None refuses them.
         trainings: runs training jobs; None refuses them.
-        processings: runs processing jobs; None refuses them.
         permitted: whether a role's policies allow an action (CreateTrainingJob); None believes it.
         prefix_exists: whether a key begins with an S3 URI's (CreateTrainingJob); None believes it.
         tripped: whether an alarm of UpdateEndpoint is in state ALARM; None: no alarm ever is.
@@ -162,9 +156,7 @@ class ControlPlane:
         on_event: OnEvent = _ignore,
         model_data_exists: ModelDataExists | None = None,
         assumable: Callable[[str], bool] | None = None,
-        benchmarks: BenchmarkRunner | None = None,
         trainings: JobLife | None = None,
-        processings: JobLife | None = None,
         permitted: Permitted | None = None,
         prefix_exists: PrefixExists | None = None,
         tripped: Tripped | None = None,
@@ -184,15 +176,15 @@ class ControlPlane:
         models = Models(self._tables, clock, model_data_exists, assumable)
         configs = Configs(self._tables, clock, assumable)
         self._components = Components(self._tables, clock, self._component, model_data_exists)
-        self._benchmarks = AIBenchmarks(self._tables, clock, benchmarks, root / "ai-benchmark-jobs")
-        rights: dict[str, Any] = {
-            "quotas": self.quotas,
-            "assumable": assumable,
-            "permitted": permitted,
-            "prefix_exists": prefix_exists,
-        }
-        self._trainings = TrainingJobs(self._tables, clock, trainings, **rights)
-        self._processings = ProcessingJobs(self._tables, clock, processings, **rights)
+        self._trainings = TrainingJobs(
+            self._tables,
+            clock,
+            trainings,
+            quotas=self.quotas,
+            assumable=assumable,
+            permitted=permitted,
+            prefix_exists=prefix_exists,
+        )
         tags = Tags(self._tables)
         self._operations: dict[str, Operation] = {
             "CreateModel": models.create,
@@ -218,10 +210,7 @@ class ControlPlane:
             "AddTags": tags.add,
             "ListTags": tags.listed,
             "DeleteTags": tags.delete,
-            **self._benchmarks.operations,
             **self._trainings.operations,
-            **self._processings.operations,
-            **ModelPackages(self._tables, clock).operations,
         }
         self._router = Router(
             self._tables, self._endpoints.supervisors, self._components.lives, random.Random(seed)
@@ -300,7 +289,7 @@ class ControlPlane:
 
     async def close(self) -> None:
         """End every job and engine, in any status; use nothing of it afterwards."""
-        await asyncio.gather(self._benchmarks.close(), self._trainings.close(), self._processings.close())
+        await self._trainings.close()
         await asyncio.gather(
             *(life.close() for life in self._components.lives.values()),
             *(supervisor.close() for supervisor in self._endpoints.supervisors.values()),

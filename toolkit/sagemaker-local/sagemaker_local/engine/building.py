@@ -19,14 +19,8 @@ OnLine = Callable[[str], None]
 Started = Callable[[int, str], None]
 
 COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.engine.env")
-AIPERF_COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.engine.aiperf_env")
 TRAINER_COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.engine.trainer_env")
 _LAST_LINES = 15
-
-
-async def build_aiperf(on_line: OnLine, started: Started) -> Path:
-    """Build AIPerf's environment if needed and return its Python; as `build_environment`."""
-    return await build_environment(on_line, started, AIPERF_COMMAND, "AIPerf environment")
 
 
 async def build_trainer(on_line: OnLine, started: Started) -> list[str]:

@@ -1,4 +1,4 @@
-"""The life of training and processing jobs: statuses follow the processes, the limits and the local clock.
+"""The life of training jobs: statuses follow the processes, the limits and the local clock.
 
 Starting --instances--> Downloading --> Training --ends--> Uploading --> Completed
    ^                       |               |                   `-- it failed --> Failed
@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from sagemaker_local.clock import LocalClock
-from sagemaker_local.control.jobs.jobs import INTERRUPTED, STOPPED, JobRecord, metric_values
+from sagemaker_local.control.jobs.training import INTERRUPTED, STOPPED, TrainingRecord, metric_values
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +66,11 @@ class Attempt(Protocol):
         """End what still runs, and remove the files."""
 
 
-MakeAttempt = Callable[[JobRecord, Callable[[str], None]], Attempt]
+MakeAttempt = Callable[[TrainingRecord, Callable[[str], None]], Attempt]
 
 
 class JobLives:
-    """Runs jobs of one kind.
+    """Runs training jobs.
 
     Args:
         clock: stamps every status and counts the limits.
@@ -85,7 +85,7 @@ class JobLives:
         clock: LocalClock,
         attempts: MakeAttempt,
         has_instances: Callable[[str, int], bool],
-        on_metric: Callable[[JobRecord, str, float], None],
+        on_metric: Callable[[TrainingRecord, str, float], None],
     ) -> None:
         self._clock = clock
         self._attempts = attempts
@@ -93,13 +93,13 @@ class JobLives:
         self._on_metric = on_metric
         self._lives: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, row: JobRecord) -> None:
+    def start(self, row: TrainingRecord) -> None:
         """Begin a job's life."""
         self._become(row, "Starting", "Starting the training job")
         life = self._lives[row.arn] = asyncio.create_task(self._live(row), name=f"job {row.name}")
         life.add_done_callback(lambda _: self._lives.pop(row.arn, None))
 
-    def stop(self, row: JobRecord) -> None:
+    def stop(self, row: TrainingRecord) -> None:
         """Have a job stop: its status is Stopping when this returns."""
         row.asked, row.asked_at = STOPPED, self._clock.now()
         self._stopping(row)
@@ -111,7 +111,7 @@ class JobLives:
             life.cancel()
         await asyncio.gather(*lives, return_exceptions=True)
 
-    async def _live(self, row: JobRecord) -> None:
+    async def _live(self, row: TrainingRecord) -> None:
         try:
             end = await self._attempt(row)
             while end == INTERRUPTED:
@@ -125,7 +125,7 @@ class JobLives:
             log.exception("job %s failed", row.name)
             self._fail(row, f"InternalServerError: {type(error).__name__}: {error}")
 
-    async def _attempt(self, row: JobRecord) -> str:
+    async def _attempt(self, row: TrainingRecord) -> str:
         """Run on instances once; return the secondary status that the job ends with, or `INTERRUPTED`."""
         cause = await self._instances(row)
         if cause is not None:
@@ -164,7 +164,7 @@ class JobLives:
         if failure is not None:
             raise JobFailed(failure)
 
-    async def _instances(self, row: JobRecord) -> str | None:
+    async def _instances(self, row: TrainingRecord) -> str | None:
         """Wait for the instances; return why the job ends without them, or None.
 
         Raises:
@@ -184,7 +184,7 @@ class JobLives:
             await asyncio.sleep(_POLL_S)
         return cause
 
-    async def _until(self, row: JobRecord, work: Coroutine[Any, Any, None]) -> str | None:
+    async def _until(self, row: TrainingRecord, work: Coroutine[Any, Any, None]) -> str | None:
         """Do work unless there is a cause to end the job first; return that, or None."""
         task = asyncio.create_task(work)
         try:
@@ -200,7 +200,7 @@ class JobLives:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    async def _train(self, row: JobRecord, attempt: Attempt) -> tuple[str | None, str | None]:
+    async def _train(self, row: TrainingRecord, attempt: Attempt) -> tuple[str | None, str | None]:
         """Run the processes to their end; return what ended them early, and why the job failed by itself."""
         task = asyncio.create_task(attempt.run())
         try:
@@ -225,7 +225,7 @@ class JobLives:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    def _cause(self, row: JobRecord) -> str | None:
+    def _cause(self, row: TrainingRecord) -> str | None:
         """What ends the job now: the secondary status that follows, or None."""
         if row.asked is not None:
             return row.asked
@@ -235,18 +235,18 @@ class JobLives:
             return _MAX_WAIT
         return _MAX_RUNTIME if row.on_instances_s(now) > limits["MaxRuntimeInSeconds"] else None
 
-    def _stopping(self, row: JobRecord) -> None:
+    def _stopping(self, row: TrainingRecord) -> None:
         if row.status != "Stopping":
             self._become(row, "Stopping", "Stopping the training job", "Stopping")
 
-    def _fail(self, row: JobRecord, reason: str) -> None:
+    def _fail(self, row: TrainingRecord, reason: str) -> None:
         row.failure_reason = reason[:_LONGEST_REASON]
         self._become(row, "Failed", "Training job failed", "Failed")
 
-    def _become(self, row: JobRecord, secondary: str, message: str, status: str | None = None) -> None:
+    def _become(self, row: TrainingRecord, secondary: str, message: str, status: str | None = None) -> None:
         row.become(secondary, message, self._clock.now(), status)
 
-    def _line(self, row: JobRecord, line: str) -> None:
+    def _line(self, row: TrainingRecord, line: str) -> None:
         for name, value in metric_values(row.metric_definitions, line):
             row.metrics[name] = (value, self._clock.now())
             self._on_metric(row, name, value)

@@ -1,4 +1,4 @@
-"""The instances of a job as processes, and S3 as the job's role sees it; for training and processing jobs.
+"""The instances of a job as processes, and S3 as the job's role sees it.
 
 Each instance is a process in a group of its own, with a folder of its own for ``/opt/ml``. The role of the
 job must allow what is read and written.
@@ -22,7 +22,8 @@ from typing import Any
 
 import psutil
 
-from sagemaker_local.control.jobs.jobs import ML_ROOT, JobRecord
+from sagemaker_local.control.jobs.checks import ML_ROOT
+from sagemaker_local.control.jobs.training import TrainingRecord
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.output import OutputLines
 from sagemaker_local.other_services.moto import Moto
@@ -169,7 +170,7 @@ def files_below(tops: list[Path]) -> Iterator[tuple[Path, Path, Stamp]]:
 class JobProcesses:
     """The processes of one attempt of a job, one for each instance."""
 
-    def __init__(self, machine: JobMachine, row: JobRecord, on_line: Callable[[str], None]) -> None:
+    def __init__(self, machine: JobMachine, row: TrainingRecord, on_line: Callable[[str], None]) -> None:
         self._shared = machine
         self._row = row
         self._on_line = on_line

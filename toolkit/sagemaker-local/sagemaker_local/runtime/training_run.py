@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sagemaker_local.control.jobs.jobs import ML_ROOT, JobRecord
+from sagemaker_local.control.jobs.checks import ML_ROOT
 from sagemaker_local.control.jobs.training import TrainingRecord
 from sagemaker_local.engine.launch import free_port
 from sagemaker_local.engine.trainer_env import PASSIVE, train_environ
@@ -34,9 +34,8 @@ class TrainingAttempt(JobProcesses):
     """One attempt; `sagemaker_local.runtime.job_life.Attempt` says what its methods are for."""
 
     def __init__(
-        self, machine: JobMachine, trainer: Trainer, row: JobRecord, on_line: Callable[[str], None]
+        self, machine: JobMachine, trainer: Trainer, row: TrainingRecord, on_line: Callable[[str], None]
     ) -> None:
-        assert isinstance(row, TrainingRecord)
         super().__init__(machine, row, on_line)
         self._job = row
         self._trainer = trainer

@@ -49,7 +49,7 @@ def packaged(server: Server) -> Iterator[Server]:
 
 def test_the_packaged_list_has_a_price_for_each_use(packaged: Server) -> None:
     session = Session.from_boto3(Account(packaged, "us-west-2"))
-    uses: tuple[Use, ...] = ("Host", "Train", "Processing")
+    uses: tuple[Use, ...] = ("Host", "Train")
     for use in uses:
         entry = find_listed(session, "ml.p5.48xlarge", "us-west-2", use).entry
         assert entry is not None

@@ -22,7 +22,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagemaker_local.control.jobs.jobs import metric_values
+from sagemaker_local.control.jobs.training import metric_values
 from sagemaker_local.process import client
 from sagemaker_local.runtime.job_processes import name_below
 from tests.local.serving import Server, eventually
@@ -507,7 +507,7 @@ SPOT = {"EnableManagedSpotTraining": True}
         ({"AlgorithmSpecification": PIPE, "InputDataConfig": [channel("c", "x/")]}, "mode Pipe is not impl"),
         (
             {"InputDataConfig": [channel("c", "x/"), channel("c", "y/")]},
-            "InputDataConfig names 'c' more than once",
+            "has the channel 'c' more than once",
         ),
         ({"InputDataConfig": [channel("..", "x/")]}, "'..' is not a name"),
         ({"InputDataConfig": [channel("c", "x", S3DataType="ManifestFile")]}, "S3DataType S3Prefix is not"),

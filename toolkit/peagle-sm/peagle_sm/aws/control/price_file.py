@@ -23,9 +23,9 @@ _STRICT = ConfigDict(strict=True)
 MAX_AGE = timedelta(days=1)
 API = "AWS Price List API"
 
-Use = Literal["Host", "Train", "Processing"]
-"""What an instance is billed for, as in the usage type of a price: hosting, training or processing."""
-USE_WORDS: Mapping[Use, str] = {"Host": "hosting", "Train": "training", "Processing": "processing"}
+Use = Literal["Host", "Train"]
+"""What an instance is billed for, as in the usage type of a price: hosting or training."""
+USE_WORDS: Mapping[Use, str] = {"Host": "hosting", "Train": "training"}
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -1,7 +1,7 @@
 """Hourly instance prices: AWS's price list, kept for a day, else the catalogue, else the spec's own figure.
 
 The Price List API is free and needs only the permission ``pricing:GetProducts``. One call has an instance
-type's prices of hosting, training and processing. Whatever goes wrong, these functions raise nothing unless
+type's prices of hosting and training. Whatever goes wrong, these functions raise nothing unless
 they say so: a price decorates a result.
 """
 
@@ -36,7 +36,7 @@ SERVICE = "AmazonSageMaker"
 LOCAL = "local: nothing is billed"
 
 # Usage types of hosting also end in Hosting: and Hst: (us-gov-west-1).
-_USAGES: Mapping[Use, str] = {"Host": "Host|Hosting|Hst", "Train": "Train", "Processing": "Processing"}
+_USAGES: Mapping[Use, str] = {"Host": "Host|Hosting|Hst", "Train": "Train"}
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def read_product(product: Mapping[str, Any], instance_type: str, use: Use = "Hos
     """Parse a price list document; None unless on demand, of this instance type and this use.
 
     An instance has a row for each use (training, notebooks, batch …). The attribute ``component`` names it:
-    Hosting, Training, Processing. A document without one is known by its usage type, such as
+    Hosting, Training. A document without one is known by its usage type, such as
     ``USE1-Host:ml.g5.xlarge``.
     """
     attributes = _attributes(product)

@@ -76,7 +76,7 @@ _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseEx
 
 
 def api_name(operation: str) -> str:
-    """Return AWS's name of a boto3 method: CreateAIBenchmarkJob for create_ai_benchmark_job."""
+    """Return AWS's name of a boto3 method: CreateEndpointConfig for create_endpoint_config."""
     words = operation.split("_")
     return "".join(word.upper() if word in ("ai", "aws") else word.capitalize() for word in words)
 

@@ -18,7 +18,6 @@ from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.console import asking, confirmed, emit, need_terminal, note, say
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import Declined, GuardMissing
-from peagle_sm.core.guard import WATCHED_JOBS
 from peagle_sm.core.words import relative, usd, when_to
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def guard() -> None:
 
     One guard serves all endpoints of peagle-sm in an account and region. It checks them every five minutes
     and turns off those that are idle by their metrics, past their lifetime or over their budget. It sends a
-    notification first. It also stops training and processing jobs of peagle-sm that run past their limit.
+    notification first. It also stops training jobs of peagle-sm that run past their limit.
     """
 
 
@@ -277,7 +276,6 @@ def render_guard_status(status: GuardStatus, now: datetime) -> str:
         ("guard", f"{status.region}, stack {status.stack_status}"),
         ("version", version),
         ("package", status.package or "deployed by the CDK"),
-        ("watches", _watches(status)),
         ("last sweep", when_to(status.last_sweep_at, now) if status.last_sweep_at else "none yet"),
         ("alarms", "\n".join(f"{one.name}: {one.state}" for one in status.alarms) or "none"),
         ("dead letters", str(status.dead_letters)),
@@ -292,12 +290,6 @@ def render_guard_status(status: GuardStatus, now: datetime) -> str:
     shown = [at for at in range(len(_COLUMNS)) if any(row[at] != "-" for row in rows)]
     table = render_table([_COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
     return f"{text}\n\n{table}"
-
-
-def _watches(status: GuardStatus) -> str:
-    missing = [f"{kind} jobs" for kind in WATCHED_JOBS if kind not in status.jobs]
-    watched = ", ".join(["endpoints", *(f"{kind} jobs" for kind in status.jobs)])
-    return f"{watched}; not {', '.join(missing)}: run `{status.renewal}`" if missing else watched
 
 
 def _row(one: Watched, now: datetime) -> tuple[str, ...]:

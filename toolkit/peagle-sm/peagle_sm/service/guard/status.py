@@ -99,7 +99,7 @@ class GuardStatus:
     """State of the installed guard.
 
     ``package`` is None if the CDK deployed it. ``current`` is False if this peagle-sm would install another
-    version; ``renewal`` is the command for that. ``jobs`` are the kinds of jobs that it watches.
+    version; ``renewal`` is the command for that.
     ``last_sweep_at`` is None until the first sweep has ended. ``warnings`` are sentences to show.
     """
 
@@ -110,7 +110,6 @@ class GuardStatus:
     package: str | None
     current: bool
     renewal: str
-    jobs: tuple[str, ...]
     last_sweep_at: datetime | None
     alarms: tuple[Alarm, ...]
     dead_letters: int
@@ -149,7 +148,6 @@ def guard_status(session: Session, guard_files: GuardFiles | None = None) -> Gua
         package=None if key is None else key.rpartition("/")[2].removesuffix(".zip"),
         current=installed == sent.version and key in (None, sent.key),
         renewal=renewal(stack, session.command_flags()),
-        jobs=tuple(stack.outputs.get(guard.WATCHES, "").split()),
         last_sweep_at=last,
         alarms=alarms,
         dead_letters=letters,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from peagle_sm.aws.control import guard_resources
 from peagle_sm.aws.control import sagemaker as control
@@ -21,7 +21,7 @@ from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.stacks import GONE, StackFacts, describe, stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, GuardMissing, PeagleError
-from peagle_sm.core.guard import GUARD_STACK, WATCHES, scheduler_role
+from peagle_sm.core.guard import GUARD_STACK, scheduler_role
 from peagle_sm.core.plan.tags_and_schedules import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.inventory.resources import Belongings, Note
 from peagle_sm.service.progress import Pacing, Phase, Reporter
@@ -81,40 +81,25 @@ def renewal(stack: StackFacts, flags: str) -> str:
     return f"cdk deploy {GUARD_STACK}" if by_cdk else f"peagle-sm guard install{flags}"
 
 
-def require_guard(session: Session, job: Literal["training", "processing"] | None = None) -> None:
-    """Refuse a deploy if no guard works, or a ``job`` of a kind that the installed guard does not watch.
+def require_guard(session: Session, *, training: bool = False) -> None:
+    """Refuse a deploy, or a ``training`` job, if no guard works.
 
     Raises:
-        GuardMissing: no guard is installed, its stack's status means that it does not work, or it is older
-            than the watch over such jobs.
+        GuardMissing: no guard is installed, or its stack's status means that it does not work.
     """
     stack = describe(session, GUARD_STACK)
     status = None if stack is None or stack.status == GONE else stack.status
-    details = {"stack": GUARD_STACK, "found_status": status}
-    if stack is not None and status in _WORKING:
-        if job is None or job in stack.outputs.get(WATCHES, "").split():
-            return
-        raise GuardMissing(
-            f"The guard in {session.region} is an older one, which does not watch {job} jobs: it would not "
-            "stop one that runs past its limit. Nothing was created.",
-            next_step=f"Renew it: `{renewal(stack, session.command_flags())}`. To go on without it, add "
-            "--unguarded (unguarded=True); SageMaker's own limits still hold.",
-            details=details,
-        )
-    found = "is not installed" if status is None else f"does not work (its stack is {status})"
-    if job is not None:
-        raise GuardMissing(
-            f"The guard {found} in {session.region}: only SageMaker's own limits would stop a {job} job. "
-            "Nothing was created.",
-            next_step=f"{install_step(session)} To go on without it, add --unguarded (unguarded=True).",
-            details=details,
-        )
+    if status in _WORKING:
+        return
+    state = "is not installed" if status is None else f"does not work (its stack is {status})"
+    loss = "nothing would turn an idle endpoint off before its lifetime ends"
+    rest = "; the lifetime schedule is still created"
+    if training:
+        loss, rest = "only SageMaker's own limits would stop a training job", ""
     raise GuardMissing(
-        f"The guard {found} in {session.region}: nothing would turn an idle endpoint off before its "
-        "lifetime ends. Nothing was created.",
-        next_step=f"{install_step(session)} To go on without it, add "
-        "--unguarded (unguarded=True); the lifetime schedule is still created.",
-        details=details,
+        f"The guard {state} in {session.region}: {loss}. Nothing was created.",
+        next_step=f"{install_step(session)} To go on without it, add --unguarded (unguarded=True){rest}.",
+        details={"stack": GUARD_STACK, "found_status": status},
     )
 
 

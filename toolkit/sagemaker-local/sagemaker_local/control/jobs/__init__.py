@@ -1,1 +1,1 @@
-"""Training and processing jobs: what AWS accepts, the records, and the operations."""
+"""Training jobs: what AWS accepts, the records, and the operations."""
