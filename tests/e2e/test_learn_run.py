@@ -158,10 +158,10 @@ def test_a_run_that_is_killed_twice_continues_to_its_proof_and_leaves_nothing(tm
         assert list(steps) == ["data", "train"]
         assert steps["data"] == data, "a finished step was done again"
         assert steps["train"]["result"]["head"].endswith("/output/model.tar.gz")
-        (training,) = tmp_path.rglob("training.json")
-        assert json.loads(training.read_text())["steps"] == 3
         run.to_its_end(exits=9)  # 2 held-out prompts prove nothing
         assert {name: run.steps()[name] for name in steps} == steps, "a finished step was done again"
+        (training,) = tmp_path.rglob("training.json")
+        assert json.loads(training.read_text())["steps"] == 3
         (file,) = tmp_path.rglob("proofs/*.json")
         proof = parse_proof(file.read_text(), file.name)
         assert not proof.decision.offered

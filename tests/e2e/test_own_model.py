@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.service import connect
+from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
@@ -48,7 +49,10 @@ def test_ones_own_model_and_head_from_plan_to_compare(stack: LocalStack, tmp_pat
         "speculation": {"mode": "p-eagle", "draft_head": f"{BUCKET}/p-eagle", "num_speculative_tokens": 5},
     }
     by_load = {"num_speculative_tokens_per_batch_size": [[1, 2, 3], [3, 1024, 5]]}
-    spec.write_text(json.dumps({**fields, "speculation": {**fields["speculation"], **by_load}}))
+    image = f"vllm-cpu:{next(iter(engine_locks()))}"  # only this project's own images have K by load
+    spec.write_text(
+        json.dumps({**fields, "image": image, "speculation": {**fields["speculation"], **by_load}})
+    )
     planned = peagle("plan", spec)
     assert planned["memory"]["fits"]
 
