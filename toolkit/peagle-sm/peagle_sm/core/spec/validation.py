@@ -109,10 +109,17 @@ class UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+class SpecDumper(yaml.SafeDumper):
+    """YAML dumper that quotes each text that `UniqueKeys` would read as a number."""
+
+
 # YAML 1.1 reads 1e-6 as text since it has no point; YAML 1.2 and JSON read a number.
-UniqueKeys.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
+for _kind in (UniqueKeys, SpecDumper):
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+        list("-+.0123456789"),
+    )
 
 
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
