@@ -200,15 +200,15 @@ def stream_live(endpoint: Streams, item: WorkItem, k: int) -> dict[str, Any]:
     for chunk in stream:
         print(chunk.text, end="", flush=True)
     summary = stream.summary
-    answer_figures = {
+    figures = {
         "ttft_ms": summary.ttft_ms,
         "otps": summary.otps,
         "output_tokens": summary.output_tokens,
         "acceptance_length": summary.acceptance_length,
     }
-    words = [f"{name} {value:.1f}" for name, value in answer_figures.items() if value is not None]
+    words = [f"{name} {value:.1f}" for name, value in figures.items() if value is not None]
     print(f"\n[{', '.join(words)}]", flush=True)
-    return answer_figures
+    return figures
 
 
 def main(words: Sequence[str] | None = None) -> int:

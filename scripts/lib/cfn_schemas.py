@@ -93,12 +93,12 @@ def _tree(
         return _tree(node["items"], schema, read_only, (*at, "*"), deep=deep)
     if "properties" not in node:
         return None
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     for name, member in sorted(node["properties"].items()):
         here = (*at, name)
         if here not in read_only:
-            found[name] = _tree(member, schema, read_only, here, deep=deep) if deep else None
-    return found
+            properties[name] = _tree(member, schema, read_only, here, deep=deep) if deep else None
+    return properties
 
 
 def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:

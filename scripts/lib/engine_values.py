@@ -188,7 +188,7 @@ def fields_in(sources: Sources) -> dict[str, set[str]]:
 
 def ranges_in(sources: Sources) -> dict[str, dict[str, float]]:
     """Return the bounds of each argument whose field has some: gt, ge, lt, le."""
-    found: dict[str, dict[str, float]] = {}
+    ranges: dict[str, dict[str, float]] = {}
     for name, field in Types(sources).arguments():
         call = field.value
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "Field":
@@ -198,8 +198,8 @@ def ranges_in(sources: Sources) -> dict[str, dict[str, float]]:
                 if each.arg in _BOUNDS and (bound := _number_of(each.value)) is not None
             }
             if bounds:
-                found[name] = bounds
-    return found
+                ranges[name] = bounds
+    return ranges
 
 
 def _number_of(node: ast.expr) -> float | None:
@@ -212,9 +212,9 @@ def _number_of(node: ast.expr) -> float | None:
 
 def variables_in(sources: Sources) -> set[str]:
     """Return the environment variables that the engine reads."""
-    variables = {name for text in sources.values() for name in _READ.findall(text)}
+    names = {name for text in sources.values() for name in _READ.findall(text)}
     for node in ast.walk(ast.parse(sources["vllm/envs.py"])):
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "environment_variables":
             keys = node.value.keys if isinstance(node.value, ast.Dict) else []
-            variables |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
-    return {name for name in variables if name.startswith("VLLM_")}
+            names |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
+    return {name for name in names if name.startswith("VLLM_")}

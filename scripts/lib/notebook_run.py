@@ -49,8 +49,8 @@ def scrub(value: Any, places: dict[str, str]) -> Any:
             value = pattern.sub(word, value)
         return value
     if isinstance(value, dict):
-        return {key: scrub(one, places) for key, one in value.items()}
-    return [scrub(one, places) for one in value] if isinstance(value, list) else value
+        return {key: scrub(item, places) for key, item in value.items()}
+    return [scrub(item, places) for item in value] if isinstance(value, list) else value
 
 
 def tidy(notebook: Any) -> None:

@@ -94,22 +94,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--html", type=Path, metavar="FOLDER", help="Write each as a page too, to be looked at."
     )
-    options = parser.parse_args(arguments)
-    sources_by_name = {source.stem: source for source in sources()}
-    unknown = [name for name in options.names if name not in sources_by_name]
+    chosen = parser.parse_args(arguments)
+    by_name = {source.stem: source for source in sources()}
+    unknown = [name for name in chosen.names if name not in by_name]
     if unknown:
-        parser.error(f"{', '.join(unknown)}: allowed: {', '.join(sources_by_name)}")
-    if options.html:
-        options.html.mkdir(parents=True, exist_ok=True)
+        parser.error(f"{', '.join(unknown)}: allowed: {', '.join(by_name)}")
+    if chosen.html:
+        chosen.html.mkdir(parents=True, exist_ok=True)
     failed = []
     kernel_python()
     with LocalStack(say) as stack:
         port = int(str(stack.session.local_url).rpartition(":")[2])
-        for name in options.names or sources_by_name:
+        for name in chosen.names or by_name:
             began = time.monotonic()
             try:
-                page = options.html / f"{name}.html" if options.html else None
-                execute(sources_by_name[name], port, FOLDER / f"{name}.ipynb", page)
+                page = chosen.html / f"{name}.html" if chosen.html else None
+                execute(by_name[name], port, FOLDER / f"{name}.ipynb", page)
             except subprocess.CalledProcessError as error:
                 failed.append(name)
                 say(error.stderr[-6000:])

@@ -84,13 +84,13 @@ def _signature(name: str, target: Any) -> str:
         written.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
     written = [each for each in written if each != "self"]
     returned = signature.return_annotation
-    annotation = (
+    returns = (
         ""
         if returned is signature.empty or inspect.isclass(target)
         else f" -> {str(returned).strip(chr(39))}"
     )
-    line = f"{name}({', '.join(written)}){annotation}"
-    return line if len(line) <= 80 else f"{name}(\n    " + ",\n    ".join(written) + f",\n){annotation}"
+    line = f"{name}({', '.join(written)}){returns}"
+    return line if len(line) <= 80 else f"{name}(\n    " + ",\n    ".join(written) + f",\n){returns}"
 
 
 def _members(target: type) -> Iterator[str]:

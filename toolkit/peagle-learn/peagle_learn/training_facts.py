@@ -175,8 +175,8 @@ def _read_target(
 def _target_uri(model: str, session: Session, catalog: Catalog) -> str | None:
     entry = catalog.models[model]
     if session.local is not None:
-        uri = dict(session.local.artifacts).get(entry.artifact or "")
-        return None if uri is None else uri.rstrip("/") + "/"
+        artifact = dict(session.local.artifacts).get(entry.artifact or "")
+        return None if artifact is None else artifact.rstrip("/") + "/"
     jumpstart = catalog.jumpstart.get(model)
     return None if jumpstart is None else jumpstart.target(session.region)
 
