@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures.thread
+import functools
 import gc
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
@@ -27,12 +29,19 @@ if TYPE_CHECKING:
     from tests.local.serving import Server
 
 # Two shared cores make single examples slow at random, so a deadline would only find the machine's load.
-settings.register_profile(
-    "house", deadline=None, max_examples=60, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
 # CI repeats the same examples: a red run there must be about the change, not about the draw.
-settings.register_profile("ci", parent=settings.get_profile("house"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "house")
+settings.register_profile(
+    "change",
+    deadline=None,
+    max_examples=25,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
+)
+settings.register_profile("campaign", parent=settings.get_profile("change"), max_examples=100)
+
+# Each botocore session would parse megabytes of service models again: a quarter of the tests' CPU time.
+setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))  # noqa: B010
 
 Marked = TypeVar("Marked", bound=pytest.Item)
 _LOOPBACK = ("localhost", "::1", "0.0.0.0", "::", "")
@@ -56,8 +65,9 @@ def _refuse_the_network(event: str, args: tuple[Any, ...]) -> None:
         raise OSError(f"tests stay on this machine, and this one tried to reach {host!r}")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Cuts the tests, and the processes that they start, off from the user's account and state."""
+    settings.load_profile("campaign" if config.getoption("--all") else "change")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's background job ignores Ctrl-C, and so would every process that a test interrupts.
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -233,11 +233,11 @@ def within(results: Results, category: Category) -> Results:
 
 
 def _turns(requests: Sequence[RequestRecord]) -> Measured:
-    found = Measured(ALONE)
+    measured = Measured(ALONE)
     for row in requests:
         window = Window(row.sent_s, row.done_s, row.done_s - row.sent_s)
-        found.take(LoadRun(row.arm, ALONE, 0, (row,), window, ClientUsage((), 0.0)))
-    return found
+        measured.take(LoadRun(row.arm, ALONE, 0, (row,), window, ClientUsage((), 0.0)))
+    return measured
 
 
 def _pair(results: Results, row: ComparisonRecord) -> Pair:
@@ -262,7 +262,7 @@ def figures(results: Results) -> dict[Mode, dict[str, Any]]:
     The acceptance length is 1 without speculation, and None where the engine gives none.
     """
     modes: dict[str, Mode] = {arm_of(results, mode).name: mode for mode in _HEADS}
-    found: dict[Mode, dict[str, Any]] = {}
+    figures: dict[Mode, dict[str, Any]] = {}
     for point in results.points:
         mode = modes[point.arm]
         shares = [
@@ -271,13 +271,13 @@ def figures(results: Results) -> dict[Mode, dict[str, Any]]:
             if row.arm == point.arm and row.distinct_4_grams is not None
         ]
         length = point.acceptance.per_step if point.acceptance else 1.0 if mode == "none" else None
-        found[mode] = {
+        figures[mode] = {
             "num_speculative_tokens": arm_of(results, mode).num_speculative_tokens,
             "otps": point.otps,
             "acceptance_length": length,
             "distinct_4_grams": sum(shares) / len(shares) if shares else None,
         }
-    return found
+    return figures
 
 
 def differing(results: Results) -> list[str]:
@@ -285,7 +285,7 @@ def differing(results: Results) -> list[str]:
     outputs: dict[str, set[str | None]] = {}
     for row in measured_requests(results):
         outputs.setdefault(row.prompt_id, set()).add(row.output_sha256)
-    return sorted(prompt for prompt, found in outputs.items() if len(found) > 1 or None in found)
+    return sorted(prompt for prompt, hashes in outputs.items() if len(hashes) > 1 or None in hashes)
 
 
 def identity_text(results: Results) -> str:

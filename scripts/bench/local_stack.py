@@ -111,11 +111,11 @@ class LocalStack:
                 self._watch()
 
     def _follow(self, endpoint: Endpoint) -> None:
-        began = told = self._monotonic()
+        began = reported = self._monotonic()
         while (status := endpoint.status()).summary.status == "Creating":
-            if self._monotonic() - told > _TELL_EVERY_S:
-                told = self._monotonic()
-                waited = f"Creating, {told - began:.0f} s"
+            if self._monotonic() - reported > _TELL_EVERY_S:
+                reported = self._monotonic()
+                waited = f"Creating, {reported - began:.0f} s"
                 self._say(f"   {endpoint.name}: {waited}; vLLM starts, {_START_S} s on quiet cores")
             time.sleep(_POLL_S)
         if status.summary.status != "InService":

@@ -72,7 +72,7 @@ def choose_k(mode: Mode, reader: WindowReader, rounds: int = ROUNDS) -> MachineK
     for block in range(rounds):
         readings += [reader.read(k, 1, block) for k in (ks if block % 2 == 0 else reversed(ks))]
     choice = conclude(mode, readings, deployments=1).choices[1]
-    rates = {k: fmean(one.rate for one in readings if one.k == k) for k in ks}
+    rates = {k: fmean(reading.rate for reading in readings if reading.k == k) for k in ks}
     return MachineK(mode, choice.k, _catalogue_k(mode), rates, choice.reason)
 
 

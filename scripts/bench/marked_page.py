@@ -9,8 +9,8 @@ def insert(page: str, begin: str, end: str, written: str) -> str:
     Raises:
         ValueError: the page lacks one of them.
     """
-    before, found, rest = page.partition(begin)
+    before, marker, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
-    if not found or not closed:
+    if not marker or not closed:
         raise ValueError(f"the page lacks {begin} or {end}")
     return f"{before}{begin}\n{written}\n{end}{after}"

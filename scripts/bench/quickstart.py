@@ -148,10 +148,10 @@ def document(
 def main_figures(results: Results) -> dict[str, Any]:
     """The figures of each mode, and the speed-ups with their intervals."""
     pairs: tuple[tuple[Mode, Mode], ...] = (("eagle3", "none"), ("p-eagle", "none"), ("p-eagle", "eagle3"))
-    found = {f"{a} over {b}": ratio for a, b in pairs if (ratio := speed_up(results, a, b))}
+    ratios = {f"{a} over {b}": ratio for a, b in pairs if (ratio := speed_up(results, a, b))}
     return {
         "modes": figures(results),
-        "speed_ups": {name: {**asdict(ratio), "shown": ratio.shown} for name, ratio in found.items()},
+        "speed_ups": {name: {**asdict(ratio), "shown": ratio.shown} for name, ratio in ratios.items()},
     }
 
 
@@ -200,15 +200,15 @@ def stream_live(endpoint: Streams, item: WorkItem, k: int) -> dict[str, Any]:
     for chunk in stream:
         print(chunk.text, end="", flush=True)
     summary = stream.summary
-    found = {
+    figures = {
         "ttft_ms": summary.ttft_ms,
         "otps": summary.otps,
         "output_tokens": summary.output_tokens,
         "acceptance_length": summary.acceptance_length,
     }
-    words = [f"{name} {value:.1f}" for name, value in found.items() if value is not None]
+    words = [f"{name} {value:.1f}" for name, value in figures.items() if value is not None]
     print(f"\n[{', '.join(words)}]", flush=True)
-    return found
+    return figures
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -30,8 +30,8 @@ def section(results: Results) -> str:
             f"the file is of a {results.header.command}; the page shows a quickstart",
             next_step="run scripts/quickstart, which writes results/quickstart.jsonl",
         )
-    said = verdict(view_of([results]))
-    words = f"{said.headline} ({', '.join(said.limits)})"
+    conclusion = verdict(view_of([results]))
+    words = f"{conclusion.headline} ({', '.join(conclusion.limits)})"
     # A picture of a wide page would have text of 4 px on a phone.
     narrow = "(max-width: 600px)"
     picture = (
@@ -43,8 +43,8 @@ def section(results: Results) -> str:
         "</picture>"
     )
     again = f"```bash\n{command(results.header.config)}\n```"
-    told = "The same as Markdown, as `peagle-sm report results/quickstart.jsonl --markdown` gives it:"
-    return f"{again}\n\n{picture}\n\n{told}\n\n{markdown([results], title='P-EAGLE quickstart').rstrip()}"
+    sentence = "The same as Markdown, as `peagle-sm report results/quickstart.jsonl --markdown` gives it:"
+    return f"{again}\n\n{picture}\n\n{sentence}\n\n{markdown([results], title='P-EAGLE quickstart').rstrip()}"
 
 
 def command(config: Mapping[str, Any]) -> str:

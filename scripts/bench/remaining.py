@@ -44,15 +44,15 @@ class ProcessRecord:
 
 def processes_of(pid: int, engine_pids: Iterable[int] = ()) -> set[ProcessRecord]:
     """The server ``pid``, all its descendants, and every member of the engines' process groups."""
-    found: set[psutil.Process] = set()
+    processes: set[psutil.Process] = set()
     for root in {pid, *engine_pids}:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(root)
-            found |= {process, *process.children(recursive=True)}
+            processes |= {process, *process.children(recursive=True)}
     # A child whose parent died belongs to no tree any more, but it keeps its group.
-    groups = {_group(process.pid) for process in found} - {None, _group(os.getpid())}
-    found |= {process for process in psutil.process_iter() if _group(process.pid) in groups}
-    return {record for process in found if (record := _record(process)) is not None}
+    groups = {_group(process.pid) for process in processes} - {None, _group(os.getpid())}
+    processes |= {process for process in psutil.process_iter() if _group(process.pid) in groups}
+    return {record for process in processes if (record := _record(process)) is not None}
 
 
 def survivors(records: Iterable[ProcessRecord]) -> list[str]:

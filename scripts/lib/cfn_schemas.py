@@ -46,9 +46,11 @@ def generate() -> dict[str, Any]:
 
 def text() -> str:
     """Give the shipped file: one line a type, so that a change of a schema shows as one."""
-    made = generate()
-    lines = [f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in made["types"].items()]
-    return f'{{"source": {json.dumps(made["source"])}, "types": {{\n' + ",\n".join(lines) + "\n}}\n"
+    schemas = generate()
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in schemas["types"].items()
+    ]
+    return f'{{"source": {json.dumps(schemas["source"])}, "types": {{\n' + ",\n".join(lines) + "\n}}\n"
 
 
 def text_for_the_stacks() -> str:
@@ -91,12 +93,12 @@ def _tree(
         return _tree(node["items"], schema, read_only, (*at, "*"), deep=deep)
     if "properties" not in node:
         return None
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     for name, member in sorted(node["properties"].items()):
         here = (*at, name)
         if here not in read_only:
-            found[name] = _tree(member, schema, read_only, here, deep=deep) if deep else None
-    return found
+            properties[name] = _tree(member, schema, read_only, here, deep=deep) if deep else None
+    return properties
 
 
 def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:

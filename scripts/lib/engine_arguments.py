@@ -50,14 +50,14 @@ print(json.dumps([__version__.partition("+")[0], found]))
 def names_in(sources: Mapping[str, str]) -> set[str]:
     """Return the arguments that a version's sources add to the server's parser, with _ for -."""
     trees = [ast.parse(text) for text in sources.values()]
-    found: set[str] = set()
+    arguments: set[str] = set()
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _called(node) == "add_argument":
-                found.update(_texts(node.args))
+                arguments.update(_texts(node.args))
             elif isinstance(node, ast.ClassDef) and node.name.endswith("FrontendArgs"):
-                found.update(_fields(node))
-    return {name.replace("-", "_") for name in found}
+                arguments.update(_fields(node))
+    return {name.replace("-", "_") for name in arguments}
 
 
 def _called(node: ast.Call) -> str:
@@ -180,8 +180,8 @@ def _fields_of(sources: Mapping[str, Sources]) -> dict[str, dict[str, dict[str, 
     by_version = {version: fields_in(texts) for version, texts in sources.items()}
     return {
         name: {
-            field: _span(field, {version: found.get(name, set()) for version, found in by_version.items()})
-            for field in sorted(set().union(*(found.get(name, set()) for found in by_version.values())))
+            field: _span(field, {version: given.get(name, set()) for version, given in by_version.items()})
+            for field in sorted(set().union(*(given.get(name, set()) for given in by_version.values())))
         }
         for name in sorted(set().union(*by_version.values()))
     }
@@ -195,13 +195,13 @@ def _choices(
     A version whose sources allow any text has none of them.
     """
     by_version = {version: choices_in(texts) for version, texts in sources.items()}
-    found = {}
+    choices = {}
     for name in sorted(set().union(*by_version.values())):
         having = [version for version in names if name.partition(".")[0] in names[version]]
         if having and name in by_version[having[-1]]:
             texts = {version: by_version[version].get(name, set()) for version in names}
-            found[name] = {text: _span(text, texts) for text in sorted(set().union(*texts.values()))}
-    return found
+            choices[name] = {text: _span(text, texts) for text in sorted(set().union(*texts.values()))}
+    return choices
 
 
 def write(data: Mapping[str, Any]) -> None:
@@ -223,8 +223,8 @@ def main(versions: list[str]) -> None:
     from sagemaker_local.engine.env import ensure_engine
 
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
-    told = subprocess.run([str(python), "-c", _KINDS], check=True, capture_output=True, text=True).stdout
-    installed, kinds = json.loads(told.splitlines()[-1])
+    printed = subprocess.run([str(python), "-c", _KINDS], check=True, capture_output=True, text=True).stdout
+    installed, kinds = json.loads(printed.splitlines()[-1])
     sources = {version: download(version) for version in versions}
     names = {}
     for version, texts in sources.items():

@@ -142,7 +142,7 @@ class Types:
 def choices_in(sources: Sources) -> dict[str, set[str]]:
     """Return the allowed texts of each argument that has choices."""
     types = Types(sources)
-    found = {
+    choices = {
         name: texts
         for name, field in types.arguments()
         if (texts := types.choices(field.annotation)) is not None
@@ -150,7 +150,7 @@ def choices_in(sources: Sources) -> dict[str, set[str]]:
     for name, fields in types.objects():
         for field, item in fields.items():
             if (texts := types.choices(item.annotation)) is not None:
-                found[f"{name}.{field}"] = texts
+                choices[f"{name}.{field}"] = texts
     backends = {
         item.targets[0].id
         for file in _BACKENDS
@@ -160,12 +160,12 @@ def choices_in(sources: Sources) -> dict[str, set[str]]:
         if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name)
     }
     if backends:
-        found["attention_backend"] = found["attention_config.backend"] = backends | {"AUTO"}
+        choices["attention_backend"] = choices["attention_config.backend"] = backends | {"AUTO"}
     if levels := types.numbers("OptimizationLevel"):
-        found["optimization_level"] = levels
+        choices["optimization_level"] = levels
     if methods := types.choices(ast.Name("QuantizationMethods")):
-        found["quantization"] = methods
-    found.get("all2all_backend", set()).discard("passthrough")  # vLLM's own: its parser refuses it
+        choices["quantization"] = methods
+    choices.get("all2all_backend", set()).discard("passthrough")  # vLLM's own: its parser refuses it
     for name, (file, table) in _PARSERS.items():
         keys = [
             node.value.keys
@@ -174,8 +174,8 @@ def choices_in(sources: Sources) -> dict[str, set[str]]:
             and isinstance(node.value, ast.Dict)
             and ast.unparse(node.targets[0]) == table
         ]
-        found[name] = {str(key.value) for key in keys[0] if isinstance(key, ast.Constant)}
-    return found
+        choices[name] = {str(key.value) for key in keys[0] if isinstance(key, ast.Constant)}
+    return choices
 
 
 def fields_in(sources: Sources) -> dict[str, set[str]]:
@@ -188,7 +188,7 @@ def fields_in(sources: Sources) -> dict[str, set[str]]:
 
 def ranges_in(sources: Sources) -> dict[str, dict[str, float]]:
     """Return the bounds of each argument whose field has some: gt, ge, lt, le."""
-    found: dict[str, dict[str, float]] = {}
+    ranges: dict[str, dict[str, float]] = {}
     for name, field in Types(sources).arguments():
         call = field.value
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "Field":
@@ -198,8 +198,8 @@ def ranges_in(sources: Sources) -> dict[str, dict[str, float]]:
                 if each.arg in _BOUNDS and (bound := _number_of(each.value)) is not None
             }
             if bounds:
-                found[name] = bounds
-    return found
+                ranges[name] = bounds
+    return ranges
 
 
 def _number_of(node: ast.expr) -> float | None:
@@ -212,9 +212,9 @@ def _number_of(node: ast.expr) -> float | None:
 
 def variables_in(sources: Sources) -> set[str]:
     """Return the environment variables that the engine reads."""
-    found = {name for text in sources.values() for name in _READ.findall(text)}
+    names = {name for text in sources.values() for name in _READ.findall(text)}
     for node in ast.walk(ast.parse(sources["vllm/envs.py"])):
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "environment_variables":
             keys = node.value.keys if isinstance(node.value, ast.Dict) else []
-            found |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
-    return {name for name in found if name.startswith("VLLM_")}
+            names |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
+    return {name for name in names if name.startswith("VLLM_")}

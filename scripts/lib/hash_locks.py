@@ -51,16 +51,16 @@ def asked(pins: list[Pin], *options: str) -> dict[str, tuple[str, ...]]:
 def told(pins: list[Pin]) -> dict[str, tuple[str, ...]]:
     """Return the hashes of a lock file's pins; for PyTorch's builds (`+cpu`) from its own index."""
     index = os.environ.get("PIP_INDEX_URL") or _configured("index-url")
-    found = asked(
+    hashes = asked(
         [pin for pin in pins if "+" not in pin.version], *(["--default-index", index] if index else [])
     )
     for pin in pins:
         if "+" in pin.version:
             try:
-                found |= asked([pin], "--default-index", TORCH_CPU_INDEX)
+                hashes |= asked([pin], "--default-index", TORCH_CPU_INDEX)
             except LookupError:
                 print(f"{pin}: PyTorch's index is out of reach; its hashes stay as they are", file=sys.stderr)
-    return found
+    return hashes
 
 
 def _configured(setting: str) -> str:

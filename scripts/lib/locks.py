@@ -46,11 +46,11 @@ def read_pins(text: str) -> list[Pin]:
     """
     pins = []
     for line in _joined(text):
-        found = _PIN.fullmatch(line)
-        hashes = _HASH.findall(found["rest"]) if found else []
-        if not found or _HASH.sub("", found["rest"]).strip():
+        match = _PIN.fullmatch(line)
+        hashes = _HASH.findall(match["rest"]) if match else []
+        if not match or _HASH.sub("", match["rest"]).strip():
             raise ValueError(f"{line[:120]!r} is not an exact pin; allowed: name==version --hash=sha256:…")
-        pins.append(Pin(found["name"], found["version"], tuple(hashes)))
+        pins.append(Pin(match["name"], match["version"], tuple(hashes)))
     return pins
 
 
@@ -79,27 +79,27 @@ def render(head: list[str], pins: list[Pin]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_hashes(pins: list[Pin], found: Mapping[str, tuple[str, ...]]) -> list[Pin]:
+def with_hashes(pins: list[Pin], hashes: Mapping[str, tuple[str, ...]]) -> list[Pin]:
     """Return the pins with those hashes that an index gave, by `name==version`, and what they had before.
 
     What they had stays: an index that is out of reach, as PyTorch's own may be, must not empty a line.
     """
     return [
-        replace(pin, hashes=tuple(sorted({*pin.hashes, *found.get(f"{pin.key}=={pin.version}", ())})))
+        replace(pin, hashes=tuple(sorted({*pin.hashes, *hashes.get(f"{pin.key}=={pin.version}", ())})))
         for pin in pins
     ]
 
 
 def hashes_of(pylock: str) -> dict[str, tuple[str, ...]]:
     """Return the hashes in a pylock.toml (PEP 751) of the files that we may install, by `name==version`."""
-    found = {}
+    by_pin = {}
     for package in tomllib.loads(pylock).get("packages", []):
         files = [*package.get("wheels", [])]
         if "sdist" in package:
             files.append(package["sdist"])
         hashes = {each["hashes"]["sha256"] for each in files if is_ours(_file_name(each))}
-        found[f"{normal(package['name'])}=={package['version']}"] = tuple(sorted(hashes))
-    return found
+        by_pin[f"{normal(package['name'])}=={package['version']}"] = tuple(sorted(hashes))
+    return by_pin
 
 
 def _file_name(entry: Mapping[str, str]) -> str:

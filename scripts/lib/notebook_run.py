@@ -29,15 +29,15 @@ _CUTS = (
 
 def notebook_of(source: Path) -> Any:
     """Make the notebook of a source without executing it; its ids are stable."""
-    found = nbformat.v4.new_notebook()
-    found.metadata = {
+    notebook = nbformat.v4.new_notebook()
+    notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
     for number, cell in enumerate(cells(source.read_text(encoding="utf-8")), start=1):
         make = nbformat.v4.new_markdown_cell if cell.kind == "markdown" else nbformat.v4.new_code_cell
-        found.cells.append(make(cell.text, id=f"cell-{number}"))
-    return found
+        notebook.cells.append(make(cell.text, id=f"cell-{number}"))
+    return notebook
 
 
 def scrub(value: Any, places: dict[str, str]) -> Any:
@@ -49,8 +49,8 @@ def scrub(value: Any, places: dict[str, str]) -> Any:
             value = pattern.sub(word, value)
         return value
     if isinstance(value, dict):
-        return {key: scrub(one, places) for key, one in value.items()}
-    return [scrub(one, places) for one in value] if isinstance(value, list) else value
+        return {key: scrub(item, places) for key, item in value.items()}
+    return [scrub(item, places) for item in value] if isinstance(value, list) else value
 
 
 def tidy(notebook: Any) -> None:

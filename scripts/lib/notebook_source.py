@@ -23,7 +23,7 @@ def cells(source: str) -> list[Cell]:
     Raises:
         ValueError: something stands before the first mark, or a line of a text cell is no comment.
     """
-    found: list[Cell] = []
+    parsed: list[Cell] = []
     kind: Literal["markdown", "code"] | None = None
     lines: list[str] = []
     for line in [*source.splitlines(), "# %%"]:
@@ -32,11 +32,11 @@ def cells(source: str) -> list[Cell]:
             lines.append(line)
             continue
         if kind is not None:
-            found.append(Cell(kind, _text(kind, lines)))
+            parsed.append(Cell(kind, _text(kind, lines)))
         elif any(each.strip() for each in lines):
             raise ValueError(f"found {lines[0]!r} before the first cell; allowed: a first line '# %%'")
         kind, lines = ("markdown" if mark["markdown"] else "code"), []
-    return found
+    return parsed
 
 
 def _text(kind: str, lines: list[str]) -> str:

@@ -94,22 +94,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--html", type=Path, metavar="FOLDER", help="Write each as a page too, to be looked at."
     )
-    asked = parser.parse_args(arguments)
-    found = {source.stem: source for source in sources()}
-    unknown = [name for name in asked.names if name not in found]
+    chosen = parser.parse_args(arguments)
+    by_name = {source.stem: source for source in sources()}
+    unknown = [name for name in chosen.names if name not in by_name]
     if unknown:
-        parser.error(f"{', '.join(unknown)}: allowed: {', '.join(found)}")
-    if asked.html:
-        asked.html.mkdir(parents=True, exist_ok=True)
+        parser.error(f"{', '.join(unknown)}: allowed: {', '.join(by_name)}")
+    if chosen.html:
+        chosen.html.mkdir(parents=True, exist_ok=True)
     failed = []
     kernel_python()
     with LocalStack(say) as stack:
         port = int(str(stack.session.local_url).rpartition(":")[2])
-        for name in asked.names or found:
+        for name in chosen.names or by_name:
             began = time.monotonic()
             try:
-                page = asked.html / f"{name}.html" if asked.html else None
-                execute(found[name], port, FOLDER / f"{name}.ipynb", page)
+                page = chosen.html / f"{name}.html" if chosen.html else None
+                execute(by_name[name], port, FOLDER / f"{name}.ipynb", page)
             except subprocess.CalledProcessError as error:
                 failed.append(name)
                 say(error.stderr[-6000:])

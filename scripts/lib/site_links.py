@@ -39,20 +39,20 @@ def _page(path: Path) -> _Page:
 
 def faults(site: Path) -> list[str]:
     """Return one line for each broken link and each file loaded from another site."""
-    found = []
+    faults = []
     for path in sorted(site.rglob("*.html")):
         if path.name == "404.html":  # It is served at any address, so its links are absolute.
             continue
         page = _page(path)
         where = path.relative_to(site)
-        found += [f"{where}: loads {each}" for each in page.loads if urlsplit(each).netloc]
+        faults += [f"{where}: loads {each}" for each in page.loads if urlsplit(each).netloc]
         local = {
             each
             for each in (*page.links, *page.loads)
             if not urlsplit(each).scheme and not urlsplit(each).netloc
         }
-        found += [f"{where}: {each} does not exist" for each in sorted(local) if not _exists(path, each)]
-    return found
+        faults += [f"{where}: {each} does not exist" for each in sorted(local) if not _exists(path, each)]
+    return faults
 
 
 def _exists(path: Path, link: str) -> bool:

@@ -54,5 +54,5 @@ def engines_page() -> str:
 
 
 def _ranges(ranges: Mapping[str, Range]) -> list[str]:
-    rows = [f"| {name} | {found.since or '-'} | {found.until or '-'} |" for name, found in ranges.items()]
+    rows = [f"| {name} | {span.since or '-'} | {span.until or '-'} |" for name, span in ranges.items()]
     return ["| name | since | until |", "|---|---|---|", *rows]

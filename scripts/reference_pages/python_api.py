@@ -84,25 +84,25 @@ def _signature(name: str, target: Any) -> str:
         written.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
     written = [each for each in written if each != "self"]
     returned = signature.return_annotation
-    told = (
+    returns = (
         ""
         if returned is signature.empty or inspect.isclass(target)
         else f" -> {str(returned).strip(chr(39))}"
     )
-    line = f"{name}({', '.join(written)}){told}"
-    return line if len(line) <= 80 else f"{name}(\n    " + ",\n    ".join(written) + f",\n){told}"
+    line = f"{name}({', '.join(written)}){returns}"
+    return line if len(line) <= 80 else f"{name}(\n    " + ",\n    ".join(written) + f",\n){returns}"
 
 
 def _members(target: type) -> Iterator[str]:
     """Yield the public methods and properties of a class with their first line."""
-    found = [
+    members = [
         (name, member)
         for name, member in vars(target).items()
         if not name.startswith(("_", "model_"))
         and (inspect.isfunction(member) or isinstance(member, property))
     ]
     rows = []
-    for name, member in found:
+    for name, member in members:
         call = f"`{name}`" if isinstance(member, property) else f"`{name}()`"
         rows.append(f"| {call} | {_inline(_summary(member))} |")
     if rows:

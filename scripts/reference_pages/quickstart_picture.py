@@ -61,10 +61,10 @@ def _drawn(modes: list[_Mode], notes: tuple[str, ...]) -> str:
     end = _TOP + _ROW * len(modes)
     height = end + 18 * len(notes) + 14
     fastest = max(mode.otps for mode in modes)
-    told = ", ".join(f"{mode.name} {mode.otps} tokens per second" for mode in modes)
+    rates = ", ".join(f"{mode.name} {mode.otps} tokens per second" for mode in modes)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" role="img"'
-        f' aria-label="{escape(told)}">',
+        f' aria-label="{escape(rates)}">',
         f"<style>\n{_STYLE}\n</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" rx="8"/>',
         _text(20, 28, "The quickstart: one small model, three modes", "title"),

@@ -73,7 +73,8 @@ def _model(model: str, recipe: Recipe) -> Iterator[str]:
     by_parts = [_options(recipe, parts) for parts in PARTITIONS]
     for length in LENGTHS:
         cells = [
-            next(f"{one.needed_gb:.1f}" for one in each if one.sequence_length == length) for each in by_parts
+            next(f"{option.needed_gb:.1f}" for option in each if option.sequence_length == length)
+            for each in by_parts
         ]
         yield f"| {length:,} | {' | '.join(cells)} |"
     yield "\nWith the fewest partitions that fit:\n"
@@ -94,11 +95,11 @@ def _options(recipe: Recipe, partitions: int | None) -> Sequence[TrainingOption]
     )
 
 
-def _row(one: TrainingOption) -> str:
-    hours = "unknown" if one.hours is None else f"{one.hours:.1f}"
-    price = f"{'at most ' if one.at_most else ''}{usd(one.usd)}"
-    end = f"{hours} | {price}" if one.fits else "- | does not fit"
+def _row(option: TrainingOption) -> str:
+    hours = "unknown" if option.hours is None else f"{option.hours:.1f}"
+    price = f"{'at most ' if option.at_most else ''}{usd(option.usd)}"
+    end = f"{hours} | {price}" if option.fits else "- | does not fit"
     return (
-        f"| {one.sequence_length:,} | {one.instance_type} | {one.partitions} | {one.needed_gb:.1f} | "
-        f"{one.available_gb:.1f} | {end} |"
+        f"| {option.sequence_length:,} | {option.instance_type} | {option.partitions} "
+        f"| {option.needed_gb:.1f} | {option.available_gb:.1f} | {end} |"
     )

@@ -103,8 +103,8 @@ def _exit_codes(trees: list[ast.Module]) -> dict[str, int]:
                 return int(ast.unparse(each.value))
             if isinstance(each, ast.AnnAssign) and ast.unparse(each.target) == "exit_code" and each.value:
                 return int(ast.unparse(each.value))
-        found = [code(ast.unparse(base)) for base in node.bases]
-        return next((each for each in found if each is not None), None)
+        bases = [code(ast.unparse(base)) for base in node.bases]
+        return next((each for each in bases if each is not None), None)
 
     return {name: found for name in classes if (found := code(name)) is not None}
 

@@ -17,6 +17,10 @@ from typing import Any
 from tests.local.scripted_engine import ScriptedLauncher
 from tests.local.serving import running_server
 
+# jsii unpacks the CDK's 400 MB below HOME: once a user, not once for each HOME that a test makes.
+JSII_CACHE = {
+    "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache" / "aws" / "jsii" / "package-cache")
+}
 _END = re.compile(rb"\x1e(\d+)\n")
 _PROMPT = re.compile(rb"\[y/N\]:? ?$|\(y/n\):? ?$")
 

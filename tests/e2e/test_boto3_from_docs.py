@@ -253,6 +253,7 @@ def the_documentations_script(up: dict[str, Any], engine_runs: Callable[[], obje
 
 @pytest.mark.engine
 @pytest.mark.slow
+@pytest.mark.campaign
 def test_the_whole_life_of_an_endpoint_and_no_process_is_left(peagle: Peagle, tmp_path: Path) -> None:
     up = peagle("local", "up", "--detach")
     server = psutil.Process(up["pid"])

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cdk_world import JSII_CACHE
-from tests.e2e.page_shell import Finished, Shell, commands, scripted_server
+from tests.e2e.page_shell import JSII_CACHE, Finished, Shell, commands, scripted_server
 from tests.rules.documents import blocks
 from tests.rules.files import ROOT
 

@@ -19,6 +19,7 @@ PROMPTS = 6
 
 @pytest.mark.engine
 @pytest.mark.slow
+@pytest.mark.campaign
 def test_three_modes_come_up_agree_stream_and_leave_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,13 +14,13 @@ from tests.rules.files import ROOT
 #: What decides about money, safety or truth is tried through each front door in every run.
 IN_EVERY_RUN = {
     "the command line": "toolkit/peagle-sm/tests/cli/test_guarded_cycle.py",
-    "boto3": "tests/e2e/test_boto3_from_docs.py",
+    "boto3": "toolkit/sagemaker-local/tests/local/test_front_cycle.py",
     "the AWS CLI": "tests/e2e/test_aws_cli.py",
     "the CDK": "toolkit/sagemaker-local/tests/local/cloudformation/test_cdk.py",
     "the SageMaker SDK": "tests/sagemaker_sdk/test_bridges.py",
     "the production page": "tests/e2e/test_production.py",
-    "the quickstart": "tests/e2e/test_quickstart.py",
-    "the wheel": "tests/e2e/test_wheel.py",
+    "the quickstart": "tests/scripts/bench/test_quickstart.py",
+    "the wheel, with a real engine": "tests/e2e/test_wheel.py",
     "the guard": "tests/guard/simulator/test_guard_in_worlds.py",
     "the gate": "tests/container/test_real_gate.py",
 }

@@ -37,7 +37,7 @@ def say(line: str) -> None:
 
 def snapshot_faults(pins: Pins, today: dt.date) -> list[str]:
     """Return the pins with an advisory of the snapshot and no waiver, and the waivers that nothing needs."""
-    made, known = advisories.read_snapshot()
+    dated, known = advisories.read_snapshot()
     waivers = advisories.read_waivers()
     hits = advisories.snapshot_hits(pins, known)
     faults = [f"no waiver in force: {hit}" for hit in advisories.unwaived(hits, waivers, today)]
@@ -46,9 +46,11 @@ def snapshot_faults(pins: Pins, today: dt.date) -> list[str]:
         for waiver in waivers
         if not any(waiver.covers(hit) for hit in hits)
     ]
-    say(f"snapshot: {sum(map(len, pins.values()))} pins, {len(known)} advisories of {made}, {len(hits)} hits")
+    say(
+        f"snapshot: {sum(map(len, pins.values()))} pins, {len(known)} advisories of {dated}, {len(hits)} hits"
+    )
     # This alone must not fail a build in which nothing has changed.
-    if (age := (today - made).days) > OLD_AFTER_DAYS:
+    if (age := (today - dated).days) > OLD_AFTER_DAYS:
         say(f"warning: the snapshot is {age} days old")
     return faults
 

@@ -39,18 +39,18 @@ def mark_of(owner: str, work: Path) -> str:
     return f"{owner}/{known}"
 
 
-def arm_spec(made: EndpointSpec, owner: str, name: str, hours: float, mark: str) -> EndpointSpec:
+def arm_spec(planned: EndpointSpec, owner: str, name: str, hours: float, mark: str) -> EndpointSpec:
     """Name an arm after learn.yaml, so that the next run finds a killed proof's arm, and limit its lifetime.
 
     One instance is enough: requests are sent one at a time.
     """
-    lifetime_hours = min(made.lifecycle.max_lifetime_hours, hours)
-    return made.model_copy(
+    lifetime_hours = min(planned.lifecycle.max_lifetime_hours, hours)
+    return planned.model_copy(
         update={
             "name": f"{owner}-proof-{name}",
-            "placement": made.placement.model_copy(update={"instance_count": 1}),
-            "lifecycle": made.lifecycle.model_copy(update={"max_lifetime_hours": lifetime_hours}),
-            "tags": {**made.tags, MARK: mark},
+            "placement": planned.placement.model_copy(update={"instance_count": 1}),
+            "lifecycle": planned.lifecycle.model_copy(update={"max_lifetime_hours": lifetime_hours}),
+            "tags": {**planned.tags, MARK: mark},
         }
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -335,8 +335,6 @@ class ProveDependencies:
 
     fleet: Callable[..., Any] = Fleet
     measure: Callable[..., Outcome] = compare
-    identity: Callable[..., Iterator[Any]] = verify
-    engine: Callable[..., Any] = EndpointEngine
 
 
 def prove(
@@ -450,7 +448,7 @@ def _measured(
             return ProofEvidence(held_out=held_out, hopeless=hopeless)
         general = whole("general", plan.general)
         plain, candidate = (
-            given.engine(session, new[name].arm.endpoint, new[name].arm.component)
+            EndpointEngine(session, new[name].arm.endpoint, new[name].arm.component)
             for name in (PLAIN, CANDIDATE)
         )
         long_work = _long_prompts(arms[0], plain, prove_spec.seed)
@@ -460,10 +458,7 @@ def _measured(
         most_tokens = min(QUICK.max_tokens, prove_spec.max_tokens)
         options = replace(QUICK, max_tokens=most_tokens, seed=prove_spec.seed)
         items = greedy(plan.held_out.items[:_VERIFIED])
-        check_records = given.identity(
-            EnginePair(plain, candidate, options), items, CHECKS, lambda line: None, ()
-        )
-        checks = checks_of(check_records)
+        checks = checks_of(verify(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None))
     return ProofEvidence(
         held_out=held_out,
         general=general,

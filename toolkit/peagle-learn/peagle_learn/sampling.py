@@ -324,30 +324,35 @@ class Sampling:
         text += "" if left is None else f", about {elapsed(left)} left"
         return Event("waiting", text, None, seconds, usd, done=at, total=of, left_s=left)
 
-    def _answer(self, one: WantedAnswer) -> Mapping[str, Any] | StreamError:
+    def _answer(self, wanted: WantedAnswer) -> Mapping[str, Any] | StreamError:
         """Ask for one prompt's answer and those of its next turns; return the journal's line."""
         turns: list[Sampled] = []
-        item: WorkItem | None = one.item
+        item: WorkItem | None = wanted.item
         while item is not None:
             try:
                 events = self._stream({**item.body, "return_token_ids": True})
             except StreamError as error:
                 return error
             except SpecError as error:  # the engine refuses this prompt; others may be fine
-                return {"prompt": one.key, "why": error.message}
+                return {"prompt": wanted.key, "why": error.message}
             text = answer_text(events)
             if Redactor().text(text) != text:
                 # Its tokens cannot be changed: the answer would no longer be the target's own.
-                return {"prompt": one.key, "why": "the answer contains a secret"}
+                return {"prompt": wanted.key, "why": "the answer contains a secret"}
             joined = join_stream(events)
             if not joined.ids and not text:
-                return {"prompt": one.key, "why": "the answer is empty"}
+                return {"prompt": wanted.key, "why": "the answer is empty"}
             answer = Sampled(
-                one.key, one.conversation, prompt_ids_of(events), joined.ids, joined.finish_reason, item.turn
+                wanted.key,
+                wanted.conversation,
+                prompt_ids_of(events),
+                joined.ids,
+                joined.finish_reason,
+                item.turn,
             )
             turns.append(checked(answer, self.vocab_size))
             item = item.then(joined.text) if item.then else None
-        return {"prompt": one.key, "turns": [asdict(each) for each in turns]}
+        return {"prompt": wanted.key, "turns": [asdict(each) for each in turns]}
 
     def _stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         for attempt in range(1, ATTEMPTS + 1):

@@ -147,10 +147,10 @@ def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:
         folder = s3_folder(session, uri)
         config = _config(folder)
     except (NotFound, ValueError) as error:
-        said = error.message if isinstance(error, NotFound) else f"config.json below {uri}: {error}"
-        finding = error_finding("target", f"target: {said}", "Give the folder of a Hugging Face model.")
+        reason = error.message if isinstance(error, NotFound) else f"config.json below {uri}: {error}"
+        finding = error_finding("target", f"target: {reason}", "Give the folder of a Hugging Face model.")
         if known is None:
-            raise SpecError(f"target.model: {said}", next_step=finding.next_step) from error
+            raise SpecError(f"target.model: {reason}", next_step=finding.next_step) from error
         return _Target(uri, "", 0, None, known, (finding,))
     return _read_target(uri, prefix_digest(session, uri), folder, config, known)
 
@@ -175,8 +175,8 @@ def _read_target(
 def _target_uri(model: str, session: Session, catalog: Catalog) -> str | None:
     entry = catalog.models[model]
     if session.local is not None:
-        found = dict(session.local.artifacts).get(entry.artifact or "")
-        return None if found is None else found.rstrip("/") + "/"
+        artifact = dict(session.local.artifacts).get(entry.artifact or "")
+        return None if artifact is None else artifact.rstrip("/") + "/"
     jumpstart = catalog.jumpstart.get(model)
     return None if jumpstart is None else jumpstart.target(session.region)
 

@@ -27,12 +27,12 @@ class Sampled:
     turn: int = 0
 
 
-def row(one: Sampled) -> str:
+def row(sampled: Sampled) -> str:
     """Return one line of the training file, without its line end."""
     line = {
-        "input_ids": [*one.prompt_ids, *one.answer_ids],
-        "loss_mask": [0] * len(one.prompt_ids) + [1] * len(one.answer_ids),
-        "conversation": one.conversation,
+        "input_ids": [*sampled.prompt_ids, *sampled.answer_ids],
+        "loss_mask": [0] * len(sampled.prompt_ids) + [1] * len(sampled.answer_ids),
+        "conversation": sampled.conversation,
     }
     return json.dumps(line, separators=(",", ":"))
 
@@ -64,14 +64,14 @@ def answer_text(documents: Iterable[Mapping[str, Any]]) -> str:
 _TEXTS = ("content", "reasoning", "reasoning_content")
 
 
-def checked(one: Sampled, vocab_size: int | None) -> Sampled:
+def checked(sampled: Sampled, vocab_size: int | None) -> Sampled:
     """Return an answer that can be learned from.
 
     Raises:
         ServiceFault: the engine sent no token ids, or ids outside the target's vocabulary.
     """
-    if not one.prompt_ids or not one.answer_ids:
-        missing = "the prompt" if not one.prompt_ids else "the answer"
+    if not sampled.prompt_ids or not sampled.answer_ids:
+        missing = "the prompt" if not sampled.prompt_ids else "the answer"
         raise ServiceFault(
             f"the endpoint sends no token ids of {missing}",
             code="NoTokenIds",
@@ -79,7 +79,7 @@ def checked(one: Sampled, vocab_size: int | None) -> Sampled:
             " project's images"
             " and AWS's vLLM images since 0.16 have it.",
         )
-    worst = max((*one.prompt_ids, *one.answer_ids))
+    worst = max((*sampled.prompt_ids, *sampled.answer_ids))
     if vocab_size is not None and worst >= vocab_size:
         raise ServiceFault(
             f"the endpoint sent token id {worst:,}; the target's vocabulary has {vocab_size:,}: it serves"
@@ -88,7 +88,7 @@ def checked(one: Sampled, vocab_size: int | None) -> Sampled:
             code="OtherModel",
             next_step="Correct target or endpoint in learn.yaml.",
         )
-    return one
+    return sampled
 
 
 def data_hash(files: Mapping[str, bytes]) -> str:

@@ -375,6 +375,6 @@ def _data_words(channel: ChannelFacts | None) -> str:
         (channel.documents, "documents"),
         (channel.tokens, "tokens"),
     )
-    said = ", ".join(f"{count:,} {what}" for count, what in counts if count is not None)
-    words = f"{channel.uri}: {said}" if said else channel.uri
+    counted = ", ".join(f"{count:,} {what}" for count, what in counts if count is not None)
+    words = f"{channel.uri}: {counted}" if counted else channel.uri
     return f"{words}\n{channel.checked}" if channel.checked else words

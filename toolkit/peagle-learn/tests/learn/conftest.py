@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import sagemaker_local
 from peagle_learn.core.spec import LearnSpec
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.storage import s3
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, delete, deploy
 from tests.local.serving import Server
@@ -81,15 +83,15 @@ def session(server: Server) -> Session:
 
 @pytest.fixture(scope="module")
 def endpoint(session: Session) -> Any:
-    said = f"data: {json.dumps(EVENT)}\n\ndata: [DONE]\n\n"
+    script = f"data: {json.dumps(EVENT)}\n\ndata: [DONE]\n\n"
     spec = EndpointSpec(
         name=f"learn-data-{next(_numbers)}",
         model="tiny-code",
-        serving={"env": {"SCRIPT_INVOKE": "say", "SCRIPT_BODY": said}},
+        serving={"env": {"SCRIPT_INVOKE": "say", "SCRIPT_BODY": script}},
     )
-    found: Endpoint = deploy(spec, session=session, unguarded=True)
-    yield found.name
-    delete([found.name], session=session)
+    created: Endpoint = deploy(spec, session=session, unguarded=True)
+    yield created.name
+    delete([created.name], session=session)
 
 
 @pytest.fixture
@@ -99,22 +101,39 @@ def bucket(session: Session) -> str:
     return name
 
 
+def write_spec(
+    folder: Path,
+    bucket: str,
+    endpoint: str,
+    lines: list[dict[str, Any]],
+    general: list[dict[str, Any]] | None = None,
+    **data: Any,
+) -> LearnSpec:
+    """Write prompts, and return a spec that reads them."""
+    (folder / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    fields = {"prompts": [str(folder / "p.jsonl")], "max_tokens": 32, **data}
+    if general is not None:
+        (folder / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in general))
+        fields["general"] = str(folder / "g.jsonl")
+    return LearnSpec(
+        name="team",
+        target={"model": "tiny-code"},
+        endpoint=endpoint,
+        bucket=f"s3://{bucket}/x",
+        data=fields,
+    )
+
+
 @pytest.fixture
 def spec_of(bucket: str, endpoint: str, tmp_path: Path) -> Make:
-    def make(
-        lines: list[dict[str, Any]], general: list[dict[str, Any]] | None = None, **data: Any
-    ) -> LearnSpec:
-        (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        told = {"prompts": [str(tmp_path / "p.jsonl")], "max_tokens": 32, **data}
-        if general is not None:
-            (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in general))
-            told["general"] = str(tmp_path / "g.jsonl")
-        return LearnSpec(
-            name="team",
-            target={"model": "tiny-code"},
-            endpoint=endpoint,
-            bucket=f"s3://{bucket}/x",
-            data=told,
-        )
+    return partial(write_spec, tmp_path, bucket, endpoint)
 
-    return make
+
+def keys_in(session: Session, bucket: str) -> set[str]:
+    return set(s3.list_sizes(session, bucket, ""))
+
+
+def keep_only(keys: set[str], session: Session, bucket: str) -> None:
+    """Delete what a test has stored beside the objects that all tests of a module use."""
+    for key in keys_in(session, bucket) - keys:
+        session.client("s3").delete_object(Bucket=bucket, Key=key)

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -35,6 +35,7 @@ from peagle_sm.service.heads.checking import Sources
 from peagle_sm.service.lifecycle.existing import UpdateOffer
 from peagle_sm.service.progress import Event
 from tests.cli.running import run
+from tests.learn.conftest import keep_only, keys_in, write_spec
 from tests.learn.core.test_proof import proof
 from tests.learn.test_data import made, texts
 from tests.learn.test_prove import HEAD
@@ -112,17 +113,37 @@ def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:
     put_bytes(session, place, key, found.to_json().encode())
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Data, a staged head and its proof in a bucket: the same for all tests."""
+
+    spec: LearnSpec
+    head: str
+    keys: set[str]
+
+
+@pytest.fixture(scope="module")
+def prepared(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder, bucket = tmp_path_factory.mktemp("prepared"), "learn-promote"
+    session.client("s3").create_bucket(Bucket=bucket)
+    spec = write_spec(folder, bucket, NAME, texts(24), texts(10, seed=3))
+    deploy(served(), session=session, unguarded=True)
+    made(spec, session, folder / "work")
+    plan = plan_prove(spec, served(), str(HEAD), session, folder / "work")
+    store_proof(plan, session, folder)
+    delete([NAME], session=session)
+    return Prepared(spec, plan.bound.head, keys_in(session, bucket))
+
+
 @pytest.fixture
 def project(
-    spec_of: Callable[..., LearnSpec], endpoint: str, session: Session, server: Server, tmp_path: Path
-) -> Project:
-    spec = spec_of(texts(24), general=texts(10, seed=3))
-    made(spec, session, tmp_path / "work")
-    (tmp_path / "learn.yaml").write_text(yaml.safe_dump(spec.model_dump(mode="json", exclude_unset=True)))
+    prepared: Prepared, endpoint: str, session: Session, server: Server, tmp_path: Path
+) -> Iterator[Project]:
+    fields = prepared.spec.model_dump(mode="json", exclude_unset=True)
+    (tmp_path / "learn.yaml").write_text(yaml.safe_dump(fields))
     (tmp_path / "peagle.yaml").write_text(dump_spec(served()))
-    plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
-    store_proof(plan, session, tmp_path)
-    return Project(tmp_path, spec, session, server.status.port, plan.bound.head)
+    yield Project(tmp_path, prepared.spec, session, server.status.port, prepared.head)
+    keep_only(prepared.keys, session, "learn-promote")
 
 
 def test_promote_asks_and_rollback_brings_back_the_spec(project: Project) -> None:

@@ -45,6 +45,7 @@ from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.service import delete, deploy, leftovers, pause
 from tests.bench.compare.simulating import request
+from tests.learn.conftest import keep_only, keys_in, write_spec
 from tests.learn.damaged_heads import Damage, make
 from tests.learn.test_data import files_below, made, texts
 from tests.local.serving import Server
@@ -69,11 +70,23 @@ def served() -> EndpointSpec:
     )
 
 
+@pytest.fixture(scope="module")
+def prepared(
+    endpoint: str, session: Session, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[LearnSpec, set[str]]:
+    """A spec whose data is made, and the data's keys: the same for all tests."""
+    folder = tmp_path_factory.mktemp("prepared")
+    session.client("s3").create_bucket(Bucket=NAME)
+    spec = write_spec(folder, NAME, endpoint, texts(24), texts(10, seed=3))
+    made(spec, session, folder / "work")
+    return spec, keys_in(session, NAME)
+
+
 @pytest.fixture
-def spec(spec_of: Callable[..., LearnSpec], session: Session, tmp_path: Path) -> LearnSpec:
-    found = spec_of(texts(24), general=texts(10, seed=3))
-    made(found, session, tmp_path / "work")
-    return found
+def spec(prepared: tuple[LearnSpec, set[str]], session: Session) -> Iterator[LearnSpec]:
+    spec, keys = prepared
+    yield spec
+    keep_only(keys, session, NAME)
 
 
 def never(*_: object, **__: object) -> Any:
@@ -85,7 +98,7 @@ def test_a_damaged_head_is_refused_before_anything_is_deployed(
 ) -> None:
     head = make(tmp_path / "head", Damage(3, "truncated", "cut"), HEAD)
     plan = plan_prove(spec, served(), str(head), session, tmp_path / "work")
-    nothing = ProveDependencies(never, never, never, never)
+    nothing = ProveDependencies(fleet=never, measure=never)
     proof = prove(
         plan, session, tmp_path / "work", confirm=never, progress=lambda _: None, dependencies=nothing
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_learn.commands.run import render_run_offer
@@ -108,7 +108,6 @@ def go(world: World, work: Path, offers: list[RunOffer], until: Any = None) -> A
     )
 
 
-@settings(max_examples=100)
 @given(st.lists(st.integers(1, 10), max_size=8))
 def test_a_run_that_is_killed_anywhere_continues_and_does_everything_once(
     tmp_path_factory: pytest.TempPathFactory, kills: list[int]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_bench.load.work import WorkItem
@@ -105,7 +105,6 @@ def nearest(some: Sequence[frozenset[int]], others: Sequence[frozenset[int]]) ->
     return max((similarity(one, other) for one in some for other in others), default=0.0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(20, 50), st.floats(0.1, 0.9))
 def test_no_turn_of_a_held_out_conversation_is_nearly_in_training(
     seed: int, count: int, share: float

@@ -34,6 +34,8 @@ def test_plan_shows_and_dry_run_prints_the_exact_requests(peagle: Run, spec: Spe
         ("scheduler", "create_schedule"),
         ("sagemaker", "create_model"),
         ("sagemaker", "create_endpoint_config"),
+        ("logs", "create_log_group"),
+        ("logs", "put_retention_policy"),
         ("sagemaker", "create_endpoint"),
     ]
     assert peagle("deploy", path, "--dry-run").exit_code == 0

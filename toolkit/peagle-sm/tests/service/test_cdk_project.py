@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import EXTRAS, install_command
 from peagle_sm.service.cdk_project import BOOTSTRAP, write_project
-from tests.e2e.cdk_world import JSII_CACHE
+from tests.e2e.page_shell import JSII_CACHE
 from tests.rules.files import texts
 
 _NAMES = [

@@ -36,6 +36,12 @@ LIMITS = Limits(invoke_s=4.0, stream_s=3.0)
 _numbers = itertools.count(1)
 
 
+@cache
+def _client(url: str, service: str) -> Any:
+    """One for all tests: to make one takes as long as several calls."""
+    return client_at(url, service)
+
+
 def client_at(url: str, service: str, **more: Any) -> Any:
     """A boto3 client for a local server, without retries, so that errors are seen as they are."""
     options = {
@@ -82,7 +88,7 @@ class Server:
         return self.status.endpoint_url
 
     def client(self, service: str, **more: Any) -> Any:
-        return client_at(self.url, service, **more)
+        return client_at(self.url, service, **more) if more else _client(self.url, service)
 
     def create(self, name: str | None = None, **environment: str) -> str:
         """Create model, config and endpoint; return their common name at once."""

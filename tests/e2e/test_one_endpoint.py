@@ -1,12 +1,14 @@
-"""One short request of each client to the real engine; what docs/how-to/clients.md says to use instead, too.
+"""One P-EAGLE endpoint on the real engine: a short request of each client, and traffic recorded for bench.
 
-The SageMaker SDK has tests of its own: tests/sagemaker_sdk/test_real_engine.py.
+The clients also try what docs/how-to/clients.md says to use instead. The SageMaker SDK has tests of its own:
+tests/sagemaker_sdk/test_real_engine.py.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,13 +19,20 @@ from typing import Any
 import openai
 import pytest
 
+from peagle_bench.benchmark.acceptance import from_requests
+from peagle_bench.workloads import load_workload
+from peagle_sm.service import Endpoint
+from peagle_sm.traffic.reading import read
+from sagemaker_local import lifecycle
 from sagemaker_local.process import client as client_of_server
 from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
+from tests.cli.running import run
 from tests.clients.bench import Proxy, job_of
 from tests.clients.clients import CLIENTS, Client
 from tests.clients.trial import Program
 from tests.local.serving import Server
+from tests.traffic.planted import pieces, planted
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME = "tiny-p-eagle"
@@ -38,15 +47,17 @@ def say(line: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def stack() -> Iterator[LocalStack]:
     """A local SageMaker with one endpoint, P-EAGLE on the small weights."""
-    from sagemaker_local import lifecycle
-
     with LocalStack(say) as stack:
         stack.deploy({NAME: spec_of("p-eagle")})
-        port = int((stack.session.local_url or "").rpartition(":")[2])
-        yield Server(lifecycle.find_server(port))
+        yield stack
         assert stack.delete_all() == []
+
+
+@pytest.fixture(scope="module")
+def server(stack: LocalStack) -> Server:
+    return Server(lifecycle.find_server(stack.port))
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +181,71 @@ def test_a_cut_stream_of_two_answers_of_the_real_engine_raises(
                 extra_body={"ignore_eos": True},
             )
         )
+
+
+def test_traffic_is_recorded_with_its_acceptance_and_is_a_workload(stack: LocalStack, tmp_path: Path) -> None:
+    port = str(stack.port)
+    stack.session.client("s3").create_bucket(Bucket="traffic")
+    command = [sys.executable, "-m", "peagle_sm", "serve", NAME, "--port", "0", "--local-port", port]
+    command += ["--record", "s3://traffic/team", "--yes", "--format", "json"]
+    secrets = [secret for secret in planted() if len(secret.text) < 100][:20]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        client = openai.OpenAI(base_url=json.loads(process.stdout.readline())["url"], api_key="any")
+        for number, secret in enumerate(secrets):
+            prompt = f"# {secret.text}\ndef add(a, b):\n"
+            if number % 2:
+                list(client.completions.create(model=NAME, prompt=prompt, max_tokens=24, stream=True))
+            else:
+                client.completions.create(model=NAME, prompt=prompt, max_tokens=24, temperature=0)
+        # An answer that ends before its caller leaves would be a whole one.
+        left = client.completions.create(
+            model=NAME,
+            prompt="def f():\n",
+            max_tokens=2000,
+            stream=True,
+            extra_body={"ignore_eos": True},
+        )
+        next(left)
+        left.close()
+        process.send_signal(signal.SIGINT)
+        stderr = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.communicate()
+    assert json.loads(stderr.splitlines()[-1])["recording"]["recorded"] == len(secrets) + 1
+    traffic = read("s3://traffic/team", stack.session)
+    text = json.dumps(
+        [[record.request, [answer.text for answer in record.answers]] for record in traffic.records]
+    )
+    assert [secret.name for secret in secrets if any(piece in text for piece in pieces(secret.core))] == []
+    outcomes = [record.outcome for record in traffic.records]
+    assert (outcomes.count("whole"), outcomes.count("cancelled")) == (len(secrets), 1)
+    assert {record.mode for record in traffic.records} == {"p-eagle"}
+    acceptance = from_requests(traffic.records)
+    assert acceptance is not None
+    assert acceptance.per_step is not None
+    assert acceptance.per_step > 1
+    assert all(record.histogram for record in traffic.records if record.drafts)
+    workload = load_workload("s3://traffic/team", session=lambda: stack.session)
+    assert len(workload.items) == len(secrets) + 1
+    size = ("--prompts", "4", "--max-tokens", "8", "--concurrency", "1", "--requests", "4")
+    out = ("--out", tmp_path / "bench.jsonl", "--format", "json", "--local-port", port)
+    benched = run("bench", NAME, "--workload", "s3://traffic/team", *size, *out)
+    assert benched.exit_code in (0, 1), benched.output  # 1: a busy machine, figures withheld
+
+
+def test_python_records_the_same_to_a_file(stack: LocalStack, tmp_path: Path) -> None:
+    endpoint = Endpoint(NAME, stack.session)
+    path = tmp_path / "t.jsonl"
+    with endpoint.record(path) as recording:
+        answer = endpoint.stream(prompt="def add(a, b):\n", max_tokens=24, temperature=0)
+        text = "".join(chunk.text for chunk in answer)
+    assert recording.summary.line() == "recorded 1 of 1 requests"
+    (record,) = read(path).records
+    assert record.answers[0].text == text
+    assert answer.summary.acceptance is not None
+    assert record.histogram == answer.summary.acceptance.histogram
+    assert record.usage is not None
+    assert record.usage.completion_tokens == answer.summary.output_tokens
