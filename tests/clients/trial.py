@@ -72,13 +72,13 @@ class Program(AbstractContextManager["Program"]):
         line = process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self._name} ended: {(self._home / 'stderr').read_text()[-4000:]}")
-        found = json.loads(line)
-        if found.get("ended"):
+        document = json.loads(line)
+        if document.get("ended"):
             self._end()
             # Where its threads stand: for whoever asks why.
             print((self._home / "stderr").read_text()[-4000:], file=sys.stderr)
-        assert isinstance(found, dict)
-        return found
+        assert isinstance(document, dict)
+        return document
 
     def _start(self) -> subprocess.Popen[str]:
         environ = {
@@ -134,14 +134,14 @@ def tried(
         if fault is None:
             return None
         added = local.add_fault(job["port"], {**fault, "endpoint": job["endpoint"]})
-        found = program.read(job)
+        result = program.read(job)
         if any(each["id"] == added["id"] for each in local.faults(job["port"])):
             local.clear_faults(job["port"], [added["id"]])
-            if not found["hang"]:  # a client may also hang before it asks
+            if not result["hang"]:  # a client may also hang before it asks
                 raise RuntimeError(f"{client.key}, {column.key}: the fault of stream {number} did not strike")
-        cell.outcomes.append(outcome(found, text))
-        if found["error"] is not None:
-            cell.errors[found["error"].rpartition(".")[2]] += 1
+        cell.outcomes.append(outcome(result, text))
+        if result["error"] is not None:
+            cell.errors[result["error"].rpartition(".")[2]] += 1
     return cell
 
 

@@ -63,15 +63,15 @@ def runs(process: psutil.Process) -> bool:
 
 def processes_of(home: Path) -> set[psutil.Process]:
     """Every process on this machine that has the folder in its arguments, environment or working place."""
-    found = set()
+    names = set()
     for process in psutil.process_iter():
         try:
             words = [*process.cmdline(), *process.environ().values(), process.cwd()]
         except psutil.Error:
             continue
         if any(str(home) in word for word in words) and runs(process):
-            found.add(process)
-    return found
+            names.add(process)
+    return names
 
 
 def session_of(up: dict[str, Any]) -> boto3.Session:
@@ -147,8 +147,8 @@ def invoke(runtime: SageMakerRuntimeClient) -> dict[str, Any]:
     )
     assert answer["InvokedProductionVariant"] == VARIANT
     assert answer["ContentType"] == "application/json"
-    found: dict[str, Any] = json.loads(answer["Body"].read())
-    return found
+    document: dict[str, Any] = json.loads(answer["Body"].read())
+    return document
 
 
 def lines(stream: Any) -> Iterator[str]:
@@ -176,7 +176,7 @@ def stream(runtime: SageMakerRuntimeClient) -> list[str]:
 
 def invocations(cloudwatch: Any, since: datetime) -> float:
     """What CloudWatch has counted."""
-    found = cloudwatch.get_metric_statistics(
+    metric_statistics = cloudwatch.get_metric_statistics(
         Namespace="AWS/SageMaker",
         MetricName="Invocations",
         Dimensions=[
@@ -188,7 +188,7 @@ def invocations(cloudwatch: Any, since: datetime) -> float:
         Period=60,
         Statistics=["Sum"],
     )
-    return float(sum(point["Sum"] for point in found["Datapoints"]))
+    return float(sum(point["Sum"] for point in metric_statistics["Datapoints"]))
 
 
 def log(logs: Any) -> list[str]:

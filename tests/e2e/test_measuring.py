@@ -58,8 +58,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def unfair() -> EndpointSpec:
-    told = spec_of("p-eagle").model_dump(exclude_unset=True)
-    return EndpointSpec(**{**told, "name": UNFAIR, "serving": ServingSpec(env={"VLLM_PLUGINS": "none"})})
+    answer = spec_of("p-eagle").model_dump(exclude_unset=True)
+    return EndpointSpec(**{**answer, "name": UNFAIR, "serving": ServingSpec(env={"VLLM_PLUGINS": "none"})})
 
 
 def staged(stack: LocalStack, peagle: Run) -> EndpointSpec:
@@ -165,17 +165,17 @@ class TestThreeEngines:
 
     def test_verify_finds_the_answers_to_be_the_targets_own(self, peagle: Run, folder: Path) -> None:
         out = folder / "verify.jsonl"
-        asked = ["--checks", ",".join(sorted(CHECKS)), "--quick", "--prompts", "8", "--max-tokens", "48"]
-        result = peagle("verify", FAST, "--baseline", PLAIN, *asked, "--out", out)
-        told = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
-        assert set(told) == CHECKS
-        assert told["greedy"] is told["sampled"] is told["streaming"] is True
-        assert [check.name for check in read(out).checks] == list(told)
+        requests = ["--checks", ",".join(sorted(CHECKS)), "--quick", "--prompts", "8", "--max-tokens", "48"]
+        result = peagle("verify", FAST, "--baseline", PLAIN, *requests, "--out", out)
+        by_name = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
+        assert set(by_name) == CHECKS
+        assert by_name["greedy"] is by_name["sampled"] is by_name["streaming"] is True
+        assert [check.name for check in read(out).checks] == list(by_name)
 
     @pytest.mark.campaign
     def test_verify_finds_an_unfair_sampler(self, peagle: Run) -> None:
-        asked = ["--checks", "sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
-        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *asked, exits=(9,))
+        requests = ["--checks", "sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
+        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *requests, exits=(9,))
         assert json.loads(result.stdout)["passed"] is False
 
     def test_cost(self, peagle: Run, folder: Path, benched: Results) -> None:
@@ -201,12 +201,12 @@ def test_tune(stack: LocalStack, peagle: Run, folder: Path) -> None:
     peagle("init", "tiny-code", "--output", spec)
     size = ["--concurrency", "1", "--max-k", "4", "--requests", "4"]
     result = peagle("tune", spec, *size, "--out", out, "--unguarded", "--yes")
-    told: dict[str, Any] = json.loads(result.stdout)
-    (found,) = told["modes"]
+    document: dict[str, Any] = json.loads(result.stdout)
+    (found,) = document["modes"]
     assert found["mode"] == "p-eagle"
     assert found["deployments"] == 1
     assert 1 <= found["k"] <= 4
-    assert told["written"] == str(spec)
+    assert document["written"] == str(spec)
     assert f"num_speculative_tokens: {found['k']}" in spec.read_text()
     (fit,) = read(out).fits
     assert {point.k for point in fit.points} == set(range(5))

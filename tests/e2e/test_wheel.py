@@ -225,8 +225,8 @@ def test_an_endpoint_lives_and_goes_in_an_empty_folder(everything: Installed) ->
     everything.run("init", "tiny-code", "--name", ENDPOINT)
     everything.run("deploy", "--local", "--unguarded", "--yes")
     processes += psutil.Process(server["pid"]).children(recursive=True)
-    asked = ("-p", "def add(a, b):", "--max-tokens", "32", "--temperature", "0", "--local")
-    answer = everything.json("invoke", ENDPOINT, *asked)
+    request = ("-p", "def add(a, b):", "--max-tokens", "32", "--temperature", "0", "--local")
+    answer = everything.json("invoke", ENDPOINT, *request)
     assert answer["text"]
     assert answer["summary"]["acceptance_length"] > 1, "the draft head does not work"
     measured = ["--prompts", "2", "--concurrency", "1", "--max-tokens", "8", "--out", "b.jsonl", "--local"]

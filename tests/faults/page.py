@@ -77,10 +77,10 @@ def _summary(cells: Mapping[str, list[Cell]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, rows in cells.items():
-        told = Counter(_kind(row.outcome) for row in rows)
+        counter = Counter(_kind(row.outcome) for row in rows)
         lines.append(
-            f"| [{name}](#{name}) | {len(rows) // len(KINDS)} | {len(rows)} | {told['on']} "
-            f"| {told['error']} | {told['again']} |"
+            f"| [{name}](#{name}) | {len(rows) // len(KINDS)} | {len(rows)} | {counter['on']} "
+            f"| {counter['error']} | {counter['again']} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -90,7 +90,7 @@ def _kind(outcome: str) -> str:
 
 
 def _table(one: Recorded, rows: list[Cell]) -> str:
-    found = {(row.number, row.kind): row.outcome for row in rows}
+    by_name = {(row.number, row.kind): row.outcome for row in rows}
     lines = [
         f"## {one.case.name}",
         f"Before: {one.case.what}.",
@@ -99,7 +99,7 @@ def _table(one: Recorded, rows: list[Cell]) -> str:
         "|---|---|" + "---|" * len(KINDS),
     ]
     for number in one.numbers:
-        outcomes = " | ".join(found[number, kind] for kind in KINDS)
+        outcomes = " | ".join(by_name[number, kind] for kind in KINDS)
         lines.append(f"| {number} | {one.calls[number]} | {outcomes} |")
     return "\n".join(lines) + "\n"
 

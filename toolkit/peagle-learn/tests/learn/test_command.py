@@ -49,12 +49,12 @@ def test_dry_run_train_status_and_stop(local: Session, project: Path) -> None:
     assert "needed" in dry.stderr
     trained = command(local, project, "train", "--yes", "--unguarded", "--format", "json")
     assert trained.returncode == 0, trained.stderr
-    told = json.loads(trained.stdout)
-    assert (told["job"], told["status"]) == (request["TrainingJobName"], "Completed")
-    shown = command(local, project, "status", told["job"])
-    assert told["artifact"] in shown.stdout
+    document = json.loads(trained.stdout)
+    assert (document["job"], document["status"]) == (request["TrainingJobName"], "Completed")
+    shown = command(local, project, "status", document["job"])
+    assert document["artifact"] in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) < 200
-    assert command(local, project, "stop", told["job"]).returncode == 0
+    assert command(local, project, "stop", document["job"]).returncode == 0
     assert command(local, project, "stop", "no-such-job").returncode == 4
 
 
@@ -65,9 +65,9 @@ def test_a_dry_run_names_the_job_of_the_same_spec_that_runs(
     first = scripted(learning.plan_training(spec, local, project), hold="always")
     start(local, first)
     words, flags = ("learn", "train", project / "learn.yaml", "--dry-run"), local.command_flags()
-    told = run(*words, *flags.split())
-    assert told.exit_code == 0, told.output
-    assert f"peagle-sm learn stop {first.job}{flags}" in " ".join(told.output.split())
+    answer = run(*words, *flags.split())
+    assert answer.exit_code == 0, answer.output
+    assert f"peagle-sm learn stop {first.job}{flags}" in " ".join(answer.output.split())
     shown = json.loads(run(*words, "--format", "json", *flags.split()).stdout)
     assert [first.job in one["message"] for one in shown["findings"] if one["check"] == "running-job"] == [
         True
@@ -85,12 +85,12 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(local: Session, proj
 
 
 def test_a_name_in_no_job_is_not_found(local: Session) -> None:
-    told = run("learn", "status", "nothere", *local.command_flags().split())
-    assert told.exit_code == 4
-    assert "nothere" in told.output
+    answer = run("learn", "status", "nothere", *local.command_flags().split())
+    assert answer.exit_code == 4
+    assert "nothere" in answer.output
 
 
 def test_the_sizes_of_an_unknown_model_are_refused() -> None:
-    told = run("learn", "plan", "s3://bucket/model/")
-    assert told.exit_code == 2
-    assert "write its s3:// folder into target.model of learn.yaml" in " ".join(told.output.split())
+    answer = run("learn", "plan", "s3://bucket/model/")
+    assert answer.exit_code == 2
+    assert "write its s3:// folder into target.model of learn.yaml" in " ".join(answer.output.split())
