@@ -33,8 +33,8 @@ def test_a_client_does_what_the_page_says(client: Client, bench: Bench) -> None:
     row = ROWS[client.label]
     for column in COLUMNS:
         cell = bench.tried(client, column, STREAMS)
-        found = set() if cell is None else set(cell.outcomes)
+        outcomes = set() if cell is None else set(cell.outcomes)
         if client.key in LOCKS_UP:
-            found.discard(HANG)
-        assert found <= set(row[column.key]), column.title
-        assert bool(found) == bool(row[column.key])
+            outcomes.discard(HANG)
+        assert outcomes <= set(row[column.key]), column.title
+        assert bool(outcomes) == bool(row[column.key])

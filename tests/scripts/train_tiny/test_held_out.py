@@ -44,8 +44,8 @@ def test_functions_of_held_out_files_that_were_never_trained_on_become_prompts(t
         # Packages copy from one another: held out in one, and trained on in the other.
         {"source": "b/y.py#copied", "text": function("seen"), "held_out": True},
     ]
-    found = {prompt.id for prompt in held_out_prompts(documents)}
-    assert found == {"a/x.py#area", "a/z.py#one", "a/z.py#two"}
+    ids = {prompt.id for prompt in held_out_prompts(documents)}
+    assert ids == {"a/x.py#area", "a/z.py#one", "a/z.py#two"}
     source, target = tmp_path / "documents.jsonl", tmp_path / "prompts.jsonl"
     source.write_text("".join(json.dumps(document) + "\n" for document in documents))
     assert main([str(source), str(target)]) == 0

@@ -35,9 +35,9 @@ def tensors(part: Path) -> dict[str, tuple[str, Shape]]:
 
     Embedding and output matrix of a head are left out: it has them only where they differ from the target's.
     """
-    found = read_header(local_folder(part), "model.safetensors")
+    header = read_header(local_folder(part), "model.safetensors")
     left_out = () if part.name == "target" else ("embed_tokens.weight", "lm_head.weight")
-    return {name: (one.dtype, one.shape) for name, one in found.items() if name not in left_out}
+    return {name: (one.dtype, one.shape) for name, one in header.items() if name not in left_out}
 
 
 @pytest.mark.parametrize("part", ["target", "eagle3", "p-eagle"])
