@@ -59,15 +59,15 @@ def add_resources(
         properties = resource.properties(refer)
         if isinstance(resource, LogGroup) and logs_key is not None:
             properties["KmsKeyId"] = logs_key
-        made = _print(scope, resource, properties, shared)
+        construct = _print(scope, resource, properties, shared)
         if not resource.rests:
-            made.cfn_options.condition = is_on
+            construct.cfn_options.condition = is_on
         if isinstance(resource, LogGroup):
-            made.apply_removal_policy(RemovalPolicy.DESTROY)
+            construct.apply_removal_policy(RemovalPolicy.DESTROY)
         for label in resource.needs:
             if label not in references:
-                made.add_resource_dependency(added[label])
-        added[resource.label] = made
+                construct.add_resource_dependency(added[label])
+        added[resource.label] = construct
     return {resource.kind: added[resource.label] for resource in plan.resources}
 
 

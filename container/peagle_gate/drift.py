@@ -224,9 +224,9 @@ class Detector:
         best: tuple[_Found, _Split] | None = None
         for tried in self._candidates(left, members):
             split = self._split(tried.index)
-            found = self._compared(tried.slice, members, split)
-            if found is not None and found.z >= (best[0].z if best else Z):
-                best = found, split
+            difference = self._compared(tried.slice, members, split)
+            if difference is not None and difference.z >= (best[0].z if best else Z):
+                best = difference, split
         return self._leader(*best, members) if best is not None else None
 
     def _candidates(self, left: set[Stratum], members: Mapping[Slice, Sequence[Stratum]]) -> list[_Found]:
@@ -277,13 +277,13 @@ class Detector:
         self, one: Slice, members: Mapping[Slice, Sequence[Stratum]], split: _Split
     ) -> _Found | None:
         """Compare a slice after a beginning with before; None if it did not fall, or the fall is over."""
-        found = _difference(one, members[one], self._total, split.after, split.noise, split.index)
-        if found is None or found.fall < LEAST_FALL:
+        difference = _difference(one, members[one], self._total, split.after, split.noise, split.index)
+        if difference is None or difference.fall < LEAST_FALL:
             return None
         inside = set(members[one])
-        more = self._unrest(found, inside, split)
-        found.z, found.error = _normal(found.z / more, split.older), found.error * more
-        return found if self._lasts(found, inside, split) else None
+        more = self._unrest(difference, inside, split)
+        difference.z, difference.error = _normal(difference.z / more, split.older), difference.error * more
+        return difference if self._lasts(difference, inside, split) else None
 
     def _unrest(self, found: _Found, inside: set[Stratum], split: _Split) -> float:
         """Return by how much the standard error is larger, since whole stretches of traffic differ.

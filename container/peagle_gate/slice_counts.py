@@ -144,10 +144,10 @@ def _object_after(content: bytes, mark: bytes) -> Mapping[str, Any] | None:
     if place < 0:
         return None
     try:
-        found, _ = _DECODER.raw_decode(content[place + len(mark) :].decode(errors="replace").lstrip())
+        document, _ = _DECODER.raw_decode(content[place + len(mark) :].decode(errors="replace").lstrip())
     except ValueError:
         return None
-    return found if isinstance(found, Mapping) else None
+    return document if isinstance(document, Mapping) else None
 
 
 def log_lines(

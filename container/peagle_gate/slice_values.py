@@ -40,17 +40,17 @@ def slices_of_body(
 
     ``script`` False leaves out the script, the only dimension that takes time: it reads the prompt.
     """
-    found = {
+    slices = {
         "api": "completion" if body.get("messages") is None else "chat",
         "tools": "yes" if body.get("tools") and body.get("tool_choice") != "none" else "no",
         "format": _format(body),
         "temperature": _temperature(body.get("temperature")),
     }
     if script:
-        found["script"] = _script(_end_of_prompt(body))
+        slices["script"] = _script(_end_of_prompt(body))
     if effort := _effort(body):
-        found["reasoning effort"] = effort
-    return found | {LABEL + name: value for name, value in (labels or {}).items()}
+        slices["reasoning effort"] = effort
+    return slices | {LABEL + name: value for name, value in (labels or {}).items()}
 
 
 def token_bucket(tokens: int) -> str:
@@ -68,13 +68,13 @@ def cached_share(cached: int, prompt: int) -> str:
 def _effort(body: Mapping[str, Any]) -> str | None:
     """Return the reasoning effort: vLLM's field, the template's own, or that of the Responses API."""
     template, reasoning = body.get("chat_template_kwargs"), body.get("reasoning")
-    for found in (
+    for value in (
         body.get("reasoning_effort"),
         template.get("reasoning_effort") if isinstance(template, Mapping) else None,
         reasoning.get("effort") if isinstance(reasoning, Mapping) else None,
     ):
-        if isinstance(found, str) and found:
-            return found if found.isprintable() and len(found) <= LONGEST_VALUE else "other"
+        if isinstance(value, str) and value:
+            return value if value.isprintable() and len(value) <= LONGEST_VALUE else "other"
     return None
 
 
@@ -83,8 +83,8 @@ _GRAMMARS = {"regex", "choice", "grammar", "structural_tag"}
 
 
 def _format(body: Mapping[str, Any]) -> str:
-    asked = body.get("response_format")
-    kind = asked.get("type") if isinstance(asked, Mapping) else None
+    response_format = body.get("response_format")
+    kind = response_format.get("type") if isinstance(response_format, Mapping) else None
     structured = body.get("structured_outputs")
     given = _constraints(structured) if isinstance(structured, Mapping) else set()
     given |= {  # vLLM before 0.12
@@ -147,8 +147,8 @@ def _script(text: str) -> str:
     counts: Counter[str] = Counter()
     for name, its_letters in _LARGE:
         rest = its_letters.sub("", text)
-        if found := len(text) - len(rest):
-            counts[name] = found
+        if count := len(text) - len(rest):
+            counts[name] = count
         text = rest
     characters = counts.total()
     # Each distinct character once: this runs in the load client's event loop, for every request.
@@ -240,7 +240,7 @@ def read_chosen(texts: Iterable[str]) -> tuple[Chosen, ...]:
     Raises:
         ValueError: the message says what is allowed.
     """
-    found = []
+    chosen = []
     for text in texts:
         dimension, equals, rest = text.partition("=")
         dimension = dimension.strip()
@@ -267,41 +267,41 @@ def read_chosen(texts: Iterable[str]) -> tuple[Chosen, ...]:
             )
         if dimension.startswith(LABEL) and (unknown := {value for value in listed if not value.isascii()}):
             raise ValueError(f"{dimension}: ASCII, as the header {LABEL_HEADER} (found {min(unknown)!r})")
-        found.append(Chosen(dimension, listed))
-    if len({one.dimension for one in found}) < len(found):
+        chosen.append(Chosen(dimension, listed))
+    if len({one.dimension for one in chosen}) < len(chosen):
         raise ValueError("each dimension once")
-    if len(found) > MOST_CHOSEN:
-        raise ValueError(f"at most {MOST_CHOSEN} dimensions (found {len(found)})")
-    if (listed_in_all := sum(len(one.listed) for one in found)) > MOST_LISTED:
+    if len(chosen) > MOST_CHOSEN:
+        raise ValueError(f"at most {MOST_CHOSEN} dimensions (found {len(chosen)})")
+    if (listed_in_all := sum(len(one.listed) for one in chosen)) > MOST_LISTED:
         raise ValueError(
             f"at most {MOST_LISTED} listed values in all, since each is two metrics (found {listed_in_all})"
         )
-    return tuple(found)
+    return tuple(chosen)
 
 
 def slices_of_answer(usage: Mapping[str, Any]) -> dict[str, str]:
     """Return the slices of an answer's token counts."""
-    found = {}
+    slices = {}
     prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
     if isinstance(prompt, int):
-        found["prompt tokens"] = token_bucket(prompt)
+        slices["prompt tokens"] = token_bucket(prompt)
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
         if isinstance(cached, int):
-            found["cached prompt"] = cached_share(cached, prompt)
+            slices["cached prompt"] = cached_share(cached, prompt)
     if isinstance(output, int):
-        found["output tokens"] = token_bucket(output)
-    return found
+        slices["output tokens"] = token_bucket(output)
+    return slices
 
 
 def labels_of_header(text: str) -> dict[str, str]:
     """Return the ``name=value`` parts of a header, between ``;`` or ``,``; others are not for the gate."""
-    found = {}
+    labels = {}
     for part in re.split("[;,]", text[:1024]):
         name, equals, value = part.partition("=")
         if equals and _NAME.fullmatch(name.strip()) and value.strip():
-            found[name.strip()] = value.strip()[:LONGEST_VALUE]
-    return found
+            labels[name.strip()] = value.strip()[:LONGEST_VALUE]
+    return labels
 
 
 _ALL_VALUES: Mapping[str, tuple[str, ...]] = {

@@ -163,10 +163,10 @@ def _shared(target: Target, name: str) -> Any:
 
     for wanted in (name, "embed_tokens.weight"):
         for file in weights_of(target.folder):
-            for found, entry in tensors_of(file).items():
-                if found.endswith(wanted) and tuple(entry["shape"]) == (target.vocab, target.hidden):
+            for tensor, entry in tensors_of(file).items():
+                if tensor.endswith(wanted) and tuple(entry["shape"]) == (target.vocab, target.hidden):
                     with safe_open(file, "pt") as opened:
-                        return opened.get_tensor(found)
+                        return opened.get_tensor(tensor)
     raise Mistake(f"neither the head nor the target has {name}")
 
 

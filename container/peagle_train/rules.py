@@ -159,13 +159,13 @@ def _size(value: Any) -> int | None:
 
 def head_faults(config: Mapping[str, Any], head: HeadShape, target: TargetShape) -> Iterator[str]:
     """Yield why a head cannot be trained further for a target; its weights are not looked at."""
-    for what, found, wanted in (
+    for what, has, wanted in (
         ("hidden_size", head.hidden, target.hidden),
         ("target_hidden_size", head.target_hidden, target.hidden),
         ("vocab_size", head.vocab, target.vocab),
     ):
-        if found != wanted:
-            yield f"{what} is {found}, the target has {wanted}; it was trained for another target"
+        if has != wanted:
+            yield f"{what} is {has}, the target has {wanted}; it was trained for another target"
     beyond = [each for each in head.aux_layer_ids if not 1 <= each <= target.layers]
     if beyond:
         yield f"it reads layer {beyond[0]}, the target has {target.layers}; it was trained for another target"
@@ -183,9 +183,9 @@ def head_faults(config: Mapping[str, Any], head: HeadShape, target: TargetShape)
 def contradictions(given: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]:
     """Yield the given settings that are not those of the head to start from."""
     for name, has in head.items():
-        found = given.get(name)
-        if found is not None and _plain(found) != _plain(has):
-            yield f"{name}: found {_plain(found)}, but the head to start from has {_plain(has)}"
+        setting = given.get(name)
+        if setting is not None and _plain(setting) != _plain(has):
+            yield f"{name}: found {_plain(setting)}, but the head to start from has {_plain(has)}"
 
 
 def _plain(value: Any) -> Any:
@@ -279,7 +279,7 @@ def checked_document(document: dict[str, Any], vocab: int | None) -> tuple[list[
 
 
 def _numbers(document: dict[str, Any], key: str) -> list[int]:
-    found = document.get(key)
-    if not isinstance(found, list) or any(type(each) is not int for each in found):
+    value = document.get(key)
+    if not isinstance(value, list) or any(type(each) is not int for each in value):
         raise ValueError(f"{key} is not a list of whole numbers")
-    return found
+    return value

@@ -10,18 +10,18 @@ out, HumanEval (MIT), and functions of packages that the lock pins too.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import importlib.resources
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from peagle_bench.workloads.public_datasets import Prompt, human_eval_file, read_human_eval, read_prompts
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.local_server import stand_in_weights
-from scripts.train_tiny.corpus import functions
-from scripts.train_tiny.held_out import opening
 
 #: Packages whose functions are general prompts; none is in the stand-in's corpus.
 PACKAGES = {
@@ -96,7 +96,7 @@ def general() -> Iterator[Prompt]:
     for prompt in (*read_prompts(stand_in_weights() / "held-out.jsonl"), *read_human_eval(human_eval_file())):
         if len(prompt.text) <= LONGEST:
             yield prompt
-    by_start: dict[str, Prompt] = {}
+    by_id: dict[str, Prompt] = {}
     for package in PACKAGES:
         top = Path(str(importlib.resources.files(package)))
         for file in sorted(top.rglob("*.py")):
@@ -104,9 +104,37 @@ def general() -> Iterator[Prompt]:
             for function, source in functions(file.read_text(encoding="utf-8", errors="replace")):
                 start = opening(source)
                 if start is not None and len(start) <= LONGEST:
-                    made = Prompt(f"{name}#{function}", start)
-                    by_start.setdefault(made.id, made)
-    yield from sorted(by_start.values(), key=_by_hash)[:OTHERS]
+                    prompt = Prompt(f"{name}#{function}", start)
+                    by_id.setdefault(prompt.id, prompt)
+    yield from sorted(by_id.values(), key=_by_hash)[:OTHERS]
+
+
+def functions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield name and dedented source of each function in ``text`` that has a docstring and a body."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef) or not ast.get_docstring(node):
+            continue
+        if len(node.body) < 3 or node.end_lineno is None:
+            continue
+        source = textwrap.dedent("".join(lines[node.lineno - 1 : node.end_lineno]))
+        if 150 < len(source) < 6000:
+            yield node.name, source
+
+
+def opening(source: str) -> str | None:
+    """Return a function's text up to the end of its docstring; None if it is no function with one."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
+        return None
+    return "\n".join(source.splitlines()[: tree.body[0].body[0].end_lineno])
 
 
 def _by_hash(prompt: Prompt) -> bytes:

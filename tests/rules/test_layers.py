@@ -57,9 +57,7 @@ FORBIDDEN = {
         for package in TOOLKIT
     },
     # Its environment has torch and no peagle-sm; the toolkit's Python runs two of its modules.
-    "scripts/train_tiny": set(TOOLKIT),
 }
-HAS_THE_TOOLKIT = {"scripts/train_tiny/held_out.py", "scripts/train_tiny/peagle.py"}
 IMAGE_STDLIB_ONLY = "container/sagemaker_args.py"
 
 # Where the packages lie that are not in the root or in toolkit/.
@@ -110,7 +108,7 @@ def test_each_folder_imports_only_what_is_there_when_it_runs() -> None:
         f"{path} imports {name}"
         for folder, forbidden in FORBIDDEN.items()
         for path in python_files()
-        if path.is_relative_to(folder) and str(path) not in HAS_THE_TOOLKIT
+        if path.is_relative_to(folder)
         for name in sorted(forbidden & _roots(path))
     ]
     faults += [

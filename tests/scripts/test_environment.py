@@ -58,7 +58,6 @@ def test_a_second_script_waits_for_the_first(tmp_path: Path, root: Path) -> None
         ("fault-matrix", "pause"),
         ("engine-arguments", "VERSION"),
         ("engine-matrix", "VERSION"),
-        ("train-tiny", "--quick"),
         ("shots", "FOLDER"),
     ],
 )

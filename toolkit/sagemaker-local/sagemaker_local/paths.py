@@ -24,7 +24,7 @@ def container_dir(package: Path = PACKAGE) -> Path:
 def weights_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the directory of the small stand-in weights: ``target``, ``eagle3`` and ``p-eagle``.
 
-    ``PEAGLE_SM_WEIGHTS`` names another, as ``scripts/train-tiny`` leaves one in ``results/tiny/weights``.
+    ``PEAGLE_SM_WEIGHTS`` names another.
     """
     return Path(environ.get("PEAGLE_SM_WEIGHTS") or PACKAGE / "weights").resolve()
 

@@ -69,10 +69,10 @@ def _keep_fork() -> None:
     original = CpuPlatform.check_and_update_config.__func__
 
     def check(cls: Any, vllm_config: Any) -> None:
-        asked = os.environ.get(NAME)
+        method = os.environ.get(NAME)
         original(cls, vllm_config)
-        if asked == "fork" and os.environ.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind":
-            os.environ[NAME] = asked
+        if method == "fork" and os.environ.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind":
+            os.environ[NAME] = method
 
     CpuPlatform.check_and_update_config = classmethod(check)
 

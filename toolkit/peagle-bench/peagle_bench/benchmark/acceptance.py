@@ -116,10 +116,10 @@ def read_counters(text: str) -> Counters | None:
     sums: dict[str, float] = {}
     positions: dict[int, float] = {}
     for line in text.splitlines():
-        found = _SAMPLE.match(line) if line.startswith(_PREFIX) else None
-        if found is None or found[1].endswith("_created"):  # the moment a counter began, not a count
+        sample = _SAMPLE.match(line) if line.startswith(_PREFIX) else None
+        if sample is None or sample[1].endswith("_created"):  # the moment a counter began, not a count
             continue
-        name, labels, value = found[1].removesuffix("_total"), found[2] or "", float(found[3])
+        name, labels, value = sample[1].removesuffix("_total"), sample[2] or "", float(sample[3])
         position = _POSITION.search(labels)
         if position is None:
             sums[name] = sums.get(name, 0.0) + value
@@ -260,7 +260,7 @@ class Logged:
             lines = [line.message for _, line in since(self._session, self._endpoint, self._began)]
         except PeagleError:
             return None
-        counts = [found for line in lines if (found := read_log_line(line, self._tokens)) is not None]
+        counts = [count for line in lines if (count := read_log_line(line, self._tokens)) is not None]
         return from_counters(reduce(add, counts), "cloudwatch") if counts else None
 
 

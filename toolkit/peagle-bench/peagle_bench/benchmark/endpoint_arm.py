@@ -96,8 +96,8 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
     from peagle_sm.aws.control.prices import hourly
     from peagle_sm.service.inventory.inspection import status  # a bare server needs neither
 
-    found = status(name, session=session)
-    row = found.summary
+    facts = status(name, session=session)
+    row = facts.summary
     if row.status != IN_SERVICE:
         flags = session.command_flags()
         remedy = (
@@ -105,7 +105,7 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
         )
         raise ServiceFault(
             f"endpoint {name!r} is {row.status}; only an InService endpoint can be measured"
-            + (f": {found.failure_reason}" if found.failure_reason else ""),
+            + (f": {facts.failure_reason}" if facts.failure_reason else ""),
             operation="DescribeEndpoint",
             code=row.status,
             next_step=f"run {remedy}",
@@ -113,29 +113,29 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
     count = row.instance_count or 1
     planned = None if row.usd_per_hour is None else row.usd_per_hour / count
     price = hourly(session, row.instance_type, count, planned=planned)
-    asked = choose_component(session, name, component)
+    chosen = choose_component(session, name, component)
     arm = ArmRecord(
         name=name if component is None else f"{name}/{component}",
-        mode=_mode(found),
-        num_speculative_tokens=(found.speculative_config or {}).get("num_speculative_tokens"),
+        mode=_mode(facts),
+        num_speculative_tokens=(facts.speculative_config or {}).get("num_speculative_tokens"),
         endpoint=name,
-        component=asked,
+        component=chosen,
         transport="sagemaker",
         instance_type=row.instance_type,
         instance_count=count,
         usd_per_hour=price.usd_per_hour,
         price_source=price.source,
         deployment=row.created_at.isoformat(timespec="seconds") if row.created_at else None,
-        gpus=None if asked is None else gpus_of(session, asked),
+        gpus=None if chosen is None else gpus_of(session, chosen),
     )
     origin = {
         "spec_sha256": row.spec_hash,
-        "image": found.image,
-        "speculative_config": found.speculative_config,
+        "image": facts.image,
+        "speculative_config": facts.speculative_config,
         "region": session.region,
-        "engine": found.engine,
+        "engine": facts.engine,
     }
-    return Described(arm, session.is_local or (found.image or "").endswith("-cpu"), origin)
+    return Described(arm, session.is_local or (facts.image or "").endswith("-cpu"), origin)
 
 
 def describe_url(
@@ -253,21 +253,21 @@ def choose_component(session: Session, name: str, asked: str | None) -> str | No
         NotFound: the endpoint has no such component.
         SpecError: the endpoint has several, and none was named.
     """
-    found = component_names(session, name)
-    if asked is not None and asked not in found:
+    hosted = component_names(session, name)
+    if asked is not None and asked not in hosted:
         raise NotFound(
-            f"endpoint {name!r} has no inference component {asked!r}; it has: {', '.join(found) or 'none'}",
+            f"endpoint {name!r} has no inference component {asked!r}; it has: {', '.join(hosted) or 'none'}",
             next_step=f"give one of its components as {name}/COMPONENT, or {name} alone if it has none",
-            details={"found": asked, "allowed": list(found)},
+            details={"found": asked, "allowed": list(hosted)},
         )
-    if asked is not None or not found:
+    if asked is not None or not hosted:
         return asked
-    if name in found or len(found) == 1:
-        return name if name in found else found[0]
+    if name in hosted or len(hosted) == 1:
+        return name if name in hosted else hosted[0]
     raise SpecError(
-        f"endpoint {name!r} runs several inference components: {', '.join(found)}; name the one to measure",
-        next_step=f"give for example {name}/{found[0]}",
-        details={"components": list(found)},
+        f"endpoint {name!r} runs several inference components: {', '.join(hosted)}; name the one to measure",
+        next_step=f"give for example {name}/{hosted[0]}",
+        details={"components": list(hosted)},
     )
 
 

@@ -171,9 +171,9 @@ def probed(
     tokens = len(record.histogram) - 1 if record.histogram else 0 if record.drafts else None
     drafts = drafts_of() if tokens is None else tokens > 0 or None
     if expected is not None and drafts is not None and drafts != (expected != "none"):
-        found = "drafts" if drafts else "does not draft"
+        behaviour = "drafts" if drafts else "does not draft"
         raise SpecError(
-            f"{arm.name}: expected mode {expected}, but its engine {found}",
+            f"{arm.name}: expected mode {expected}, but its engine {behaviour}",
             next_step="check the server's --speculative-config, or correct the expected mode",
             details={"expected": expected, "drafts": drafts},
         )

@@ -92,10 +92,10 @@ def _failed(point: PointRecord, requests: Sequence[RequestRecord]) -> str:
 
 
 def _drafting(point: PointRecord, arm: ArmRecord) -> list[str]:
-    found = point.acceptance
-    if arm.mode in ("eagle3", "p-eagle") and found is None:
+    acceptance = point.acceptance
+    if arm.mode in ("eagle3", "p-eagle") and acceptance is None:
         return [f"{point.load.label}: acceptance unknown: neither the answers nor the engine report drafts"]
-    if arm.mode == "p-eagle" and found is not None and is_ineffective(found):
+    if arm.mode == "p-eagle" and acceptance is not None and is_ineffective(acceptance):
         return [
             f"{point.load.label}: parallel drafting ineffective: the second draft token is almost never"
             " accepted"
@@ -234,8 +234,8 @@ class _Run:
     def __post_init__(self) -> None:
         self.done = _points(self.writer)
         # A resumed run's times continue where those of the first part ended.
-        found = self.writer.found
-        before = max((record.done_s for record in (found.requests if found else ())), default=0.0)
+        earlier = self.writer.found
+        before = max((record.done_s for record in (earlier.requests if earlier else ())), default=0.0)
         self.began = self.dependencies.clock() - before
         self.spending = Spending(self.arm.usd_per_hour, self.dependencies.clock)
 

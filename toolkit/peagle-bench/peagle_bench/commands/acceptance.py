@@ -88,9 +88,9 @@ def _of_records(state: State, target: str, name: str, since: float | None) -> Ac
     traffic = read(target, lambda: open_session(state))
     of_endpoint = [record for record in traffic.records if record.endpoint == name]
     if not of_endpoint:
-        found = ", ".join(sorted({record.endpoint for record in traffic.records}))
+        endpoints = ", ".join(sorted({record.endpoint for record in traffic.records}))
         raise NotFound(
-            f"{target} has no request of endpoint {name!r}; it has those of {found}",
+            f"{target} has no request of endpoint {name!r}; it has those of {endpoints}",
             next_step="give one of these names",
         )
     return acceptance_from_records(of_endpoint, datetime.now(UTC), since, source=target, notes=traffic.notes)

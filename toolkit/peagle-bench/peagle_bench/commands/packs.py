@@ -51,12 +51,12 @@ def packs(state: State) -> None:
     """
     from peagle_bench.packs import PACKS, load_pack
 
-    found = [load_pack(name) for name in PACKS]
+    loaded = [load_pack(name) for name in PACKS]
     emit(
         state,
-        table=lambda: "\n\n".join(_described(pack) for pack in found),
-        data=lambda: [pack_data(pack) for pack in found],
-        names=[pack.name for pack in found],
+        table=lambda: "\n\n".join(_described(pack) for pack in loaded),
+        data=lambda: [pack_data(pack) for pack in loaded],
+        names=[pack.name for pack in loaded],
     )
 
 

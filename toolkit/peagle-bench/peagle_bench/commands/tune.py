@@ -190,16 +190,16 @@ def _slower(done: Done) -> list[str]:
     """Return a note for each mode that is slower than no speculation at some loads."""
     from peagle_bench.tune.outcome import common_against_none
 
-    found = []
+    sentences = []
     for result in done.tuned.results:
         pays = common_against_none(result)
         loads = ", ".join(f"c={c}" for c, one in pays.items() if one.verdict == "slower")
         if loads:
-            found.append(
+            sentences.append(
                 f"{result.mode} at K={result.common.k} is slower than no speculation at {loads}; "
                 "deploy mode none for such a load"
             )
-    return found
+    return sentences
 
 
 def spent(done: Done) -> str:

@@ -119,14 +119,14 @@ def verify(
 def _chosen(checks: str | None) -> tuple[str, ...]:
     from peagle_sm.core.errors import SpecError
 
-    asked = [name.strip() for name in checks.split(",") if name.strip()] if checks else list(CHECKS)
-    unknown = [name for name in asked if name not in CHECKS]
-    if unknown or not asked:
+    names = [name.strip() for name in checks.split(",") if name.strip()] if checks else list(CHECKS)
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown or not names:
         raise SpecError(
             f"--checks: found {', '.join(unknown) or 'none'}; allowed: {', '.join(CHECKS)}",
             next_step="correct the names, or leave out --checks to run all of them",
         )
-    return tuple(name for name in CHECKS if name in asked)
+    return tuple(name for name in CHECKS if name in names)
 
 
 def _demand_free(out: Path) -> None:
@@ -268,8 +268,8 @@ def conclusion(records: Sequence[CheckRecord]) -> str:
 
 def passed(records: Sequence[CheckRecord]) -> bool | None:
     """Return whether all applicable checks passed; None if undecided."""
-    found = [each.passed for each in records if each.applicable]
-    return False if False in found else None if None in found or not found else True
+    outcomes = [each.passed for each in records if each.applicable]
+    return False if False in outcomes else None if None in outcomes or not outcomes else True
 
 
 def checks_data(

@@ -285,8 +285,8 @@ def _deployed(
         with fleet:
             arms = []
             for mode, spec in specs.items():
-                found = demand_mode(describe_endpoint(session, spec.name), mode)
-                one = called(found, mode, number)
+                arm = demand_mode(describe_endpoint(session, spec.name), mode)
+                one = called(arm, mode, number)
                 arms.append(replace(one, arm=replace(one.arm, deployment=str(number))))
             yield arms
     except (KeyboardInterrupt, Interrupted) as error:

@@ -211,18 +211,18 @@ class AnswerReader:
                 events = events[:place]
                 break
         try:  # one call for all events takes half the time of one call per event
-            found: list[Any] = json.loads(b"[" + b",".join(events) + b"]")
+            documents: list[Any] = json.loads(b"[" + b",".join(events) + b"]")
         except ValueError:
-            found = []
-        if len(found) == len(events):
-            return found, None
-        found = []
+            documents = []
+        if len(documents) == len(events):
+            return documents, None
+        documents = []
         for event in events:
             try:
-                found.append(json.loads(event))
+                documents.append(json.loads(event))
             except ValueError:
-                return found, event
-        return found, None
+                return documents, event
+        return documents, None
 
     def _take_choice(self, choice: Mapping[str, Any], at: float) -> None:
         thought, calls = "", False
@@ -252,7 +252,7 @@ class AnswerReader:
 
     def _take_calls(self, deltas: Sequence[Mapping[str, Any]]) -> bool:
         """Join the parts of tool calls; return whether there was any text in them."""
-        found = False
+        has_call = False
         for delta in deltas:
             function = delta.get("function") or {}
             name, arguments = function.get("name") or "", function.get("arguments") or ""
@@ -262,8 +262,8 @@ class AnswerReader:
             call = self._calls.setdefault(index, ["", ""])
             call[0] += name
             call[1] += arguments
-            found = found or bool(name or arguments)
-        return found
+            has_call = has_call or bool(name or arguments)
+        return has_call
 
 
 def _object(value: Any) -> Mapping[str, Any]:

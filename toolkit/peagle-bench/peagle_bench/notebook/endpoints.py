@@ -112,21 +112,21 @@ def _elsewhere(work: Callable[[], T]) -> T:
     # The context determines the cell to which an output belongs.
     context = contextvars.copy_context()
     thread = threading.Thread(target=lambda: context.run(run), name="peagle-sm measuring", daemon=True)
-    asked = started = False
+    stop_requested = started = False
     while not done.is_set():
         try:
             if not started:
                 started = True
                 thread.start()
-            if asked and begun.wait(_LOOK_S):
-                asked = False
+            if stop_requested and begun.wait(_LOOK_S):
+                stop_requested = False
                 with contextlib.suppress(ValueError):  # it has just ended
                     interrupt(thread)
-            elif asked:
+            elif stop_requested:
                 raise Interrupted("Interrupted before the start: nothing was measured.")
             done.wait(_LOOK_S)
         except KeyboardInterrupt:  # anywhere above: the work is interrupted in the next iteration
-            asked = True
+            stop_requested = True
     if errors:
         raise errors[0]
     return results[0]

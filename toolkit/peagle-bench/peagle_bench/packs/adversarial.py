@@ -131,14 +131,14 @@ def figures_of(
     enough = {kind: table for kind, table in rows.items() if len(table) >= FEWEST_PROMPTS}
     if len(enough) > 1:
         enough[TOGETHER] = {name: row for table in rows.values() for name, row in table.items()}
-    found = []
+    by_kind = []
     for kind, table in enough.items():
         shown = ratio([table], _SIGNS, 1 - 0.05 / len(enough))
         # One side decides: only slowness is a fault.
         strict = ratio([table], _SIGNS, 1 - 2 * alpha / len(enough))
         detected = strict.value / strict.high
-        found.append(KindFigures(kind, len(table), shown, lengths.get(kind), strict.high < 1, detected))
-    return found
+        by_kind.append(KindFigures(kind, len(table), shown, lengths.get(kind), strict.high < 1, detected))
+    return by_kind
 
 
 _SIGNS = (1, -1, -1, 1)
@@ -149,18 +149,18 @@ def rows_of(
 ) -> dict[str, dict[str, Row]]:
     """Return tokens and seconds of the prompts that both answered, by kind."""
     theirs = {one.prompt_id: one for one in answered(baseline)}
-    found: dict[str, dict[str, Row]] = {}
+    rows: dict[str, dict[str, Row]] = {}
     for mine in answered(requests):
-        its = theirs.get(mine.prompt_id)
-        if its is not None:
+        plain = theirs.get(mine.prompt_id)
+        if plain is not None:
             row = (
                 float(mine.output_tokens or 0),
                 _seconds(mine),
-                float(its.output_tokens or 0),
-                _seconds(its),
+                float(plain.output_tokens or 0),
+                _seconds(plain),
             )
-            found.setdefault(part_of(mine), {})[mine.prompt_id] = row
-    return found
+            rows.setdefault(part_of(mine), {})[mine.prompt_id] = row
+    return rows
 
 
 def _seconds(record: RequestRecord) -> float:
@@ -219,11 +219,11 @@ def make(settings: Make) -> PackWork:
 def judge(observed: Observed) -> Judgement:
     """Judge the speed of each kind of prompt."""
     lengths = acceptance_by(observed.requests, part_of)
-    found = figures_of(rows_of(observed.requests, observed.baseline_requests), lengths, observed.alpha)
-    verdict = judge_speed(found, observed.alpha)
+    figures = figures_of(rows_of(observed.requests, observed.baseline_requests), lengths, observed.alpha)
+    verdict = judge_speed(figures, observed.alpha)
     if (busy := unsteady(observed.baseline_requests)) is not None:
         return Judgement({"speed": undecided(busy, verdict.figures)})
-    slowest = min(found, key=lambda each: each.speed_up.value, default=None)
+    slowest = min(figures, key=lambda each: each.speed_up.value, default=None)
     return Judgement({"speed": verdict}, _words(slowest) if slowest else "")
 
 

@@ -165,9 +165,9 @@ def judge_cache(own: Sequence[RequestRecord]) -> CheckVerdict:
 
 
 def _figure(own: list[RequestRecord], parts: list[str]) -> str:
-    found = acceptance_by(own, _by_turn)
-    known = [part for part in parts if part in found]
-    return "acceptance by turn: " + ", ".join(f"{found[part]:.2f}" for part in known) if known else ""
+    by_turn = acceptance_by(own, _by_turn)
+    known = [part for part in parts if part in by_turn]
+    return "acceptance by turn: " + ", ".join(f"{by_turn[part]:.2f}" for part in known) if known else ""
 
 
 PACK = Pack(

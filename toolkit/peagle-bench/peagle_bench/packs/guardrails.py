@@ -378,19 +378,19 @@ def probe(context: Probe) -> GuardProbed:
     first = engines.score(prompts, engines.greedy("baseline", prompts, 4, **WITH_LOGPROBS))
     repeat = engines.score(prompts, engines.greedy("baseline", prompts, 1))
     cases = [_filtered(engines, prompt, number, context.make.seed) for number, prompt in enumerate(prompts)]
-    found = GuardProbed(tuple(cases), floor_of(first, repeat))
+    probed = GuardProbed(tuple(cases), floor_of(first, repeat))
     if context.metrics is None:
-        return replace(found, unmeasured="the engine's metrics cannot be read here")
+        return replace(probed, unmeasured="the engine's metrics cannot be read here")
     if context.make.model.context < LEAST_CONTEXT:
         reason = f"cancelled requests need a context of {LEAST_CONTEXT:,} tokens: a short one ends by itself"
-        return replace(found, unmeasured=reason)
+        return replace(probed, unmeasured=reason)
     cancelling = Cancelling(context.engine, context.metrics)
     cancelled = []
     for prompt in prompts[:CANCELLED]:
         room = min(MOST_ASKED, context.make.model.context - len(prompt.ids) - 1)
         with failing("candidate"):
             cancelled.append(cancelling.cancel(greedy_body(prompt, room, ignore_eos=True), room))
-    return replace(found, cancelled=tuple(cancelled))
+    return replace(probed, cancelled=tuple(cancelled))
 
 
 def _filtered(engines: EnginePair, prompt: TokenPrompt, number: int, seed: int) -> GuardCase:

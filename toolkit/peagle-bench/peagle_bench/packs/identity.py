@@ -131,15 +131,15 @@ def _asked_again(
     engines: EnginePair, bodies: Sequence[tuple[str, Mapping[str, Any]]], limit: int | None
 ) -> _Again:
     """Ask the prompts again; one that is refused is left out, and an engine that fails is asked no more."""
-    found = _Again()
+    repeat = _Again()
     for name, body in bodies:
         try:
-            found.take(engines, name, body, limit)
+            repeat.take(engines, name, body, limit)
         except SideFailed as failed:
-            found.problem = found.problem or f"{failed.side} failed when asked again: {failed.error}"
+            repeat.problem = repeat.problem or f"{failed.side} failed when asked again: {failed.error}"
             if not failed.refused:
                 break
-    return found
+    return repeat
 
 
 def _gaps(judged: Scored, its: TokenAnswer, mine: TokenAnswer) -> tuple[float, ...]:

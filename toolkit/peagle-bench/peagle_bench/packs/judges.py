@@ -56,8 +56,8 @@ def acceptance_by(records: Sequence[RequestRecord], key: Key) -> dict[str, float
     by_part: dict[str, list[RequestRecord]] = defaultdict(list)
     for one in answered(records):
         by_part[key(one)].append(one)
-    found = {part: from_requests(own) for part, own in by_part.items()}
-    return {part: one.per_step for part, one in found.items() if one is not None and one.per_step}
+    acceptances = {part: from_requests(own) for part, own in by_part.items()}
+    return {part: one.per_step for part, one in acceptances.items() if one is not None and one.per_step}
 
 
 def ttft_by(records: Sequence[RequestRecord], key: Key) -> dict[str, float]:
@@ -147,14 +147,14 @@ def _ratios(
             cell = sums[part(one)][unit(one)]
             cell[0] += (one.accepted or 0) + one.drafts
             cell[1] += one.drafts
-    first, found = sums.get(parts[0], {}), {}
+    first, ratios = sums.get(parts[0], {}), {}
     for name in parts[1:]:
         later = sums.get(name, {})
         table = {one: (*later[one], *first[one]) for one in later if one in first}
         if len(table) >= FEWEST_UNITS:
             confidence = 1 - 2 * alpha / (len(parts) - 1)  # one side of the interval decides
-            found[name] = ratio([table], (1, -1, -1, 1), confidence)
-    return found
+            ratios[name] = ratio([table], (1, -1, -1, 1), confidence)
+    return ratios
 
 
 def judge_answered(records: Sequence[RequestRecord], baseline: Sequence[RequestRecord]) -> CheckVerdict:

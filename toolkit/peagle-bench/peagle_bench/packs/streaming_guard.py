@@ -85,9 +85,9 @@ class StreamGuard:
         self._read += 1
         self._text += piece
         self._held.append(piece)
-        found = [(match.start(), rule) for rule, look in self._rules if (match := look.search(self._text))]
-        if found:
-            return self._end(*min(found, key=lambda each: each[0]))
+        matches = [(match.start(), rule) for rule, look in self._rules if (match := look.search(self._text))]
+        if matches:
+            return self._end(*min(matches, key=lambda each: each[0]))
         hold_back = self._policy.hold_back
         if hold_back is None:
             return ""

@@ -62,11 +62,13 @@ class FormDemand:
 
 def demands(seed: int, count: int, forms: Sequence[Form] = FORMS) -> list[FormDemand]:
     """Make ``count`` demands, the forms in turn; the same for the same seed, and a larger count extends."""
-    made = []
+    drawn = []
     for number in range(count):
         form = forms[number % len(forms)]
-        made.append(_MAKERS[form](f"{form}/{number:03}", random.Random(f"structured {seed} {number} {form}")))
-    return made
+        drawn.append(
+            _MAKERS[form](f"{form}/{number:03}", random.Random(f"structured {seed} {number} {form}"))
+        )
+    return drawn
 
 
 def _messages(rng: random.Random, ask: str) -> dict[str, Any]:
@@ -211,8 +213,8 @@ def _violates_schema(schema: Mapping[str, Any], text: str) -> str | None:
         value = json.loads(text)
     except ValueError as error:
         return f"is not JSON ({error})"
-    found = next(_validator(json.dumps(schema)).iter_errors(value), None)
-    return None if found is None else f"violates the schema: {found.message}"
+    violation = next(_validator(json.dumps(schema)).iter_errors(value), None)
+    return None if violation is None else f"violates the schema: {violation.message}"
 
 
 @lru_cache(maxsize=1024)

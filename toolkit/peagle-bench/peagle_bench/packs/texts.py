@@ -168,7 +168,7 @@ def lengths(
 
     ``spare`` of the context stays free, since a text's length in tokens is an estimate.
     """
-    found = [int(context * (1 - spare)) - answer]
-    while len(found) < most and found[-1] // 2 >= shortest:
-        found.append(found[-1] // 2)
-    return tuple(reversed(found))
+    sizes = [int(context * (1 - spare)) - answer]
+    while len(sizes) < most and sizes[-1] // 2 >= shortest:
+        sizes.append(sizes[-1] // 2)
+    return tuple(reversed(sizes))

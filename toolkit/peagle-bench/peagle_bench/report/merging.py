@@ -314,9 +314,9 @@ def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
 def _belongs(each: Results, run: Results) -> bool:
     """Decide whether a file without loads has the run's endpoints (or prompts, if it names none)."""
     here = {arm.name for arm in run.arms}
-    there = {arm.name for arm in each.arms} | {
+    others = {arm.name for arm in each.arms} | {
         name for check in each.checks for name in (check.arm, check.baseline) if name
     }
-    if there:
-        return bool(here & there)
+    if others:
+        return bool(here & others)
     return each.header.config.get("workload") == run.header.config.get("workload")

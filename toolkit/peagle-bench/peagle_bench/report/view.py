@@ -106,8 +106,8 @@ class View:
 
     def loads(self, kind: str | None = None) -> tuple[Load, ...]:
         """Return the measured loads of a kind, lowest first; without ``kind`` the closed, then the open."""
-        found = {point.load for point in self.points if kind in {None, point.load.kind}}
-        return tuple(sorted(found, key=lambda load: (load.kind, load_value(load))))
+        measured = {point.load for point in self.points if kind in {None, point.load.kind}}
+        return tuple(sorted(measured, key=lambda load: (load.kind, load_value(load))))
 
     def measured(self, arm: str, load: Load) -> list[PointRecord]:
         """Return the points of an arm under a load; several if it was measured several times."""

@@ -148,9 +148,9 @@ def check(job: Job) -> None:
 
 def _demand_resumable(job: Job) -> None:
     demand_command(job.out, "tune")
-    found = read(job.out)
-    demand_same_config(job.out, found.header.config, _config(job))
-    if found.fits:
+    results = read(job.out)
+    demand_same_config(job.out, results.header.config, _config(job))
+    if results.fits:
         raise SpecError(
             f"the tuning in {job.out} is already finished.",
             next_step=f"Run `peagle-sm report {job.out}` to see it, or leave --resume out to tune again.",

@@ -71,11 +71,11 @@ class Scrape:
 def read_scrape(text: str) -> Scrape | None:
     """Read Prometheus text; None without inter-token latencies (zeros before the first stream)."""
     totals = {"sum": 0.0, "count": 0.0}
-    found = False
+    has_gaps = False
     for name, value in _GAPS.findall(text):
         totals[name] += float(value)
-        found = True
-    return Scrape(totals["sum"], totals["count"], read_counters(text)) if found else None
+        has_gaps = True
+    return Scrape(totals["sum"], totals["count"], read_counters(text)) if has_gaps else None
 
 
 def reading_of(

@@ -227,8 +227,8 @@ class Measured:
 
     def has_all(self, mode: str, k: int, concurrencies: Collection[int]) -> bool:
         """Decide whether K was measured at every concurrency, so that it need not be deployed again."""
-        found = {c for (m, one, c, _), left in self._left.items() if (m, one) == (mode, k) and left}
-        return found >= set(concurrencies)
+        loads = {c for (m, one, c, _), left in self._left.items() if (m, one) == (mode, k) and left}
+        return loads >= set(concurrencies)
 
 
 @dataclass

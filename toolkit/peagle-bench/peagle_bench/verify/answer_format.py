@@ -63,17 +63,20 @@ def judge_stops(cases: Sequence[StopCase], exact: bool) -> CheckVerdict:
     faults, differing = [], 0
     for case in sound:
         for how, answer in (("whole", case.candidate), ("streamed", case.streamed)):
-            found = faults_of(case, answer)
-            if not found and answer.text != case.baseline.text:
+            reasons = faults_of(case, answer)
+            if not reasons and answer.text != case.baseline.text:
                 differing += 1
-                found = ["text differs from the baseline's"] if exact else []
+                reasons = ["text differs from the baseline's"] if exact else []
             elif (
-                not found and exact and how == "whole" and answer.output_tokens != case.baseline.output_tokens
+                not reasons
+                and exact
+                and how == "whole"
+                and answer.output_tokens != case.baseline.output_tokens
             ):
-                found = [
+                reasons = [
                     f"usage counts {answer.output_tokens} tokens, baseline {case.baseline.output_tokens}"
                 ]
-            faults += [f"{case.prompt_id} ({how}, stop {case.stop!r}): {fault}" for fault in found]
+            faults += [f"{case.prompt_id} ({how}, stop {case.stop!r}): {fault}" for fault in reasons]
     own = sum(case.baseline.text != case.expected for case in cases)
     p = fisher_greater(differing, 2 * len(sound), own, len(cases))
     if not exact and p < ALPHA:
@@ -94,22 +97,22 @@ def faults_of(case: StopCase, answer: TokenAnswer) -> list[str]:
     """List the faults in the end of one answer that do not depend on the arithmetic."""
     text, stop, expected = answer.text, case.stop, case.expected
     body = text[: -len(stop)] if case.included and text.endswith(stop) else text
-    found = []
+    faults = []
     if stop in body:
-        found.append(f"the text continues after the stop string: …{body[-40:]!r}")
+        faults.append(f"the text continues after the stop string: …{body[-40:]!r}")
     if answer.finish_reason == "stop" and answer.stop_reason not in (stop, None):
-        found.append(f"stop_reason is {answer.stop_reason!r}")
-    if found or text == expected:
-        return found + _without_reason(answer, stop)
+        faults.append(f"stop_reason is {answer.stop_reason!r}")
+    if faults or text == expected:
+        return faults + _without_reason(answer, stop)
     rest = text.removeprefix(expected)
     if not case.included and rest != text and stop.startswith(rest):
-        found.append(f"part of the stop string leaked: {rest!r}")
+        faults.append(f"part of the stop string leaked: {rest!r}")
     if answer.finish_reason == "stop" and answer.stop_reason == stop:
         if expected.startswith(text):
-            found.append(f"cut {len(expected) - len(text)} characters too early")
+            faults.append(f"cut {len(expected) - len(text)} characters too early")
         if case.included and not text.endswith(stop):
-            found.append("the included stop string is missing")
-    return found
+            faults.append("the included stop string is missing")
+    return faults
 
 
 def _without_reason(answer: TokenAnswer, stop: str) -> list[str]:
@@ -157,9 +160,9 @@ def judge_streaming(cases: Sequence[StreamCase], exact: bool) -> CheckVerdict:
         return undecided("no prompt was answered by both engines")
     faults, pieces, differing = [], [], 0
     for case in cases:
-        found = _faults(case)
-        faults += [f"{case.prompt_id}: {fault}" for fault in found]
-        if found or case.streamed is None or case.streamed.text == case.whole.text:
+        reasons = _faults(case)
+        faults += [f"{case.prompt_id}: {fault}" for fault in reasons]
+        if reasons or case.streamed is None or case.streamed.text == case.whole.text:
             continue
         differing += 1
         piece = odd_piece(case.whole.text, case.streamed.text)

@@ -167,24 +167,24 @@ def read_events(
     Raises:
         StreamError: the stream broke, contains an error, or ended before [DONE] and finish_reason.
     """
-    reader, found = EventReader(framed=framed), list[Body]()
+    reader, events = EventReader(framed=framed), list[Body]()
     try:
         for part in parts:
             for event in reader.feed(part):
-                found.append(event)
+                events.append(event)
                 if until is not None and until(event):
-                    return found
+                    return events
             if reader.done or reader.problem is not None:
                 break
     except StreamError:
         raise
     except Exception as error:  # after any transport error in mid-stream the answer is incomplete
         broken = StreamCut(f"the stream broke: {error}")
-        raise with_what_came(broken, join_stream(found).text, request_id) from error
-    found += reader.finish(finished=join_stream(found).finish_reason is not None)
+        raise with_what_came(broken, join_stream(events).text, request_id) from error
+    events += reader.finish(finished=join_stream(events).finish_reason is not None)
     if reader.problem is not None:
-        raise with_what_came(reader.problem, join_stream(found).text, request_id)
-    return found
+        raise with_what_came(reader.problem, join_stream(events).text, request_id)
+    return events
 
 
 def ask_all(
@@ -344,7 +344,7 @@ class EnginePair:
             documents = ask_raw(self.baseline, bodies, self.options.concurrency, self.tick)
         except (SpecError, ServiceFault) as error:
             raise SideFailed("baseline", error) from error
-        found = []
+        tokenized = []
         for (name, _), document in zip(items, documents, strict=True):
             ids = document.get("prompt_token_ids") or document["choices"][0].get("prompt_token_ids")
             if not ids:
@@ -352,8 +352,8 @@ class EnginePair:
                     f"{self.baseline.name} returns no token ids, which verify needs to compare answers",
                     next_step="use vLLM 0.10.2 or later (return_token_ids)",
                 )
-            found.append(TokenPrompt(name, tuple(ids)))
-        return found
+            tokenized.append(TokenPrompt(name, tuple(ids)))
+        return tokenized
 
     def greedy(
         self, side: Side, prompts: Sequence[TokenPrompt], at_once: int, **more: Any

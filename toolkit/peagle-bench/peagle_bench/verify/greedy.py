@@ -98,19 +98,19 @@ def text_fault(case: GreedyCase) -> str | None:
 
 def shape_faults(answer: TokenAnswer, ends: frozenset[int], max_tokens: int) -> list[str]:
     """List contradictions between counts and endings, which neither sampling nor arithmetic explains."""
-    count, found = len(answer.ids), []
+    count, faults = len(answer.ids), []
     if answer.output_tokens is not None and answer.output_tokens != count:
-        found.append(f"usage counts {answer.output_tokens} tokens, the answer has {count}")
+        faults.append(f"usage counts {answer.output_tokens} tokens, the answer has {count}")
     if answer.finish_reason == "length" and count != max_tokens:
-        found.append(f"finish_reason length after {count} of {max_tokens} tokens")
+        faults.append(f"finish_reason length after {count} of {max_tokens} tokens")
     known = ends | {answer.stop_reason}
     if _ended_itself(answer) and ends and count and answer.ids[-1] not in known:
-        found.append(f"ended after {count} tokens without an end token")
+        faults.append(f"ended after {count} tokens without an end token")
     if any(token in ends for token in answer.ids[:-1]):
-        found.append("continued after an end token")
+        faults.append("continued after an end token")
     if answer.finish_reason not in ("stop", "length"):
-        found.append(f"finish_reason is {answer.finish_reason!r}")
-    return found
+        faults.append(f"finish_reason is {answer.finish_reason!r}")
+    return faults
 
 
 def first_difference(case: GreedyCase) -> int:
@@ -259,16 +259,16 @@ def judge_long_context(cases: Sequence[LongCase], floor: NoiseFloor) -> CheckVer
     faults, unscored = [], []
     for case in cases:
         ends = frozenset(case.baseline.ids[-1:]) if case.baseline.finish_reason == "stop" else frozenset()
-        found = shape_faults(case.candidate, ends, case.max_tokens)
+        contradictions = shape_faults(case.candidate, ends, case.max_tokens)
         if case.candidate.ids != case.baseline.ids:
             largest = max(case.gaps, default=None)
             if largest is None:
                 unscored.append(case)
             elif largest > limit:
-                found.append(f"a token is {largest:.3g} nats below the target's best token")
+                contradictions.append(f"a token is {largest:.3g} nats below the target's best token")
             elif not any(case.gaps):
-                found += ["the answer ends at another token"] if exact else []
-        faults += [f"prompt of {case.length:,} tokens: {fault}" for fault in found]
+                contradictions += ["the answer ends at another token"] if exact else []
+        faults += [f"prompt of {case.length:,} tokens: {fault}" for fault in contradictions]
     equal = sum(case.candidate.ids == case.baseline.ids for case in cases)
     figures: dict[str, float] = {"prompts": len(cases), "equal_prompts": equal}
     figures["longest_tokens"] = max(case.length + len(case.candidate.ids) for case in cases)

@@ -89,14 +89,14 @@ def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> C
 
 def _errors(scored: Scored) -> list[float]:
     own = scored.answer
-    found = [reported - seen for reported, seen in zip(own.logprobs, scored.logprobs, strict=False)]
+    errors = [reported - seen for reported, seen in zip(own.logprobs, scored.logprobs, strict=False)]
     # The alternative's too: an engine may report the token correctly and the alternatives wrongly.
-    found += [
+    errors += [
         reported - seen
         for reported, seen in zip(own.others, scored.others, strict=False)
         if seen > WORTH and math.isfinite(reported)
     ]
-    return found
+    return errors
 
 
 def _drift(scored: Scored) -> float:
@@ -193,7 +193,7 @@ def judge_parameters(cases: Sequence[ParameterCase], noise: float) -> CheckVerdi
 
 def _cut(case: ParameterCase, noise: float) -> CheckVerdict:
     assert case.cut is not None
-    mine, its = _beyond(case.candidate, case.cut, noise), _beyond(case.baseline, case.cut, noise)
+    mine, baseline = _beyond(case.candidate, case.cut, noise), _beyond(case.baseline, case.cut, noise)
     # Without the parameter, tokens are sampled as at temperature 1: this is the expected number cut off.
     expected = sum(
         max(0.0, 1 - sum(math.exp(lp) for _, lp in top if lp >= case.cut(top, noise)))
@@ -203,7 +203,7 @@ def _cut(case: ParameterCase, noise: float) -> CheckVerdict:
     )
     tokens = sum(max(0, len(scored.tops) - 1) for scored in case.candidate)
     figures = {f"{case.name}_cut_off": float(len(mine)), f"{case.name}_expected_if_ignored": expected}
-    if its:
+    if baseline:
         return undecided(f"the baseline itself does not apply {case.name}", figures)
     power = (
         f"{case.name}: detects a single cut-off token; if it were ignored, about {expected:.0f} of "
@@ -219,22 +219,22 @@ def _cut(case: ParameterCase, noise: float) -> CheckVerdict:
 
 def _beyond(samples: Sequence[Scored], cut: Cut, noise: float) -> list[str]:
     """List tokens beyond the cut-off, without the first of each sample, which is not speculated."""
-    found = []
+    faults = []
     for n, scored in enumerate(samples):
         rows = list(zip(scored.logprobs, scored.tops, strict=False))
         for at, (logprob, top) in enumerate(rows[1:], 2):
             if top and logprob < cut(top, noise):
-                found.append(f"sample {n}, token {at}: {top[0][1] - logprob:.3g} nats below the best")
-    return found
+                faults.append(f"sample {n}, token {at}: {top[0][1] - logprob:.3g} nats below the best")
+    return faults
 
 
 def _tempered(case: ParameterCase) -> CheckVerdict:
     name = f"temperature {case.temperature:g}"
-    mine, its = (_warmth(samples, case.temperature) for samples in (case.candidate, case.baseline))
+    mine, baseline = (_warmth(samples, case.temperature) for samples in (case.candidate, case.baseline))
     limit = z_limit(ALPHA / len(TEMPERATURES))
     figures = {f"z_{name}".replace(" ", "_"): mine.z}
-    if abs(its.z) > limit:
-        return undecided(f"the baseline's own samples do not fit {name}: Z = {its.z:.1f}", figures)
+    if abs(baseline.z) > limit:
+        return undecided(f"the baseline's own samples do not fit {name}: Z = {baseline.z:.1f}", figures)
     power = f"if the engine ignored {name}, Z would be about {mine.if_ignored:.0f} (limit {limit:.1f})"
     if abs(mine.z) > limit:
         return CheckVerdict(

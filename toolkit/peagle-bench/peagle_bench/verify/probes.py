@@ -167,13 +167,13 @@ def probe_sampled(
 ) -> tuple[list[Scored], list[Scored], list[Scored]]:
     """Sample at temperature 1: the candidate without and with a seed, and the baseline."""
     options = engines.options
-    asked = [prompts[n % len(prompts)] for n in range(options.samples)]
-    bodies = [_sampled_body(p, options.sample_tokens) for p in asked]
+    drawn = [prompts[n % len(prompts)] for n in range(options.samples)]
+    bodies = [_sampled_body(p, options.sample_tokens) for p in drawn]
     seeded = [{**body, "seed": options.seed + n} for n, body in enumerate(bodies)]
     half = len(bodies) // 2
-    own = engines.score(asked[:half], engines.ask("baseline", bodies[:half]))
-    unseeded = engines.score(asked[:half], engines.ask("candidate", bodies[:half]))
-    with_seed = engines.score(asked[half:], engines.ask("candidate", seeded[half:]))
+    own = engines.score(drawn[:half], engines.ask("baseline", bodies[:half]))
+    unseeded = engines.score(drawn[:half], engines.ask("candidate", bodies[:half]))
+    with_seed = engines.score(drawn[half:], engines.ask("candidate", seeded[half:]))
     return unseeded, with_seed, own
 
 
@@ -201,11 +201,11 @@ def probe_places(engines: EnginePair, greedy: Greedy) -> Repeated:
 def probe_parameters(engines: EnginePair, prompts: Sequence[TokenPrompt]) -> list[ParameterCase]:
     """Sample both engines with each sampling parameter; score under the baseline."""
     options = engines.options
-    asked = [prompts[n % len(prompts)] for n in range(options.parameter_samples)]
+    sampled_prompts = [prompts[n % len(prompts)] for n in range(options.parameter_samples)]
 
     def drawn(side: Literal["baseline", "candidate"], fields: Mapping[str, Any]) -> list[Scored]:
-        bodies = [{**_sampled_body(p, options.sample_tokens), **fields} for p in asked]
-        return engines.score(asked, engines.ask(side, bodies))
+        bodies = [{**_sampled_body(p, options.sample_tokens), **fields} for p in sampled_prompts]
+        return engines.score(sampled_prompts, engines.ask(side, bodies))
 
     cases = []
     for name, fields, cut in CUTS:
@@ -326,8 +326,8 @@ def probe_long_context(engines: EnginePair, greedy: Greedy, context: int) -> lis
     cases = []
     for length in lengths:  # one at a time, shortest first: each is the beginning of the next
         prompt = TokenPrompt(f"long/{length}", tuple(text[:length]))
-        asked = min(LONG_ANSWER, longest - length)
-        body = greedy_body(prompt, asked)
+        answer_tokens = min(LONG_ANSWER, longest - length)
+        body = greedy_body(prompt, answer_tokens)
         (own,) = engines.ask("baseline", [{**body, **WITH_LOGPROBS}], 1)
         (mine,) = engines.ask("candidate", [body], 1)
         room = context - 1 - length  # scoring writes a token of its own
@@ -335,7 +335,9 @@ def probe_long_context(engines: EnginePair, greedy: Greedy, context: int) -> lis
         if own.ids != mine.ids:
             judged = _scored(engines, prompt, mine, room)
         noise = largest_difference(seen) if seen is not None else 0.0
-        cases.append(LongCase(length, asked, own, mine, judged.gaps if judged is not None else (), noise))
+        cases.append(
+            LongCase(length, answer_tokens, own, mine, judged.gaps if judged is not None else (), noise)
+        )
     return cases
 
 

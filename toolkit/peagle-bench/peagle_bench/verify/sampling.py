@@ -211,9 +211,9 @@ def judge_sampled(
     its_own = {name: test(baseline) for name, test in tests.items()}
     for name, shift in seen.items():
         figures[f"z_{name.replace(' ', '_')}"] = shift.z
-    found = shift_found(whole.variance, whole.count)
+    least = shift_found(whole.variance, whole.count)
     power = (
-        f"detects a shift of {percent(found)} in the frequency of the best token with 90% probability over "
+        f"detects a shift of {percent(least)} in the frequency of the best token with 90% probability over "
         f"{whole.count:,} tokens (false alarm rate 1 in 10,000); smaller shifts need more tokens"
     )
     second = seen["rank 2"]

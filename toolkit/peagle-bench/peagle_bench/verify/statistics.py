@@ -65,8 +65,8 @@ def mcnemar_rate_found(of: int, base_hits: int) -> float | None:
     base = base_hits / of if of else 0.0
     for percent in range(1, 101):
         rate = percent / 100
-        mine, its = rate * (1 - base), base * (1 - rate)
-        quiet = math.floor(of * its + _NORMAL.inv_cdf(POWER) * math.sqrt(of * its * (1 - its)))
+        mine, theirs = rate * (1 - base), base * (1 - rate)
+        quiet = math.floor(of * theirs + _NORMAL.inv_cdf(POWER) * math.sqrt(of * theirs * (1 - theirs)))
         needed = next((k for k in range(of + 1) if mcnemar_greater(k, quiet) < ALPHA), None)
         if needed is not None and _at_least(needed, of, mine) >= POWER:
             return rate

@@ -189,8 +189,8 @@ def _without_salt(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def temperature_of(items: Sequence[WorkItem]) -> float | None:
     """Return the temperature of all bodies; None if they differ or do not set it."""
-    found = {item.body.get("temperature") for item in items}
-    only = found.pop() if len(found) == 1 else None
+    temperatures = {item.body.get("temperature") for item in items}
+    only = temperatures.pop() if len(temperatures) == 1 else None
     return None if only is None else float(only)
 
 

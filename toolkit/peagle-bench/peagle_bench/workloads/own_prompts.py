@@ -456,8 +456,8 @@ def make_synthetic(form: str, *, seed: int, count: int | None) -> Source:
     Raises:
         SpecError: ``form`` is invalid.
     """
-    found = _FORM.fullmatch(form)
-    low, high, out = (int(found[1]), int(found[2] or found[1]), int(found[3])) if found else (0, 0, 0)
+    match = _FORM.fullmatch(form)
+    low, high, out = (int(match[1]), int(match[2] or match[1]), int(match[3])) if match else (0, 0, 0)
     if not 1 <= low <= high or out < 1:
         raise SpecError(
             f"found synthetic:{form}; allowed: synthetic:IN/OUT, lengths in tokens",

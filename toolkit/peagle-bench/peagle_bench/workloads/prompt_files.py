@@ -250,11 +250,11 @@ def cached(name: str, make: Callable[[], bytes], directory: Path) -> tuple[bytes
 
 def demand_sha256(content: bytes, wanted: str, origin: str) -> None:
     """Raise SpecError unless the content has the published SHA-256."""
-    found = hashlib.sha256(content).hexdigest()
-    if found != wanted:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != wanted:
         raise SpecError(
-            f"{origin} was changed or is incomplete: found SHA-256 {found}, expected {wanted}",
+            f"{origin} was changed or is incomplete: found SHA-256 {digest}, expected {wanted}",
             next_step="delete it and run the command again; to measure with a changed file, give it with"
             " --workload FILE",
-            details={"found": found, "allowed": wanted},
+            details={"found": digest, "allowed": wanted},
         )

@@ -67,7 +67,7 @@ def read_human_eval(path: Path) -> list[Prompt]:
     Raises:
         SpecError: the file cannot be read, or a line is not a problem.
     """
-    found = []
+    prompts = []
     for number, row in json_lines(read_bytes(path), str(path)):
         name, text = row.get("task_id"), row.get("prompt")
         if not isinstance(name, str) or not isinstance(text, str):
@@ -75,8 +75,8 @@ def read_human_eval(path: Path) -> list[Prompt]:
                 f"{path}, line {number}: not a HumanEval problem: task_id and prompt must be texts",
                 next_step="give a file in HumanEval's format; give your own prompts with --workload FILE",
             )
-        found.append(Prompt(name, text.rstrip("\n")))
-    return found
+        prompts.append(Prompt(name, text.rstrip("\n")))
+    return prompts
 
 
 def read_prompts(path: Path) -> list[Prompt]:

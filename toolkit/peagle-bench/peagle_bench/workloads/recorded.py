@@ -61,10 +61,10 @@ def read_recorded(target: str, session: Callable[[], Session]) -> Source:
         SpecError: there is no recorded OpenAI request.
         NotFound, CredentialsError, ServiceFault: S3 or KMS refuses, or does not answer.
     """
-    found = read_lines(target, session)
+    traffic = read_lines(target, session)
     questions: dict[str, Question] = {}
     unusable = Damage()
-    for line in found.lines:
+    for line in traffic.lines:
         try:
             question = _recorded(line) if is_record(line.value) else _captured(line.value, line.where)
         except SpecError as error:
@@ -72,16 +72,16 @@ def read_recorded(target: str, session: Callable[[], Session]) -> Source:
             continue
         questions.setdefault(question.id, question)
     if not questions:
-        raise _without_requests(target, unusable, found.notes)
+        raise _without_requests(target, unusable, traffic.notes)
     labels, crowded = bounded_labels([question.labels for question in questions.values()])
     bounded = zip(questions.values(), labels, strict=True)
     name = target if target.startswith("s3://") else PurePath(target).name
-    origin = f"{name} ({found.files} file{'' if found.files == 1 else 's'})"
+    origin = f"{name} ({traffic.files} file{'' if traffic.files == 1 else 's'})"
     why = "no request to send"
     useless = unusable.notes(f"recorded line has {why}", f"recorded lines have {why}")
-    notes = (*found.notes, *useless, *crowded)
+    notes = (*traffic.notes, *useless, *crowded)
     chosen = tuple(replace(question, labels=own) for question, own in bounded)
-    return Source(name, chosen, origin, found.sha256, None, notes)
+    return Source(name, chosen, origin, traffic.sha256, None, notes)
 
 
 def _recorded(line: RecordedLine) -> Question:

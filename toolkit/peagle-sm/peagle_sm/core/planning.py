@@ -80,8 +80,8 @@ class Plan(Shown):
 
     def errors(self, skip: Collection[str] = ()) -> list[Finding]:
         """Return the findings that refuse the plan; missing facts cannot be skipped."""
-        found = [one for one in self.findings if one.severity == "error"]
-        return [one for one in found if one.check not in skip or not self.resources]
+        blocking = [one for one in self.findings if one.severity == "error"]
+        return [one for one in blocking if one.check not in skip or not self.resources]
 
     def refuse_errors(self, skip: Collection[str] = ()) -> None:
         """Refuse a plan with errors, except those of the checks in ``skip``.

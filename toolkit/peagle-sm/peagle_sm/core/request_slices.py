@@ -100,9 +100,9 @@ def checked_labels(value: Any, where: str = "") -> dict[str, str]:
     """
     at = f"{where}: " if where else ""
     if not isinstance(value, Mapping) or len(value) > MOST_LABELS:
-        found = f"{len(value)} labels" if isinstance(value, Mapping) else _quoted(value)
+        shown = f"{len(value)} labels" if isinstance(value, Mapping) else _quoted(value)
         raise SpecError(
-            f"{at}labels: found {found}; allowed: an object with at most {MOST_LABELS} names",
+            f"{at}labels: found {shown}; allowed: an object with at most {MOST_LABELS} names",
             next_step='write {"labels": {"team": "search"}}',
         )
     for name, label in value.items():
@@ -163,10 +163,10 @@ def bounded_labels(
     notes = []
     for name, count in counts.items():
         kept[name] = frequent_values(count) | {OTHER}
-        found = len(count.keys() - {OTHER})
-        if found > MOST_VALUES:
+        distinct = len(count.keys() - {OTHER})
+        if distinct > MOST_VALUES:
             notes.append(
-                f"the label {name!r} has {found:,} values; the {MOST_VALUES} most frequent are kept,"
+                f"the label {name!r} has {distinct:,} values; the {MOST_VALUES} most frequent are kept,"
                 f" the others count as {OTHER!r}. Record with a coarser label, for example a team in place of"
                 " a user"
             )

@@ -138,9 +138,9 @@ def cause_first(reason: str, whole: str) -> str:
 
 def _cause(lines: list[str]) -> str:
     """Return the last exception; the last line if there is none."""
-    found = [line[match.start() :] for line in lines for match in _EXCEPTION.finditer(line)]
-    causes = [one for one in found if _POINTS_AWAY not in one]
-    return (causes or found or lines)[-1]
+    exceptions = [line[match.start() :] for line in lines for match in _EXCEPTION.finditer(line)]
+    causes = [one for one in exceptions if _POINTS_AWAY not in one]
+    return (causes or exceptions or lines)[-1]
 
 
 EXTRAS: dict[str, tuple[str, ...]] = {
@@ -263,11 +263,11 @@ def encoded_utf8(text: str, where: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        found = (
+        character = (
             f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"half a character, U+{code:04X}"
         )
         raise SpecError(
-            f"{where}: found {found} (position {error.start}), which is not UTF-8; allowed: UTF-8 text.",
+            f"{where}: found {character} (position {error.start}), which is not UTF-8; allowed: UTF-8 text.",
             next_step=_TO_UTF8,
         ) from None
 
@@ -294,6 +294,6 @@ def first_fault(error: ValidationError) -> str:
         expected = "one of " + first["ctx"]["expected"].replace(" or ", ", ")
     else:
         expected = _EXPECTED.get(first["type"], first["msg"])
-    found = repr(first["input"])
-    shown = found if len(found) <= 60 else found[:57] + "..."
+    value = repr(first["input"])
+    shown = value if len(value) <= 60 else value[:57] + "..."
     return ": ".join([*outer, name, f"expected {expected}, found {shown}"])

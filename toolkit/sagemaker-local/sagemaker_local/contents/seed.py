@@ -17,7 +17,6 @@ from sagemaker_local.other_services.stores import Artifacts, Roles
 _AWS_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
 _CPU_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:{}-cpu"
 _TRAINER_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/peagle-trainer:cpu"
-_PREPARE_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/peagle-prepare:cpu"
 
 PARTS = ("target", "eagle3", "p-eagle")
 
@@ -50,7 +49,7 @@ class Seeded:
 def image_uris() -> dict[str, str]:
     """Return images by name; ``vllm-cpu`` is the default engine, ``vllm-cpu:0.30.0`` that version of vLLM.
 
-    ``peagle-trainer`` is the image of training jobs, ``peagle-prepare`` that of processing jobs.
+    ``peagle-trainer`` is the image of training jobs.
     """
     versions = list(engine_locks())
     named = {f"vllm-cpu:{version}": _CPU_IMAGE.format(version) for version in versions}
@@ -59,7 +58,6 @@ def image_uris() -> dict[str, str]:
         "vllm-cpu": _CPU_IMAGE.format(versions[0]),
         **named,
         "peagle-trainer": _TRAINER_IMAGE,
-        "peagle-prepare": _PREPARE_IMAGE,
     }
 
 
@@ -106,4 +104,4 @@ def _files(directory: Path) -> list[tuple[str, Path]]:
 def _words(missing: list[str]) -> str:
     if not missing:
         return "small stand-in weights"
-    return f"small stand-in weights missing: {', '.join(missing)}; run scripts/train-tiny --quick"
+    return f"small stand-in weights missing: {', '.join(missing)}; see PEAGLE_SM_WEIGHTS"

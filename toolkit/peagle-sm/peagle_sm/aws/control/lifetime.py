@@ -177,8 +177,8 @@ def remove_hard(session: Session, endpoint: str) -> None:
 
 def _remove_hard(session: Session, name: str) -> bool:
     """Delete one; return whether it existed. Schedules not of peagle-sm are kept."""
-    found = get(session, name)
-    if found is None or not str((found.raw.get("Target") or {}).get("Arn", "")).endswith(HARD_SUFFIXES):
+    schedule = get(session, name)
+    if schedule is None or not str((schedule.raw.get("Target") or {}).get("Arn", "")).endswith(HARD_SUFFIXES):
         return False
     with suppress(NotFound):
         executor.delete(session, LifetimeSchedule(name))
@@ -187,8 +187,8 @@ def _remove_hard(session: Session, name: str) -> bool:
 
 def list_rows(session: Session) -> Iterator[ScheduleRow]:
     """List the schedules that may be lifetime schedules of peagle-sm."""
-    asked = {"NamePrefix": NAME_PREFIX, "MaxResults": _PAGE}
-    for row in session.api("scheduler").rows("list_schedules", "Schedules", **asked):
+    request = {"NamePrefix": NAME_PREFIX, "MaxResults": _PAGE}
+    for row in session.api("scheduler").rows("list_schedules", "Schedules", **request):
         if row["Name"].endswith(NAME_SUFFIX):
             yield _row(row)
 

@@ -194,8 +194,8 @@ def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
         CredentialsError: sagemaker:ListInferenceComponents is not allowed.
         ServiceFault: AWS returns an error, or does not answer.
     """
-    asked = {"EndpointNameEquals": endpoint, "MaxResults": PAGE}
-    rows = session.api("sagemaker").rows("list_inference_components", "InferenceComponents", **asked)
+    request = {"EndpointNameEquals": endpoint, "MaxResults": PAGE}
+    rows = session.api("sagemaker").rows("list_inference_components", "InferenceComponents", **request)
     return tuple(sorted(row["InferenceComponentName"] for row in rows))
 
 
@@ -230,8 +230,8 @@ def target_source(session: Session, endpoint: str, component: str | None = None)
         return {}
     container = model.raw.get("PrimaryContainer") or (model.raw.get("Containers") or [{}])[0]
     source = (container.get("ModelDataSource") or {}).get("S3DataSource") or {}
-    found = {"files": source.get("S3Uri") or container.get("ModelDataUrl") or ""}
-    return found | {key: model.environment[key] for key in _TARGET_VARIABLES if key in model.environment}
+    sources = {"files": source.get("S3Uri") or container.get("ModelDataUrl") or ""}
+    return sources | {key: model.environment[key] for key in _TARGET_VARIABLES if key in model.environment}
 
 
 MOST_NAMES = 1000

@@ -32,18 +32,18 @@ class Change:
 
 def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Change, ...]:
     """Compare a described resource with its request; only requested fields count."""
-    has, asked = dict(_flat(found)), dict(_flat(wanted))
-    gone = [path for path in has if path not in asked and any(f"{part}." in path for part in _WHOLE)]
-    differing = [path for path, value in asked.items() if has.get(path) != value]
-    return tuple(Change(path, has.get(path), asked.get(path)) for path in sorted({*differing, *gone}))
+    has, wants = dict(_flat(found)), dict(_flat(wanted))
+    gone = [path for path in has if path not in wants and any(f"{part}." in path for part in _WHOLE)]
+    differing = [path for path, value in wants.items() if has.get(path) != value]
+    return tuple(Change(path, has.get(path), wants.get(path)) for path in sorted({*differing, *gone}))
 
 
 def tag_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Change, ...]:
     """Compare tags; of unrequested tags only peagle-sm's are removed."""
-    told = {key: value for key, value in found.items() if key not in (PAUSED, SCHEDULER_ROLE)}
-    gone = {key for key in told if key.startswith(PREFIX) and key not in wanted}
-    keys = sorted({*gone, *(key for key, value in wanted.items() if told.get(key) != value)} - {SPEC_HASH})
-    return tuple(Change(f"Tags.{key}", told.get(key), wanted.get(key)) for key in keys)
+    lasting = {key: value for key, value in found.items() if key not in (PAUSED, SCHEDULER_ROLE)}
+    gone = {key for key in lasting if key.startswith(PREFIX) and key not in wanted}
+    keys = sorted({*gone, *(key for key, value in wanted.items() if lasting.get(key) != value)} - {SPEC_HASH})
+    return tuple(Change(f"Tags.{key}", lasting.get(key), wanted.get(key)) for key in keys)
 
 
 def stale_tags(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def _object(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, str) or not value.startswith("{"):
         return None
     try:
-        found = json.loads(value)
+        document = json.loads(value)
     except ValueError:
         return None
-    return found if isinstance(found, dict) and found else None
+    return document if isinstance(document, dict) and document else None

@@ -10,7 +10,7 @@ import yaml
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import parse_spec
-from peagle_sm.core.spec.validation import SpecDumper
+from peagle_sm.core.spec.validation import to_yaml
 
 
 def edit_spec(text: str, fields: Mapping[str, Any], origin: str = "spec") -> str:
@@ -66,7 +66,7 @@ def _flow(value: Any) -> str:
     if not isinstance(value, str):
         return json.dumps(value)
     # A plain scalar if YAML reads it back unchanged, also in braces, else a quoted one.
-    text = yaml.dump([value], Dumper=SpecDumper, width=10_000, allow_unicode=True, default_flow_style=True)
+    text = to_yaml([value], width=10_000, allow_unicode=True, default_flow_style=True)
     return text.rstrip("\n").removeprefix("[").removesuffix("]")
 
 

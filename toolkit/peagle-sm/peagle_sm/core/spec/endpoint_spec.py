@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-import yaml
 from pydantic import (
     BeforeValidator,
     Field,
@@ -25,12 +24,12 @@ from peagle_sm.core.spec.validation import (
     SLICES_DESCRIPTION,
     OwnTags,
     SliceChoices,
-    SpecDumper,
     SpecPart,
     argument_value,
     environment_text,
     explain,
     read_mapping,
+    to_yaml,
     with_lines,
 )
 
@@ -508,9 +507,9 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
 def dump_spec(spec: EndpointSpec) -> str:
     """Format a spec as YAML for `parse_spec`; default values are left out."""
     data = spec.model_dump(mode="json", exclude_defaults=True)
-    text = yaml.dump(data, Dumper=SpecDumper, sort_keys=False, allow_unicode=True)
+    text = to_yaml(data, sort_keys=False, allow_unicode=True)
     # PyYAML writes U+0085 unescaped but reads it as a line break; an escaped one is read back.
-    return text if "\x85" not in text else yaml.dump(data, Dumper=SpecDumper, sort_keys=False)
+    return text if "\x85" not in text else to_yaml(data, sort_keys=False)
 
 
 def json_schema() -> dict[str, Any]:

@@ -109,17 +109,21 @@ class UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-class SpecDumper(yaml.SafeDumper):
-    """YAML dumper that quotes each text that `UniqueKeys` would read as a number."""
+class _Dumper(yaml.SafeDumper):
+    """YAML dumper that quotes every text which `UniqueKeys` would read as another type."""
 
 
 # YAML 1.1 reads 1e-6 as text since it has no point; YAML 1.2 and JSON read a number.
-for _kind in (UniqueKeys, SpecDumper):
-    _kind.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
-        list("-+.0123456789"),
+for _class in (UniqueKeys, _Dumper):
+    _class.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
     )
+
+
+def to_yaml(value: Any, **options: Any) -> str:
+    """Format a value as YAML that `UniqueKeys` reads back; ``options`` are PyYAML's."""
+    text: str = yaml.dump(value, Dumper=_Dumper, **options)
+    return text
 
 
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")

@@ -141,8 +141,8 @@ def _stack_is_off(session: Session, stack: str | None) -> bool:
     if stack is None:
         return False
     with suppress(CredentialsError):  # without this permission the endpoint's status decides
-        found = stacks.describe(session, stack)
-        return found is not None and found.parameters.get(SWITCH_PARAMETER) == "off"
+        facts = stacks.describe(session, stack)
+        return facts is not None and facts.parameters.get(SWITCH_PARAMETER) == "off"
     return False
 
 

@@ -115,11 +115,11 @@ def acceptance_from_log(
     damaged = 0
     others: set[tuple[str, ...]] = set()
     for line in counted_lines(session, name, begin, component):
-        found = _read_line(line)
-        if found is None:
+        record = _read_line(line)
+        if record is None:
             damaged += 1
             continue
-        names, interval = found
+        names, interval = record
         if names != dimensions:  # the slices were chosen anew: what was counted by others is not comparable
             others |= {dimensions} if dimensions else set()
             dimensions, intervals = names, []

@@ -122,8 +122,8 @@ def _idle(each: EndpointSummary) -> str:
 def engine_words(engine: Mapping[str, Any]) -> str:
     """Format an engine as `vLLM 0.32.0 (image: 0.30.0-gpu-…), process 4711`."""
     running = engine.get("engine_version") or "not running yet"
-    asked = str(engine.get("image") or "unknown").rpartition(":")[2]
-    return f"vLLM {running} (image: {asked}), process {engine.get('pid') or 'none'}"
+    image = str(engine.get("image") or "unknown").rpartition(":")[2]
+    return f"vLLM {running} (image: {image}), process {engine.get('pid') or 'none'}"
 
 
 def _engine(engine: Mapping[str, Any], verbose: bool) -> tuple[tuple[str, str], ...]:

@@ -172,30 +172,30 @@ def _warnings(
 ) -> list[str]:
     if ours.endpoint is None:
         return ["not created by peagle-sm: no lifetime schedule, and `peagle-sm delete` does not delete it"]
-    found = []
-    asked = _config_asked(ours)
-    if asked is not None and facts.config_name != asked:
-        found.append(f"runs config {facts.config_name}, expected {asked}: an update was rolled back")
+    warnings = []
+    config = _config_asked(ours)
+    if config is not None and facts.config_name != config:
+        warnings.append(f"runs config {facts.config_name}, expected {config}: an update was rolled back")
     if ours.lifetime is None:
-        found.append(
+        warnings.append(
             "it has no lifetime schedule: nothing deletes it automatically; deploy again to create one"
         )
     elif not acts:
-        found.append(
+        warnings.append(
             f"its lifetime schedule ({ours.lifetime.expires_at:%Y-%m-%d %H:%M} UTC) cannot delete it, since "
             "its role was removed with the guard: nothing deletes the endpoint automatically; "
             f"`peagle-sm guard install{session.command_flags()}` creates the role again"
         )
     elif not ours.lifetime.guards(facts.name, session.now()) and facts.status != "Deleting":
-        found.append("its lifetime schedule has ended or is disabled, and the endpoint still exists")
+        warnings.append("its lifetime schedule has ended or is disabled, and the endpoint still exists")
     if entry is not None and entry.streams_hidden and entry.is_of(facts.created_at):
         grace = ours.tags.get(keys.GRACE_MINUTES, "10")
-        found.append(
+        warnings.append(
             "CloudWatch has no metric of its requests in flight. The guard detects a stream longer than the "
             f"grace period ({grace} minutes) only by GPU use: set lifecycle.grace_minutes above your longest "
             "stream"
         )
-    return found
+    return warnings
 
 
 # CloudWatch shows lines late and out of order: a follower reads this far back and drops known lines.
@@ -231,12 +231,12 @@ def _new_lines(name: str, session: Session, known: list[LogLine], pacing: Pacing
     # The first poll may return older lines, which were before the requested tail.
     old_before: datetime | None = newest
     seen: set[str] = set()
-    there = True
-    while there:
-        there = control.describe_endpoint(session, name) is not None
+    exists = True
+    while exists:
+        exists = control.describe_endpoint(session, name) is not None
         start = max(epoch, newest - OVERLAP) if newest > epoch else epoch
-        found = sorted(cloudwatch.since(session, name, start), key=lambda one: one[1].timestamp)
-        for event_id, line in found:
+        lines = sorted(cloudwatch.since(session, name, start), key=lambda one: one[1].timestamp)
+        for event_id, line in lines:
             if event_id in seen:
                 continue
             seen.add(event_id)
@@ -245,7 +245,7 @@ def _new_lines(name: str, session: Session, known: list[LogLine], pacing: Pacing
             newest = max(newest, line.timestamp)
             yield line
         old_before = None
-        if there:
+        if exists:
             pacing.sleep(min(pacing.poll_s, 2.0))
 
 
@@ -314,8 +314,8 @@ def poll_repeatedly(
             failed_looks += 1
             if failed_looks >= LOOKS_THAT_MAY_FAIL or not is_unsettled(error):
                 raise
-            asked = "AWS" if session.local_url is None else "the local SageMaker"
-            report("waiting", f"{asked} did not answer; retrying ({error.message})")
+            server = "AWS" if session.local_url is None else "the local SageMaker"
+            report("waiting", f"{server} did not answer; retrying ({error.message})")
         else:
             failed_looks = 0
             yield facts

@@ -266,8 +266,8 @@ def _read(session: Session, one: Belongings) -> ServingFacts:
     model_name, model = config.model_name or next(iter(one.models), None), None
     with suppress(PeagleError):  # the model only shows K, and a pause must not depend on it
         model = control.describe_model(session, model_name) if model_name else None
-    told = (speculative_config(model) or {}).get("num_speculative_tokens")
-    return ServingFacts(told, config.instance_type, config.instance_count)
+    tokens = (speculative_config(model) or {}).get("num_speculative_tokens")
+    return ServingFacts(tokens, config.instance_type, config.instance_count)
 
 
 def _by_tags(one: Belongings) -> ServingFacts:
@@ -301,10 +301,10 @@ def speculative_config(model: ModelFacts | None) -> dict[str, Any] | None:
     if model is None or SPECULATIVE_CONFIG not in model.environment:
         return None
     try:
-        told = json.loads(model.environment[SPECULATIVE_CONFIG])
+        config = json.loads(model.environment[SPECULATIVE_CONFIG])
     except ValueError:
         return None
-    return told if isinstance(told, dict) else None
+    return config if isinstance(config, dict) else None
 
 
 def price_per_hour(

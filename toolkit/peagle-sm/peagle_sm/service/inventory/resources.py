@@ -214,9 +214,9 @@ def assemble(
     ``may_be_paused`` selects the configs without an endpoint that need a ListTags call: only ListTags shows
     a pause immediately.
     """
-    found = {name: Belongings(name, lifetime=limit) for name, limit in limits.items()}
+    by_endpoint = {name: Belongings(name, lifetime=limit) for name, limit in limits.items()}
     # A deploy creates its schedule first, so a resource that is too new for the tagging API has one.
-    owners = set(found)
+    owners = set(by_endpoint)
     prefixes = {hashed_prefix(owner) for owner in owners}
 
     def may_be_new(row: Listed) -> bool:
@@ -224,12 +224,12 @@ def assemble(
         return hashed is not None and (tagged is None or hashed[1] in prefixes)
 
     for row, tags in _with_tags(session, endpoints, tagged, lambda row: tagged is None or row.name in owners):
-        one = found.setdefault(row.name, Belongings(row.name))
+        one = by_endpoint.setdefault(row.name, Belongings(row.name))
         one.endpoint, one.tags, one.stack = row, tags, stack_of(tags)
     for row, tags in _with_tags(session, control.list_endpoint_configs(session), tagged, may_be_new):
         name = tags.get(ENDPOINT)
         if name is not None:
-            one = found.setdefault(name, Belongings(name))
+            one = by_endpoint.setdefault(name, Belongings(name))
             ask = one.endpoint is None and may_be_paused(name, tags)
             now = control.tags_of(session, row.arn) if ask else tags
             if now is not None:
@@ -237,10 +237,10 @@ def assemble(
     for row, tags in _with_tags(session, control.list_models(session), tagged, may_be_new):
         name = tags.get(ENDPOINT)
         if name is not None:
-            one = found.setdefault(name, Belongings(name))
+            one = by_endpoint.setdefault(name, Belongings(name))
             one.models.append(row.name)
             one.stack = one.stack or stack_of(tags)
-    return [found[name] for name in sorted(found) if found[name].resources]
+    return [by_endpoint[name] for name in sorted(by_endpoint) if by_endpoint[name].resources]
 
 
 def _tagged(session: Session, wanted: Mapping[str, str], note: Note | None) -> Tagged | None:
@@ -354,7 +354,7 @@ def groups_of(
 
     Without permission to look a group up, it is left out, or with ``assume`` treated as existing.
     """
-    found = {}
+    groups = {}
     for name, component in components.items():
         group = log_group_name(name, component)
         try:
@@ -362,8 +362,8 @@ def groups_of(
         except PeagleError:
             exists = assume
         if exists:
-            found[name] = group
-    return found
+            groups[name] = group
+    return groups
 
 
 def remove_groups(

@@ -223,11 +223,11 @@ def remove_if_there(session: Session, name: str, pacing: Pacing) -> Removed:
         Interrupted: Ctrl-C when the endpoint was already gone.
     """
     try:
-        found = belongings_of(session, name, need_lifetime=False)
-        gone_stacks = _gone_stacks(session, [found])
+        belongings = belongings_of(session, name, need_lifetime=False)
+        gone_stacks = _gone_stacks(session, [belongings])
         teardown = Teardown(session, pacing, Reporter(None, pacing), "delete", gone_stacks)
-        removed = teardown.run(found.to_remove)
-        _remove_extras(session, found, removed)
+        removed = teardown.run(belongings.to_remove)
+        _remove_extras(session, belongings, removed)
         return removed
     except KeyboardInterrupt:
         leave_to_the_schedule(session, name, pacing)
@@ -268,12 +268,12 @@ def _choose(
     everything: list[Belongings] | None = None
     for pattern in patterns:
         if _GLOB.isdisjoint(pattern):
-            found = [belongings_of(session, pattern, note, need_lifetime=False)]
+            candidates = [belongings_of(session, pattern, note, need_lifetime=False)]
         else:
             everything = all_belongings(session, note) if everything is None else everything
-            found = [one for one in everything if fnmatchcase(one.name, pattern)]
-        matches = [one for one in found if one.resources]
-        for one in found:
+            candidates = [one for one in everything if fnmatchcase(one.name, pattern)]
+        matches = [one for one in candidates if one.resources]
+        for one in candidates:
             if not matches and one.unread_lifetime is not None:
                 raise one.unread_lifetime  # the schedule may be the only remaining resource
         if not matches and logs_alone and (only := _log_group_only(session, pattern)) is not None:
@@ -320,9 +320,9 @@ def _may_exist(session: Session, stack: str, unread: list[str]) -> bool:
 
 def _owned_by_stack(session: Session, owned: Mapping[str, str], unread: Sequence[str]) -> PlanRefused:
     name = next(iter(owned))
-    told = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
+    owners = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
     return PlanRefused(
-        f"{told}. Only the stack can delete it: after another deletion the stack's next update would fail. "
+        f"{owners}. Only the stack can delete it: after another deletion the stack's next update would fail. "
         f"Nothing was deleted.{''.join(unread)}",
         next_step=f"To delete it: `cdk destroy {' '.join(owned.values())} -c spec=FILE` with "
         f"its spec. To stop the cost and keep the stack: "
@@ -416,16 +416,16 @@ def _still_there(
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return what AWS still shows, and which schedules were not checked and why."""
     left: tuple[str, ...] = ()
-    found: list[Belongings] = []
+    belongings: list[Belongings] = []
     for look in range(3):  # lists may lag behind deletions; a few polls are enough
         if look:
             pacing.sleep(pacing.poll_s)
-        found = [belongings_of(session, one.name, need_lifetime=False) for one in chosen]
-        left = tuple(resource for one in found for resource in one.resources)
+        belongings = [belongings_of(session, one.name, need_lifetime=False) for one in chosen]
+        left = tuple(resource for one in belongings for resource in one.resources)
         if not left:
             break
     # A component's schedule and autoscaling are not among the belongings.
-    known = {f"schedule/{schedule_name(one.name)}" for one in found if one.unread_lifetime is None}
+    known = {f"schedule/{schedule_name(one.name)}" for one in belongings if one.unread_lifetime is None}
     seen_again = ("endpoint-config/", "model/")
     return left, {
         resource: reason
@@ -450,9 +450,9 @@ def _raise_leftovers(
             details={**details, "resources": endpoints},
         )
     seen = [one for one in report.leftovers if one not in unseen]
-    told = [f"Not deleted (no hourly cost): {', '.join(seen)}."] if seen else []
-    told += [f"{reason}." for reason in logs_left.values()]
-    told += [f"Deletion not confirmed (no hourly cost): {one} ({why})." for one, why in unseen.items()]
+    sentences = [f"Not deleted (no hourly cost): {', '.join(seen)}."] if seen else []
+    sentences += [f"{reason}." for reason in logs_left.values()]
+    sentences += [f"Deletion not confirmed (no hourly cost): {one} ({why})." for one, why in unseen.items()]
     steps = [f"Run it again: `{command}`."] if seen else []
     steps += [remove_by_hand(session, resource) for resource in unseen]
-    raise PeagleError(" ".join(told), next_step=" ".join(steps), details=details)
+    raise PeagleError(" ".join(sentences), next_step=" ".join(steps), details=details)

@@ -62,13 +62,13 @@ def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: f
     types = list(plan.draft.instance_types)
     offers = [offer for name in types for offer in prices.find_elsewhere(session, name)]
     offers.sort(key=lambda one: (one.usd_per_hour, types.index(one.instance)))
-    told = "; ".join(
+    offers_text = "; ".join(
         f"{one.region}: {one.instance} at {one.usd_per_hour:.2f} USD/hour ({one.source}, {one.date})"
         for one in offers[:_OFFERS]
     )
     elsewhere = (
-        f"Or deploy in another region that has your quota and your artifacts: {told}."
-        if told
+        f"Or deploy in another region that has your quota and your artifacts: {offers_text}."
+        if offers_text
         else "No price of another region is known: see the AWS price list, or use a capacity reservation."
     )
     return NoCapacity(
@@ -206,29 +206,29 @@ def deploy(
             require_guard(session)
         if preflight is not None:
             preflight(plan)
-        found = survey(session, plan)
-        if found.state in ("absent", "leaving", "failed"):
+        existing = survey(session, plan)
+        if existing.state in ("absent", "leaving", "failed"):
             plan = prolonged_plan(plan, lease_of(session, plan.names.endpoint))
         if surveyed is not None:
-            surveyed(found)
-        asks = not _changes_nothing(plan, found, pacing)
+            surveyed(existing)
+        asks = not _changes_nothing(plan, existing, pacing)
         if asks:
             _ask(confirm, plan)
         if plan.context.now is None or pacing.clock() - plan.context.now > STALE_PLAN:
             # The lifetime counts from the start of the deploy, not from the prompt.
             plan = plan_for(spec, session)
-            found = survey(session, plan)
-            if not asks and not _changes_nothing(plan, found, pacing):
+            existing = survey(session, plan)
+            if not asks and not _changes_nothing(plan, existing, pacing):
                 _ask(confirm, plan)  # the endpoint that served is gone since
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Deploy.of(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
     run.companions = companions
-    if found.serves:
-        _adopt_serving(run, found)
+    if existing.serves:
+        _adopt_serving(run, existing)
     else:
-        bring_up(run, found, wait)
-    return Endpoint(run.name, session, pacing=pacing, made_here=not found.serves)
+        bring_up(run, existing, wait)
+    return Endpoint(run.name, session, pacing=pacing, made_here=not existing.serves)
 
 
 def _refuse_not_to_wait(plan: Plan) -> None:
@@ -260,8 +260,8 @@ def _adopt_serving(run: Deploy, found: Survey) -> None:
         ensure_lifetime(run, found)
         follow(run)
         create_all(run, run.started)  # of a run that was killed before it
-        told = f"endpoint {run.name} is already in service with this spec: nothing was created"
-        run.report("ready", told + _other_tags(run, found), status="InService")
+        message = f"endpoint {run.name} is already in service with this spec: nothing was created"
+        run.report("ready", message + _other_tags(run, found), status="InService")
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted: endpoint {run.name} existed before and is kept.") from None
 

@@ -86,10 +86,10 @@ class EndpointSender:
 
     def _default(self, refused: ComponentRequired) -> str:
         """Return the component with the endpoint's name, as with lifecycle.idle: scale-to-zero."""
-        found = component_names(self._session, self._endpoint)
-        if self._endpoint in found:
+        components = component_names(self._session, self._endpoint)
+        if self._endpoint in components:
             return self._endpoint
-        if not found:
+        if not components:
             raise ServiceFault(
                 f"endpoint {self._endpoint!r} needs an inference component and has none yet.",
                 operation=refused.operation,
@@ -97,7 +97,7 @@ class EndpointSender:
                 next_step="Create an inference component on the endpoint, then send the request again.",
                 details=refused.details,
             ) from refused
-        raise _must_name_one(self._endpoint, found, refused.details) from refused
+        raise _must_name_one(self._endpoint, components, refused.details) from refused
 
 
 EXTRA = install_command("openai")
@@ -123,12 +123,12 @@ def component_of(session: Session, endpoint: str, component: str | None = None) 
     if component is not None:
         return component
     try:
-        found = component_names(session, endpoint)
+        components = component_names(session, endpoint)
     except CredentialsError:  # no permission to list them; most endpoints have none
         return None
-    if not found or endpoint in found:
-        return endpoint if found else None
-    raise _must_name_one(endpoint, found, {})
+    if not components or endpoint in components:
+        return endpoint if components else None
+    raise _must_name_one(endpoint, components, {})
 
 
 def _must_name_one(endpoint: str, found: Sequence[str], details: Mapping[str, Any]) -> SpecError:
@@ -178,10 +178,10 @@ def async_openai_client(
 def _arguments(
     session: Session, endpoint: str, component: str | None, options: Any, sdk: Any, transport: Any
 ) -> dict[str, Any]:
-    found = component_of(session, endpoint, component)
+    chosen = component_of(session, endpoint, component)
     # A stream may last 8 minutes on SageMaker, and the first token may take that long.
     timeout = sdk.Timeout(RUNTIME_READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-    given = {"base_url": openai_base_url(session, endpoint, found), "timeout": timeout, **options}
+    given = {"base_url": openai_base_url(session, endpoint, chosen), "timeout": timeout, **options}
     if session.is_local:
         given.setdefault("http_client", transport(trust_env=False))  # no proxy for this machine
     return given
@@ -474,8 +474,8 @@ class Endpoint:
         Raises:
             EngineError: the endpoint is on AWS, or the local server does not answer.
         """
-        asked = "" if component is None else f"?component={quote(component)}"
-        return self.session.admin_text(f"endpoints/{quote(self.name)}/metrics{asked}")
+        query = "" if component is None else f"?component={quote(component)}"
+        return self.session.admin_text(f"endpoints/{quote(self.name)}/metrics{query}")
 
 
 def connect(name: str, *, session: Session, pacing: Pacing | None = None) -> Endpoint:

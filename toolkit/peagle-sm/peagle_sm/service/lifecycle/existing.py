@@ -222,10 +222,10 @@ def offer_of(
     canary: Canary | None = None,
 ) -> UpdateOffer:
     """Compare the running endpoint with the plan, and price the update."""
-    told = (*_changed_fields(session, plan, found), *tag_changes(found.tags, plan.tags()))
-    there = found.facts is not None and found.facts.config_name == plan.names.config
-    fleet = not there or found.facts is None or found.facts.status != "InService"
-    finished = there and found.tags.get(SPEC_HASH) == plan.spec_hash
+    differences = (*_changed_fields(session, plan, found), *tag_changes(found.tags, plan.tags()))
+    has_config = found.facts is not None and found.facts.config_name == plan.names.config
+    fleet = not has_config or found.facts is None or found.facts.status != "InService"
+    finished = has_config and found.tags.get(SPEC_HASH) == plan.spec_hash
     alone = found.one.configs == [plan.names.config] and found.one.models == [plan.names.model]
     second = fleet and strategy == "in-place"
     now = now.replace(microsecond=0)
@@ -236,10 +236,10 @@ def offer_of(
         strategy=strategy,
         config=plan.names.config,
         old_config=found.old_config,
-        changes=told,
+        changes=differences,
         fleet=fleet,
         is_off=found.facts is None,
-        done=finished and alone and not fleet and not told,
+        done=finished and alone and not fleet and not differences,
         usd_per_hour=plan.usd_per_hour,
         price_source=plan.price_source,
         second_fleet_usd_per_hour=plan.usd_per_hour if second else 0.0,

@@ -86,10 +86,10 @@ def source_of(session: Session, name: str) -> TrafficSource:
     from peagle_sm.traffic.recorder import TrafficSource, mode_of
 
     try:
-        found = status(name, session=session)
+        facts = status(name, session=session)
     except PeagleError:
         return TrafficSource(name)
-    return TrafficSource(name, None, found.model_name, mode_of(found.summary.mode))
+    return TrafficSource(name, None, facts.model_name, mode_of(facts.summary.mode))
 
 
 @contextmanager

@@ -271,15 +271,15 @@ def _run(
 
 def _role(session: Session, one: Belongings) -> str:
     """Return the schedule's role: its old one, the local server's, or the guard's."""
-    told = one.tags.get(keys.SCHEDULER_ROLE) or (one.lifetime.role_arn if one.lifetime else None)
-    if told and not guards_own(session, told):
-        return told
+    role = one.tags.get(keys.SCHEDULER_ROLE) or (one.lifetime.role_arn if one.lifetime else None)
+    if role and not guards_own(session, role):
+        return role
     if session.local is not None and session.local.scheduler_role_arn:
         return session.local.scheduler_role_arn
     if guard_works(session):
         name = scheduler_role(session.region)
-        return told or f"arn:{partition(session.region)}:iam::{session.account()}:role/{name}"
-    if told:
+        return role or f"arn:{partition(session.region)}:iam::{session.account()}:role/{name}"
+    if role:
         raise PlanRefused(
             f"endpoint {one.name} cannot be resumed: its lifetime schedule needs the guard's role, and no "
             "guard is installed.",

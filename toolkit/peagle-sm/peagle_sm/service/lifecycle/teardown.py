@@ -316,12 +316,12 @@ class Teardown:
         return stack in self._gone_stacks and stack_status(self._session, stack) is None
 
     def _guards(self, name: str, endpoint: str) -> bool:
-        found = lifetime.get(self._session, name)
-        if found is None:
+        schedule = lifetime.get(self._session, name)
+        if schedule is None:
             return False
-        if found.stack is None:
-            return endpoint in (found.endpoint, found.component)
-        return found.ends(endpoint) and self._is_gone(found.stack)
+        if schedule.stack is None:
+            return endpoint in (schedule.endpoint, schedule.component)
+        return schedule.ends(endpoint) and self._is_gone(schedule.stack)
 
     def _remove(self, resource: Resource, endpoint: str, removed: Removed) -> None:
         why, sent = "", False

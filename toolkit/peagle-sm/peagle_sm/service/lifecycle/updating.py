@@ -279,10 +279,10 @@ def update(
             require_guard(session)
         if preflight is not None:
             preflight(plan)
-        found = current_state(session, plan, way)
+        existing = current_state(session, plan, way)
         own = update_alarms(spec.name, least_acceptance)
         names = (*(alarm.name for alarm in own), *alarms)
-        offer = offer_of(session, plan, found, way, names, pacing.clock(), canary)
+        offer = offer_of(session, plan, existing, way, names, pacing.clock(), canary)
         if confirm is not None and not offer.done and not confirm(offer):
             raise Declined(
                 f"Endpoint {spec.name} was not updated: it was not confirmed.",
@@ -292,13 +292,13 @@ def update(
         raise Interrupted("Interrupted: nothing was changed.") from None
     run = Deploy.of(offer.plan, session, pacing, Reporter(progress, pacing, offer.usd_per_hour))
     if offer.done:
-        _end_the_pause(run, found.one.lifetime)  # if an earlier run could not write it
+        _end_the_pause(run, existing.one.lifetime)  # if an earlier run could not write it
         run.report("ready", f"endpoint {run.name} already serves this spec", status="InService")
-    elif found.facts is not None and offer.strategy == "in-place":
-        InPlace(run, found, offer, own).bring_about()
+    elif existing.facts is not None and offer.strategy == "in-place":
+        InPlace(run, existing, offer, own).bring_about()
         _finish(run, offer)
     else:
-        _stop_and_start(run, found)
+        _stop_and_start(run, existing)
         _finish(run, offer)
     return Endpoint(run.name, session, pacing=pacing)
 

@@ -326,10 +326,10 @@ def render_staging(plan: StagingPlan) -> str:
             lines.append(
                 f"skipped: {len(part.left_out)} files of the {part.kind} that engines do not read ({names})"
             )
-        asked = part.place.snapshot.asked if part.place.snapshot else None
-        if asked and asked != part.place.folder.revision:
+        revision = part.place.snapshot.asked if part.place.snapshot else None
+        if revision and revision != part.place.folder.revision:
             lines.append(
-                f"{part.place.name}: {asked} is now commit {part.place.folder.revision}, which is recorded"
+                f"{part.place.name}: {revision} is now commit {part.place.folder.revision}, which is recorded"
             )
     existing = sum(1 for name in plan.sizes if name in plan.there)
     if existing:

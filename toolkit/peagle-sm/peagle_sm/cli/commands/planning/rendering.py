@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.planning import finding_rows
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.validation import to_yaml
 
 if TYPE_CHECKING:
     from peagle_sm.core.spec.lock import LockChange
@@ -83,7 +83,7 @@ def _field_lines(
 
 def _value(value: Any) -> str:
     # Always one line: {"a": 1} and [x] in YAML's flow style, a scalar without the document end marker.
-    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+    text = to_yaml(value, default_flow_style=True, width=10_000, allow_unicode=True)
     return text.strip().removesuffix("...").strip()
 
 

@@ -1,1 +1,0 @@
-"""The attention that is planted in the P-EAGLE head to start from."""
