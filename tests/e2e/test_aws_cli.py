@@ -90,7 +90,7 @@ def test_it_describes_and_lists_an_endpoint(aws: Aws, endpoint: str) -> None:
     assert described["EndpointStatus"] == "InService"
     assert described["ProductionVariants"][0]["VariantName"] == "AllTraffic"
     listed = asked(aws, "sagemaker", "list-endpoints", "--name-contains", endpoint)["Endpoints"]
-    assert [found["EndpointName"] for found in listed] == [endpoint]
+    assert [row["EndpointName"] for row in listed] == [endpoint]
     assert listed[0]["CreationTime"] == described["CreationTime"]
 
 
@@ -98,10 +98,10 @@ def test_it_invokes_an_endpoint(aws: Aws, endpoint: str, tmp_path: Path) -> None
     request, answer = tmp_path / "request.json", tmp_path / "answer.json"
     request.write_text('{"prompt": "naïve"}')
     words = ["--endpoint-name", endpoint, "--content-type", "application/json"]
-    report = asked(
+    invoked = asked(
         aws, "sagemaker-runtime", "invoke-endpoint", *words, "--body", f"fileb://{request}", str(answer)
     )
-    assert report["InvokedProductionVariant"] == "AllTraffic"
+    assert invoked["InvokedProductionVariant"] == "AllTraffic"
     received = json.loads(answer.read_text())
     assert received["path"] == "/invocations"
     assert (received["body"], received["version"]) == (request.read_text(), "seven")

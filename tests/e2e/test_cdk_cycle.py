@@ -137,10 +137,10 @@ class World:
 
     def serving(self) -> dict[str, Any]:
         """DescribeEndpoint of an endpoint that must be in service."""
-        result = self.endpoint()
-        assert result is not None, f"there is no endpoint {NAME}"
-        assert result["EndpointStatus"] == "InService", result
-        return result
+        described = self.endpoint()
+        assert described is not None, f"there is no endpoint {NAME}"
+        assert described["EndpointStatus"] == "InService", described
+        return described
 
     def state(self) -> str:
         """The stack's parameter EndpointState."""
@@ -163,16 +163,16 @@ class World:
     def leftovers(self) -> list[str]:
         """What the two stacks created and what still exists; the bootstrap stack and its roles stay."""
         sagemaker = self.client("sagemaker")
-        rows = [f"endpoint {row['EndpointName']}" for row in sagemaker.list_endpoints()["Endpoints"]]
+        left = [f"endpoint {row['EndpointName']}" for row in sagemaker.list_endpoints()["Endpoints"]]
         configs = sagemaker.list_endpoint_configs()["EndpointConfigs"]
-        rows += [f"config {row['EndpointConfigName']}" for row in configs]
-        rows += [f"model {row['ModelName']}" for row in sagemaker.list_models()["Models"]]
-        rows += [f"schedule {row['Name']}" for row in self.client("scheduler").list_schedules()["Schedules"]]
+        left += [f"config {row['EndpointConfigName']}" for row in configs]
+        left += [f"model {row['ModelName']}" for row in sagemaker.list_models()["Models"]]
+        left += [f"schedule {row['Name']}" for row in self.client("scheduler").list_schedules()["Schedules"]]
         functions = self.client("lambda").list_functions()["Functions"]
-        rows += [f"function {row['FunctionName']}" for row in functions]
-        rows += [f"table {name}" for name in self.client("dynamodb").list_tables()["TableNames"]]
+        left += [f"function {row['FunctionName']}" for row in functions]
+        left += [f"table {name}" for name in self.client("dynamodb").list_tables()["TableNames"]]
         roles = self.client("iam").list_roles()["Roles"]
-        rows += [
+        left += [
             f"role {r['RoleName']}"
             for r in roles
             if r["RoleName"].endswith(f"-{REGION}")
@@ -181,8 +181,8 @@ class World:
         ]
         stacks = self.client("cloudformation").describe_stacks()["Stacks"]
         own = [s["StackName"] for s in stacks if s["StackName"].startswith("Peagle")]
-        rows += [f"stack {name}" for name in own if name != TOOLKIT_STACK]
-        return rows
+        left += [f"stack {name}" for name in own if name != TOOLKIT_STACK]
+        return left
 
 
 @pytest.fixture

@@ -70,10 +70,10 @@ def proxy(server: Server) -> Iterator[str]:
 def answer(server: Server) -> str:
     """What the model says, asked by boto3 for the whole of it."""
     body = {"messages": [{"role": "user", "content": "def add(a, b):"}], "max_tokens": 16, "temperature": 0}
-    invoke_endpoint = server.client("sagemaker-runtime").invoke_endpoint(
+    response = server.client("sagemaker-runtime").invoke_endpoint(
         EndpointName=NAME, ContentType="application/json", Body=json.dumps(body)
     )
-    text = json.loads(invoke_endpoint["Body"].read())["choices"][0]["message"]["content"]
+    text = json.loads(response["Body"].read())["choices"][0]["message"]["content"]
     assert text
     return str(text)
 
@@ -91,9 +91,9 @@ def ask(server: Server, proxy: str, tmp_path_factory: pytest.TempPathFactory) ->
                 program = Program(client.program, client.python(say), home, server.url)
                 programs[client.program] = stack.enter_context(program)
             job = job_of(client, server, NAME) | ({"openai_url": proxy} if client.way == "serve" else {})
-            result = programs[client.program].read({**job, **more}, warm=False)
-            assert (result["error"], result["hang"]) == (None, False), result
-            return str(result["text"])
+            reading = programs[client.program].read({**job, **more}, warm=False)
+            assert (reading["error"], reading["hang"]) == (None, False), reading
+            return str(reading["text"])
 
         yield call
 
@@ -137,8 +137,8 @@ def test_the_aws_cli_gets_the_models_answer(
         capture_output=True,
         check=True,
     )
-    document = json.loads((tmp_path / "answer.json").read_text())
-    assert document["choices"][0]["message"]["content"] == answer
+    completion = json.loads((tmp_path / "answer.json").read_text())
+    assert completion["choices"][0]["message"]["content"] == answer
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -72,29 +72,29 @@ def test_the_modes_answer_in_turns_and_the_file_of_the_last_run_is_overwritten(t
     file = tmp_path / "results" / "r.jsonl"
     workload = Workload("mine", items(9), None, None, "a test", 9, temperature=0.0)
     described = [Described(arm, stand_in_weights=True) for arm in ARMS]
-    lines: list[str] = []
+    said: list[str] = []
     for _ in range(2):
-        result = measured(described, workload, file, around(VirtualTime()), {"seed": 7}, lines.append)
-    assert [arm.mode for arm in result.arms] == ["none", "eagle3", "p-eagle"]
-    assert (result.header.config["seed"], result.header.config["control"]) == (7, False)
-    assert len(result.requests) == len(measured_requests(read(file))) == 27
-    assert not differing(result)
-    ratio = speed_up(result, "p-eagle", "none")
+        found = measured(described, workload, file, around(VirtualTime()), {"seed": 7}, said.append)
+    assert [arm.mode for arm in found.arms] == ["none", "eagle3", "p-eagle"]
+    assert (found.header.config["seed"], found.header.config["control"]) == (7, False)
+    assert len(found.requests) == len(measured_requests(read(file))) == 27
+    assert not differing(found)
+    ratio = speed_up(found, "p-eagle", "none")
     assert ratio is not None
     assert ratio.low < 4 < ratio.high
-    assert speed_up(result, "none", "eagle3") is None
-    assert any("one deployment only" in line for line in lines)
+    assert speed_up(found, "none", "eagle3") is None
+    assert any("one deployment only" in line for line in said)
 
 
 def test_the_least_repetitive_third_leaves_the_loops_out() -> None:
-    result = made(prompts=24)  # an interval needs eight prompts
+    results = made(prompts=24)  # an interval needs eight prompts
     by_category: dict[Category, set[str]] = {
-        name: {row.prompt_id for row in within(result, name).requests} for name in (THIRD, REST)
+        name: {row.prompt_id for row in within(results, name).requests} for name in (THIRD, REST)
     }
     third = {f"p{number}" for number in (1, 10, 11, 13, 14, 16, 17, 19)}
     assert by_category == {THIRD: third, REST: {f"p{number}" for number in range(24)} - third}
-    alone = {(row.faster, row.slower): row.ratio for row in within(result, THIRD).comparisons}
-    slices = [each for each in result.slices if each.value == THIRD]
+    alone = {(row.faster, row.slower): row.ratio for row in within(results, THIRD).comparisons}
+    slices = [each for each in results.slices if each.value == THIRD]
     assert len(slices) == len(alone)
     for each in slices:
         assert each.speed_up is not None
@@ -129,9 +129,9 @@ def test_a_third_of_two_prompts_is_both_of_them() -> None:
 
 def test_one_different_output_is_a_difference_and_so_is_a_request_that_failed() -> None:
     assert identity_text(made()) == "identical outputs: yes, 6 of 6 prompts (by token ids)"
-    result = made(different=True)
-    assert differing(result) == ["p4"]
-    assert identity_text(result).endswith("NO, 5 of 6 prompts (by token ids); different on p4")
+    found = made(different=True)
+    assert differing(found) == ["p4"]
+    assert identity_text(found).endswith("NO, 5 of 6 prompts (by token ids); different on p4")
     rows = [
         request(row.arm, row.prompt_id, 0.1, error="ModelError")
         if (row.arm, row.prompt_id) == ("tiny-eagle3", "p1")

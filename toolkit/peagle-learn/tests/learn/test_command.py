@@ -49,13 +49,16 @@ def test_dry_run_train_status_and_stop(local: Session, project: Path) -> None:
     assert "needed" in dry.stderr
     trained = command(local, project, "train", "--yes", "--unguarded", "--format", "json")
     assert trained.returncode == 0, trained.stderr
-    document = json.loads(trained.stdout)
-    assert (document["job"], document["status"]) == (request["TrainingJobName"], "Completed")
-    shown = command(local, project, "status", document["job"])
-    assert document["artifact"] in shown.stdout
+    told = json.loads(trained.stdout)
+    assert (told["job"], told["status"]) == (request["TrainingJobName"], "Completed")
+    shown = command(local, project, "status", told["job"])
+    assert told["artifact"] in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) < 200
-    assert command(local, project, "stop", document["job"]).returncode == 0
-    assert command(local, project, "stop", "no-such-job").returncode == 4
+    assert command(local, project, "stop", told["job"]).returncode == 0
+    for word in ("stop", "status"):
+        unknown = command(local, project, word, "no-such-job")
+        assert unknown.returncode == 4
+        assert "no-such-job" in unknown.stderr
 
 
 def test_a_dry_run_names_the_job_of_the_same_spec_that_runs(
@@ -65,9 +68,9 @@ def test_a_dry_run_names_the_job_of_the_same_spec_that_runs(
     first = scripted(learning.plan_training(spec, local, project), hold="always")
     start(local, first)
     words, flags = ("learn", "train", project / "learn.yaml", "--dry-run"), local.command_flags()
-    answer = run(*words, *flags.split())
-    assert answer.exit_code == 0, answer.output
-    assert f"peagle-sm learn stop {first.job}{flags}" in " ".join(answer.output.split())
+    told = run(*words, *flags.split())
+    assert told.exit_code == 0, told.output
+    assert f"peagle-sm learn stop {first.job}{flags}" in " ".join(told.output.split())
     shown = json.loads(run(*words, "--format", "json", *flags.split()).stdout)
     assert [first.job in one["message"] for one in shown["findings"] if one["check"] == "running-job"] == [
         True
@@ -84,13 +87,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(local: Session, proj
     assert "Nothing was changed" in refused.stderr
 
 
-def test_a_name_in_no_job_is_not_found(local: Session) -> None:
-    answer = run("learn", "status", "nothere", *local.command_flags().split())
-    assert answer.exit_code == 4
-    assert "nothere" in answer.output
-
-
 def test_the_sizes_of_an_unknown_model_are_refused() -> None:
-    answer = run("learn", "plan", "s3://bucket/model/")
-    assert answer.exit_code == 2
-    assert "write its s3:// folder into target.model of learn.yaml" in " ".join(answer.output.split())
+    told = run("learn", "plan", "s3://bucket/model/")
+    assert told.exit_code == 2
+    assert "write its s3:// folder into target.model of learn.yaml" in " ".join(told.output.split())
