@@ -149,12 +149,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 #: The tests of the one share their templates; those of the other start engines that each take both cores.
 _AT_ONCE = ("tests/stacks/", "tests/e2e/")
+#: Files in these folders whose tests do neither: any process may take them.
+APART = {
+    "tests/e2e/test_aws_cli.py",
+    "tests/e2e/test_cdk_cycle.py",
+    "tests/e2e/test_first_hour.py",
+    "tests/e2e/test_openai_document.py",
+    "tests/e2e/test_production.py",
+}
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
-        whole = next((folder for folder in _AT_ONCE if nodeid.startswith(folder)), None)
-        return whole or super()._split_scope(nodeid)
+        file = str(super()._split_scope(nodeid))
+        return file if file in APART else next((each for each in _AT_ONCE if file.startswith(each)), file)
 
 
 def pytest_collection_finish() -> None:

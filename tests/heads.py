@@ -85,12 +85,12 @@ def tensors_for(config: Mapping[str, Any], *, parallel: bool = True) -> dict[str
     """Everything that a config calls for, and the map back: (dtype, shape, bytes) by name."""
     layout, faults = read_layout(config)
     assert layout is not None, faults
-    made = {name: filled(shape) for name, shape in expected_tensors(layout, parallel=parallel).items()}
-    if "d2t" in made:
+    by_name = {name: filled(shape) for name, shape in expected_tensors(layout, parallel=parallel).items()}
+    if "d2t" in by_name:
         covered = list(range(5, 5 + layout.draft_vocab))
-        made["d2t"] = integers([target - index for index, target in enumerate(covered)])
-        made["t2d"] = flags([index in covered for index in range(layout.vocab)])
-    return made
+        by_name["d2t"] = integers([target - index for index, target in enumerate(covered)])
+        by_name["t2d"] = flags([index in covered for index in range(layout.vocab)])
+    return by_name
 
 
 def filled(shape: Shape, dtype: str = "BF16", byte: int = 0x3C) -> tuple[str, Shape, bytes]:

@@ -148,13 +148,13 @@ def _handler(hub: LocalHub) -> type[BaseHTTPRequestHandler]:
                 self._error(404, "EntryNotFound")
                 return
             row = _sibling(file, content)
-            told = {"X-Repo-Commit": model.commit}
+            answer = {"X-Repo-Commit": model.commit}
             if "lfs" not in row:
-                self._bytes(content, file, {**told, "ETag": f'"{row["blobId"]}"'})
+                self._bytes(content, file, {**answer, "ETag": f'"{row["blobId"]}"'})
                 return
             tag, place = row["lfs"]["sha256"], f"{hub.url}/large/{name}/{file}"
             linked = {"X-Linked-Etag": f'"{tag}"', "X-Linked-Size": str(len(content)), "Location": place}
-            self._send(302, b"", {**told, **linked})
+            self._send(302, b"", {**answer, **linked})
 
         def _bytes(self, content: bytes, path: str, more: Mapping[str, str] = {}) -> None:
             if path.rpartition("/")[2] in hub.damaged:

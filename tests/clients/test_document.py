@@ -35,15 +35,15 @@ def environ(server: Server, endpoint: str) -> Mapping[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     environ = {**os.environ, "PATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     (exports,) = (block.text for block in EXAMPLES if "export AWS_ENDPOINT_URL" in block.text)
-    told = subprocess.run(
+    stdout = subprocess.run(
         ["bash", "-c", f"set -e\n{exports}\npeagle-sm openai {endpoint} --local --format json; env -0"],
         env=environ,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    openai, end = json.JSONDecoder().raw_decode(told)
-    exported = dict(line.split("=", 1) for line in told[end:].strip().split("\0") if line)
+    openai, end = json.JSONDecoder().raw_decode(stdout)
+    exported = dict(line.split("=", 1) for line in stdout[end:].strip().split("\0") if line)
     return {**exported, "OPENAI_BASE_URL": openai["base_url"], "OPENAI_API_KEY": openai["api_key"]}
 
 

@@ -1,4 +1,4 @@
-"""Each client does what the table of docs/how-to/clients.md says of it."""
+"""Each client does what docs/how-to/clients.md says of it, with each stream and at `peagle-sm serve`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from tests.clients import page
 from tests.clients.bench import Bench
-from tests.clients.clients import CLIENTS, ROOT, Client
+from tests.clients.clients import BEHIND_SERVE, CLIENTS, ROOT, Client
 from tests.clients.columns import COLUMNS
-from tests.clients.trial import HANG
+from tests.clients.trial import ERROR, EXACT, HANG
 from tests.local.serving import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.campaign]
@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 STREAMS = range(3)
 #: Now and then, when a garbage collection comes at the wrong moment (docs/how-to/clients.md).
 LOCKS_UP = ("litellm",)
-ROWS = page.read((ROOT / "docs" / "how-to" / "clients.md").read_text(encoding="utf-8"), COLUMNS)
+PAGE = (ROOT / "docs" / "how-to" / "clients.md").read_text(encoding="utf-8")
+ROWS = page.read(PAGE, COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,20 @@ def test_a_client_does_what_the_page_says(client: Client, bench: Bench) -> None:
     row = ROWS[client.label]
     for column in COLUMNS:
         cell = bench.tried(client, column, STREAMS)
-        found = set() if cell is None else set(cell.outcomes)
+        outcomes = set() if cell is None else set(cell.outcomes)
         if client.key in LOCKS_UP:
-            found.discard(HANG)
-        assert found <= set(row[column.key]), column.title
-        assert bool(found) == bool(row[column.key])
+            outcomes.discard(HANG)
+        assert outcomes <= set(row[column.key]), column.title
+        assert bool(outcomes) == bool(row[column.key])
+
+
+@pytest.mark.parametrize("client", BEHIND_SERVE, ids=[client.key for client in BEHIND_SERVE])
+def test_a_client_at_serve_raises_what_the_page_says(client: Client, bench: Bench) -> None:
+    (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {client.label}<br>")]
+    versions = ", ".join(client.versions().values())
+    for column in COLUMNS:
+        cell = bench.tried(client, column, STREAMS)
+        assert cell is not None
+        assert set(cell.outcomes) == {EXACT if column.whole else ERROR}, column.title
+        for error in cell.errors:
+            assert f"<br>{versions} | `{error}` |" in row, column.title

@@ -72,13 +72,13 @@ class Program(AbstractContextManager["Program"]):
         line = process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self._name} ended: {(self._home / 'stderr').read_text()[-4000:]}")
-        found = json.loads(line)
-        if found.get("ended"):
+        written = json.loads(line)
+        if written.get("ended"):
             self._end()
             # Where its threads stand: for whoever asks why.
             print((self._home / "stderr").read_text()[-4000:], file=sys.stderr)
-        assert isinstance(found, dict)
-        return found
+        assert isinstance(written, dict)
+        return written
 
     def _start(self) -> subprocess.Popen[str]:
         environ = {
@@ -94,14 +94,14 @@ class Program(AbstractContextManager["Program"]):
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(self._home / "path"),
         }
-        with (self._home / "stderr").open("a") as told:
+        with (self._home / "stderr").open("a") as stderr:
             return subprocess.Popen(
                 [self._python, PROGRAMS / f"{self._name}.py"],
                 cwd=self._home,
                 env=environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=told,
+                stderr=stderr,
                 text=True,
             )
 
@@ -134,14 +134,14 @@ def tried(
         if fault is None:
             return None
         added = local.add_fault(job["port"], {**fault, "endpoint": job["endpoint"]})
-        found = program.read(job)
+        answer = program.read(job)
         if any(each["id"] == added["id"] for each in local.faults(job["port"])):
             local.clear_faults(job["port"], [added["id"]])
-            if not found["hang"]:  # a client may also hang before it asks
+            if not answer["hang"]:  # a client may also hang before it asks
                 raise RuntimeError(f"{client.key}, {column.key}: the fault of stream {number} did not strike")
-        cell.outcomes.append(outcome(found, text))
-        if found["error"] is not None:
-            cell.errors[found["error"].rpartition(".")[2]] += 1
+        cell.outcomes.append(outcome(answer, text))
+        if answer["error"] is not None:
+            cell.errors[answer["error"].rpartition(".")[2]] += 1
     return cell
 
 

@@ -204,13 +204,13 @@ def no_maximum(body: bytes) -> bool:
 
 def unclassified() -> list[str]:
     """Return numeric fields of the engine's models that are neither limited nor known to be harmless."""
-    found = set()
+    names = set()
     for schema in SCHEMAS.values():
         for name, entry in schema["properties"].items():
             kinds = {entry.get("type")} | {each.get("type") for each in entry.get("anyOf", [])}
             if kinds & {"integer", "number"}:
-                found.add(name)
-    return sorted(found - LIMITED - FREE)
+                names.add(name)
+    return sorted(names - LIMITED - FREE)
 
 
 def campaign(bodies: int, seed: int) -> dict[str, Any]:

@@ -192,10 +192,10 @@ def test_a_generation_config_that_vllm_refuses_is_left_to_it(broken: str) -> Non
 
 
 def test_what_the_engine_was_told_of_drafting() -> None:
-    found = speculation(SPECULATING)
-    assert found is not None
-    assert (found.tokens, found.parallel, found.head) == (7, True, "/head")
-    assert speculation([f"--speculative-config={CONFIG}"]) == found
+    result = speculation(SPECULATING)
+    assert result is not None
+    assert (result.tokens, result.parallel, result.head) == (7, True, "/head")
+    assert speculation([f"--speculative-config={CONFIG}"]) == result
     for other in ("{", "[]", "null", json.dumps({"num_speculative_tokens": 0}), "{}"):
         assert speculation(["--speculative-config", other]) is None
     assert speculation(["--speculative-config"]) is None
@@ -204,22 +204,22 @@ def test_what_the_engine_was_told_of_drafting() -> None:
 def test_a_table_of_k_is_read_as_vllm_reads_it() -> None:
     def of(table: object) -> Speculation:
         text = json.dumps({**json.loads(CONFIG), "num_speculative_tokens_per_batch_size": table})
-        found = speculation(["--speculative-config", text])
-        assert found is not None
-        return found
+        result = speculation(["--speculative-config", text])
+        assert result is not None
+        return result
 
-    found = of([[5, 8, 0], [1, 4, 9]])
-    assert found.table == ((1, 4, 7), (5, 8, 0)), "in order, and at most the engine's own K"
-    assert (found.least, found.shows_second_tokens) == (0, True)
+    result = of([[5, 8, 0], [1, 4, 9]])
+    assert result.table == ((1, 4, 7), (5, 8, 0)), "in order, and at most the engine's own K"
+    assert (result.least, result.shows_second_tokens) == (0, True)
     assert not of([[1, 4, 7], [5, 8, 1]]).shows_second_tokens
     for none in (None, [], [[1, 4]], "x", [["a", 4, 7]]):
         assert (of(none).table, of(none).least) == ((), 7)
 
 
 def test_the_engine_may_be_told_of_drafting_by_three_flags() -> None:
-    found = speculation(["--spec-method", "eagle3", "--spec-model=/head", "--spec-tokens", "3"])
-    assert found is not None
-    assert (found.tokens, found.parallel, found.head) == (3, False, "/head")
+    result = speculation(["--spec-method", "eagle3", "--spec-model=/head", "--spec-tokens", "3"])
+    assert result is not None
+    assert (result.tokens, result.parallel, result.head) == (3, False, "/head")
     assert speculation(["--spec-tokens", "none"]) is None
 
 

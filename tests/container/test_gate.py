@@ -105,7 +105,7 @@ async def serving(engine: App, *arguments: str, **environment: str) -> Any:
     """A gate whose application has started; ended afterwards, with its tasks and its signal handlers."""
     with process_settings(list(arguments), environment):
         gate = Gate(engine, sleep=lambda _: asyncio.sleep(0.005))
-    told: asyncio.Queue[Message] = asyncio.Queue()
+    queue: asyncio.Queue[Message] = asyncio.Queue()
     started = asyncio.Event()
 
     async def send(message: Message) -> None:
@@ -114,13 +114,13 @@ async def serving(engine: App, *arguments: str, **environment: str) -> Any:
     loop = asyncio.get_running_loop()
     client = Client(gate)
     loop.add_signal_handler(signal.SIGINT, client.interrupted.set)  # as vLLM's own, which then drains
-    lifespan = asyncio.create_task(gate({"type": "lifespan"}, told.get, send))
-    await told.put({"type": "lifespan.startup"})
+    lifespan = asyncio.create_task(gate({"type": "lifespan"}, queue.get, send))
+    await queue.put({"type": "lifespan.startup"})
     await started.wait()
     try:
         yield client
     finally:
-        await told.put({"type": "lifespan.shutdown"})
+        await queue.put({"type": "lifespan.shutdown"})
         await lifespan
         for task in list(gate._tasks):
             task.cancel()

@@ -34,10 +34,10 @@ def counts(drafts: int, *rates: float, generated: int = 5000, finished: int = 10
 
 
 def test_metrics_of_several_engines_are_added_up() -> None:
-    found = read_counts(METRICS)
-    assert found == Counts(460, 200, (160, 100), 7)
-    assert found.survival == (0.8, 0.5)
-    assert found.acceptance_length == pytest.approx(2.3)
+    result = read_counts(METRICS)
+    assert result == Counts(460, 200, (160, 100), 7)
+    assert result.survival == (0.8, 0.5)
+    assert result.acceptance_length == pytest.approx(2.3)
 
 
 def test_metrics_without_speculation_are_nothing() -> None:
@@ -127,8 +127,8 @@ def judged(s1: float, ratio: float, rng: np.random.Generator) -> tuple[bool, int
 )
 def test_more_drafts_decide_what_few_cannot(s1: float, ratio: float, least: float, most: float) -> None:
     rng = np.random.default_rng(1)
-    found = np.mean([judged(s1, ratio, rng)[0] for _ in range(400)])
-    assert least <= found <= most
+    mean = np.mean([judged(s1, ratio, rng)[0] for _ in range(400)])
+    assert least <= mean <= most
 
 
 def test_a_clear_window_is_judged_at_200_drafts_and_an_unclear_one_at_4000() -> None:
@@ -163,14 +163,14 @@ def test_a_line_of_the_log_is_embedded_metric_format() -> None:
     )
     assert judges
     assert "\n" not in text
-    told = json.loads(text)
-    (directive,) = told["_aws"]["CloudWatchMetrics"]
-    assert told["_aws"]["Timestamp"] == 1
+    document = json.loads(text)
+    (directive,) = document["_aws"]["CloudWatchMetrics"]
+    assert document["_aws"]["Timestamp"] == 1
     assert directive["Namespace"] == "peagle-sm/a"
-    assert {entry["Name"] for entry in directive["Metrics"]} <= told.keys(), "each metric has its value"
-    figures = {name: told[name] for name in ("AcceptanceLength", "Survival1", "Survival2", "Drafts")}
+    assert {entry["Name"] for entry in directive["Metrics"]} <= document.keys(), "each metric has its value"
+    figures = {name: document[name] for name in ("AcceptanceLength", "Survival1", "Survival2", "Drafts")}
     assert figures == {"AcceptanceLength": 2.3, "Survival1": 0.8, "Survival2": 0.5, "Drafts": 500}
-    assert told["DraftingFault"] == 0
+    assert document["DraftingFault"] == 0
 
 
 def test_little_traffic_is_told_but_not_judged() -> None:
@@ -183,6 +183,6 @@ def test_little_traffic_is_told_but_not_judged() -> None:
 
 def test_what_is_wrong_stands_in_the_line() -> None:
     text, _ = emf_line(counts(3, 1, 0), counts(300, 0.9, 0.01), parallel=True, namespace="x", unix_ms=1)
-    told = json.loads(text)
-    assert told["DraftingFault"] == 1
-    assert told["reason"].startswith("parallel drafting ineffective")
+    document = json.loads(text)
+    assert document["DraftingFault"] == 1
+    assert document["reason"].startswith("parallel drafting ineffective")

@@ -33,8 +33,8 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode in (0, 1), done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return document
 
 
 def test_no_body_that_vllm_reads_above_a_limit_passes(result: dict[str, Any]) -> None:

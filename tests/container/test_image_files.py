@@ -51,8 +51,8 @@ def test_an_image_is_of_its_base_and_of_what_is_sent(name: str) -> None:
 
 
 def test_hadolint_would_find_a_pipe_into_a_shell_without_pipefail() -> None:
-    found = hadolint(DOCKERFILE + "\nRUN wget -qO- https://example.com/x | sh\n")
-    assert any(line.startswith("DL4006") for line in found)
+    result = hadolint(DOCKERFILE + "\nRUN wget -qO- https://example.com/x | sh\n")
+    assert any(line.startswith("DL4006") for line in result)
 
 
 def test_the_build_looks_at_the_base_before_anything_else() -> None:

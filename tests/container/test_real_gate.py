@@ -89,11 +89,11 @@ async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
 
 async def test_a_head_that_misses_its_profile_is_told_and_never_healthy(started: Started) -> None:
     status, text = await started.ask("/ping")
-    told = json.loads(text)["error"]["message"]
+    message = json.loads(text)["error"]["message"]
     assert status == 503
-    assert told.startswith("unhealthy: the head misses its own profile: acceptance length ")
-    assert told.endswith("on its canary prompts, 10.00 when it was made")
-    assert any(told.removeprefix("unhealthy: ") in line for line in started.lines), "the log says it too"
+    assert message.startswith("unhealthy: the head misses its own profile: acceptance length ")
+    assert message.endswith("on its canary prompts, 10.00 when it was made")
+    assert any(message.removeprefix("unhealthy: ") in line for line in started.lines), "the log says it too"
 
 
 async def test_the_limits_stand_before_the_engine(started: Started) -> None:
@@ -109,13 +109,13 @@ async def test_traffic_is_told_in_embedded_metrics(started: Started) -> None:
     # A request that runs while an interval ends is in two lines.
     async with asyncio.timeout(60):
         while True:
-            found = [json.loads(line) for line in started.lines if '"GeneratedTokens"' in line]
-            if (tokens := sum(told["GeneratedTokens"] for told in found)) >= 16:
+            rows = [json.loads(line) for line in started.lines if '"GeneratedTokens"' in line]
+            if (tokens := sum(told["GeneratedTokens"] for told in rows)) >= 16:
                 break
             await asyncio.sleep(0.1)
     assert tokens == 16
-    assert {told["_aws"]["CloudWatchMetrics"][0]["Namespace"] for told in found} == {"peagle-sm/real"}
-    drafted = [told for told in found if told["Drafts"] > 0]
+    assert {told["_aws"]["CloudWatchMetrics"][0]["Namespace"] for told in rows} == {"peagle-sm/real"}
+    drafted = [told for told in rows if told["Drafts"] > 0]
     assert drafted
     assert all({"Survival1", "Survival2", "Survival3"} <= told.keys() for told in drafted)
 
@@ -140,8 +140,8 @@ async def test_drafts_are_counted_by_slice_from_the_engines_own_report(
         while not (slices := [line for line in started.lines[seen:] if '"SliceDrafts"' in line]):
             await asyncio.sleep(0.1)
     (counted,) = [line for line in started.lines[seen:] if '"counts"' in line and "search" in line]
-    told: dict[str, Any] = json.loads(counted)
-    (row,) = [row for row in told["counts"] if row[0] == ["text", "search"]]
+    document: dict[str, Any] = json.loads(counted)
+    (row,) = [row for row in document["counts"] if row[0] == ["text", "search"]]
     _, k, requests, drafts, accepted, *_ = row
     assert (k, requests) == (9, 1)
     assert drafts + accepted >= 22  # the first token comes without a draft; the last draft may be cut

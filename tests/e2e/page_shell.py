@@ -36,7 +36,7 @@ class Finished:
 
 def commands(script: str) -> list[str]:
     """Split a script into complete commands: lines are joined until bash can parse them."""
-    found: list[str] = []
+    complete: list[str] = []
     lines: list[str] = []
     for line in script.splitlines():
         lines.append(line)
@@ -44,11 +44,11 @@ def commands(script: str) -> list[str]:
         parses = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
         # bash takes a backslash before the end of the input for a complete command.
         if line.strip() and not line.endswith("\\") and parses.returncode == 0 and not parses.stderr:
-            found.append(text.strip())
+            complete.append(text.strip())
             lines = []
     if "\n".join(lines).strip():
         raise ValueError(f"incomplete command: {lines}")
-    return found
+    return complete
 
 
 class Shell:

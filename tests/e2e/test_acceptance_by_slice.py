@@ -101,14 +101,14 @@ class Traffic:
 
     def _one(self, team: str, prompt: str, tokens: int, temperature: float, streamed: bool) -> None:
         body = {"prompt": prompt, "max_tokens": tokens, "temperature": temperature, "ignore_eos": True}
-        asked = {"EndpointName": self._name, "CustomAttributes": f"trace=1;team={team}"}
-        asked["ContentType"] = "application/json"
+        request = {"EndpointName": self._name, "CustomAttributes": f"trace=1;team={team}"}
+        request["ContentType"] = "application/json"
         if not streamed:
-            answer = self._runtime.invoke_endpoint(**asked, Body=json.dumps(body))
+            answer = self._runtime.invoke_endpoint(**request, Body=json.dumps(body))
             assert json.loads(answer["Body"].read())["choices"][0]["text"]
             return
         stream = self._runtime.invoke_endpoint_with_response_stream(
-            **asked, Body=json.dumps({**body, "stream": True})
+            **request, Body=json.dumps({**body, "stream": True})
         )
         seen = b"".join(event["PayloadPart"]["Bytes"] for event in stream["Body"])
         assert seen.rstrip().endswith(b"data: [DONE]")
@@ -119,23 +119,23 @@ def shown(stack: LocalStack, *more: str, exits: int) -> dict[str, Any]:
     port = (stack.session.local_url or "").rpartition(":")[2]
     result = run("acceptance", NAME, *more, "--local-port", port, "--format", "json")
     assert result.exit_code == exits, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
 
 
 def metric(stack: LocalStack, name: str, statistic: str, **dimensions: str) -> float:
     now = stack.session.now()
-    asked = [{"Name": key, "Value": value} for key, value in dimensions.items()]
-    found = stack.session.client("cloudwatch").get_metric_statistics(
+    wanted = [{"Name": key, "Value": value} for key, value in dimensions.items()]
+    points = stack.session.client("cloudwatch").get_metric_statistics(
         Namespace=SPACE,
         MetricName=name,
-        Dimensions=asked,
+        Dimensions=wanted,
         StartTime=now - timedelta(hours=1),
         EndTime=now + timedelta(minutes=2),
         Period=60,
         Statistics=[statistic],
     )["Datapoints"]
-    values = [float(point[statistic]) for point in found]
+    values = [float(point[statistic]) for point in points]
     return max(values, default=0.0) if statistic == "Maximum" else sum(values)
 
 
@@ -146,9 +146,9 @@ def settled(stack: LocalStack, requests: int, name: str = NAME) -> dict[str, Any
         port = (stack.session.local_url or "").rpartition(":")[2]
         result = run("acceptance", name, "--local-port", port, "--format", "json")
         if result.exit_code in (0, 9):
-            found: dict[str, Any] = json.loads(result.stdout)
-            if found["slices"] and found["slices"][0]["requests"] >= requests:
-                return found
+            report: dict[str, Any] = json.loads(result.stdout)
+            if report["slices"] and report["slices"][0]["requests"] >= requests:
+                return report
     raise AssertionError(f"the log has no {requests} requests: {result.output}")
 
 
@@ -160,17 +160,17 @@ def test_two_teams_and_a_team_that_falls(stack: LocalStack) -> None:
     healthy = settled(stack, 330)
     assert healthy["changes"] == []
     assert healthy["uncounted_requests"] == 0
-    by_name = {one["slice"]: one for one in healthy["slices"]}
-    assert {name: one["requests"] for name, one in by_name.items()} == {
+    by_name = {row["slice"]: row for row in healthy["slices"]}
+    assert {name: row["requests"] for name, row in by_name.items()} == {
         "all requests": 330,
         "label:team: support": 160,
         "label:team: search": 160,
         "label:team: other": 10,
         "format: text": 330,
     }
-    for one in by_name.values():
-        assert one["low"] < one["acceptance_length"] < one["high"]
-        assert list(one["by_k"]) == ["7"]
+    for row in by_name.values():
+        assert row["low"] < row["acceptance_length"] < row["high"]
+        assert list(row["by_k"]) == ["7"]
     for team in ("search", "support"):
         name = f"label:team: {team}"
         for counted, of_report in (("SliceDrafts", "drafts"), ("SliceAcceptedTokens", "accepted")):

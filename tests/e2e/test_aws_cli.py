@@ -66,8 +66,8 @@ def endpoint(aws: Aws, server: Server) -> Iterator[str]:
     variant = f"VariantName=AllTraffic,ModelName={NAME},InstanceType=ml.g5.2xlarge,InitialInstanceCount=1"
     config = ["--endpoint-config-name", NAME]
     aws("sagemaker", "create-endpoint-config", *config, "--production-variants", variant)
-    made = asked(aws, "sagemaker", "create-endpoint", "--endpoint-name", NAME, *config)
-    assert made["EndpointArn"].endswith(f":endpoint/{NAME}")
+    created = asked(aws, "sagemaker", "create-endpoint", "--endpoint-name", NAME, *config)
+    assert created["EndpointArn"].endswith(f":endpoint/{NAME}")
     # The waiter looks every 30 s, the first time at once: so it is asked when there is nothing to wait for.
     server.until(NAME, "InService")
     aws("sagemaker", "wait", "endpoint-in-service", "--endpoint-name", NAME)
@@ -90,7 +90,7 @@ def test_it_describes_and_lists_an_endpoint(aws: Aws, endpoint: str) -> None:
     assert described["EndpointStatus"] == "InService"
     assert described["ProductionVariants"][0]["VariantName"] == "AllTraffic"
     listed = asked(aws, "sagemaker", "list-endpoints", "--name-contains", endpoint)["Endpoints"]
-    assert [found["EndpointName"] for found in listed] == [endpoint]
+    assert [row["EndpointName"] for row in listed] == [endpoint]
     assert listed[0]["CreationTime"] == described["CreationTime"]
 
 
@@ -98,10 +98,10 @@ def test_it_invokes_an_endpoint(aws: Aws, endpoint: str, tmp_path: Path) -> None
     request, answer = tmp_path / "request.json", tmp_path / "answer.json"
     request.write_text('{"prompt": "naïve"}')
     words = ["--endpoint-name", endpoint, "--content-type", "application/json"]
-    told = asked(
+    invoked = asked(
         aws, "sagemaker-runtime", "invoke-endpoint", *words, "--body", f"fileb://{request}", str(answer)
     )
-    assert told["InvokedProductionVariant"] == "AllTraffic"
+    assert invoked["InvokedProductionVariant"] == "AllTraffic"
     received = json.loads(answer.read_text())
     assert received["path"] == "/invocations"
     assert (received["body"], received["version"]) == (request.read_text(), "seven")

@@ -63,15 +63,15 @@ def runs(process: psutil.Process) -> bool:
 
 def processes_of(home: Path) -> set[psutil.Process]:
     """Every process on this machine that has the folder in its arguments, environment or working place."""
-    found = set()
+    processes = set()
     for process in psutil.process_iter():
         try:
             words = [*process.cmdline(), *process.environ().values(), process.cwd()]
         except psutil.Error:
             continue
         if any(str(home) in word for word in words) and runs(process):
-            found.add(process)
-    return found
+            processes.add(process)
+    return processes
 
 
 def session_of(up: dict[str, Any]) -> boto3.Session:
@@ -133,12 +133,12 @@ def look(sagemaker: SageMakerClient) -> None:
     container = sagemaker.describe_model(ModelName=NAME)["PrimaryContainer"]
     assert json.loads(container["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"]) == SPECULATION
     assert container["AdditionalModelDataSources"][0]["ChannelName"] == "head"
-    (asked,) = sagemaker.describe_endpoint_config(EndpointConfigName=NAME)["ProductionVariants"]
-    assert asked["ModelName"] == NAME
+    (wanted,) = sagemaker.describe_endpoint_config(EndpointConfigName=NAME)["ProductionVariants"]
+    assert wanted["ModelName"] == NAME
     tags = sagemaker.list_tags(ResourceArn=endpoint["EndpointArn"])["Tags"]
     assert tags == [{"Key": "team", "Value": "docs"}]
     pages = sagemaker.get_paginator("list_endpoints").paginate(StatusEquals="InService")
-    assert [found["EndpointName"] for page in pages for found in page["Endpoints"]] == [NAME]
+    assert [row["EndpointName"] for page in pages for row in page["Endpoints"]] == [NAME]
 
 
 def invoke(runtime: SageMakerRuntimeClient) -> dict[str, Any]:
@@ -147,8 +147,8 @@ def invoke(runtime: SageMakerRuntimeClient) -> dict[str, Any]:
     )
     assert answer["InvokedProductionVariant"] == VARIANT
     assert answer["ContentType"] == "application/json"
-    found: dict[str, Any] = json.loads(answer["Body"].read())
-    return found
+    completion: dict[str, Any] = json.loads(answer["Body"].read())
+    return completion
 
 
 def lines(stream: Any) -> Iterator[str]:
@@ -176,7 +176,7 @@ def stream(runtime: SageMakerRuntimeClient) -> list[str]:
 
 def invocations(cloudwatch: Any, since: datetime) -> float:
     """What CloudWatch has counted."""
-    found = cloudwatch.get_metric_statistics(
+    statistics = cloudwatch.get_metric_statistics(
         Namespace="AWS/SageMaker",
         MetricName="Invocations",
         Dimensions=[
@@ -188,15 +188,15 @@ def invocations(cloudwatch: Any, since: datetime) -> float:
         Period=60,
         Statistics=["Sum"],
     )
-    return float(sum(point["Sum"] for point in found["Datapoints"]))
+    return float(sum(point["Sum"] for point in statistics["Datapoints"]))
 
 
 def log(logs: Any) -> list[str]:
     """What the container has written, of every page."""
     group = f"/aws/sagemaker/Endpoints/{NAME}"
-    (found,) = logs.describe_log_streams(logGroupName=group)["logStreams"]
-    assert found["logStreamName"].startswith(f"{VARIANT}/")
-    where = {"logGroupName": group, "logStreamName": found["logStreamName"]}
+    (stream,) = logs.describe_log_streams(logGroupName=group)["logStreams"]
+    assert stream["logStreamName"].startswith(f"{VARIANT}/")
+    where = {"logGroupName": group, "logStreamName": stream["logStreamName"]}
     page = logs.get_log_events(**where, startFromHead=True)
     messages = [event["message"] for event in page["events"]]
     token = None

@@ -137,10 +137,10 @@ class World:
 
     def serving(self) -> dict[str, Any]:
         """DescribeEndpoint of an endpoint that must be in service."""
-        found = self.endpoint()
-        assert found is not None, f"there is no endpoint {NAME}"
-        assert found["EndpointStatus"] == "InService", found
-        return found
+        described = self.endpoint()
+        assert described is not None, f"there is no endpoint {NAME}"
+        assert described["EndpointStatus"] == "InService", described
+        return described
 
     def state(self) -> str:
         """The stack's parameter EndpointState."""
@@ -163,16 +163,16 @@ class World:
     def leftovers(self) -> list[str]:
         """What the two stacks created and what still exists; the bootstrap stack and its roles stay."""
         sagemaker = self.client("sagemaker")
-        found = [f"endpoint {row['EndpointName']}" for row in sagemaker.list_endpoints()["Endpoints"]]
+        left = [f"endpoint {row['EndpointName']}" for row in sagemaker.list_endpoints()["Endpoints"]]
         configs = sagemaker.list_endpoint_configs()["EndpointConfigs"]
-        found += [f"config {row['EndpointConfigName']}" for row in configs]
-        found += [f"model {row['ModelName']}" for row in sagemaker.list_models()["Models"]]
-        found += [f"schedule {row['Name']}" for row in self.client("scheduler").list_schedules()["Schedules"]]
+        left += [f"config {row['EndpointConfigName']}" for row in configs]
+        left += [f"model {row['ModelName']}" for row in sagemaker.list_models()["Models"]]
+        left += [f"schedule {row['Name']}" for row in self.client("scheduler").list_schedules()["Schedules"]]
         functions = self.client("lambda").list_functions()["Functions"]
-        found += [f"function {row['FunctionName']}" for row in functions]
-        found += [f"table {name}" for name in self.client("dynamodb").list_tables()["TableNames"]]
+        left += [f"function {row['FunctionName']}" for row in functions]
+        left += [f"table {name}" for name in self.client("dynamodb").list_tables()["TableNames"]]
         roles = self.client("iam").list_roles()["Roles"]
-        found += [
+        left += [
             f"role {r['RoleName']}"
             for r in roles
             if r["RoleName"].endswith(f"-{REGION}")
@@ -181,8 +181,8 @@ class World:
         ]
         stacks = self.client("cloudformation").describe_stacks()["Stacks"]
         own = [s["StackName"] for s in stacks if s["StackName"].startswith("Peagle")]
-        found += [f"stack {name}" for name in own if name != TOOLKIT_STACK]
-        return found
+        left += [f"stack {name}" for name in own if name != TOOLKIT_STACK]
+        return left
 
 
 @pytest.fixture

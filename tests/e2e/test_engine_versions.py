@@ -169,9 +169,9 @@ def test_a_k_above_the_engines_own_is_refused_and_it_goes_on(lab: Lab) -> None:
 def test_verify_finds_the_answers_to_be_the_targets_own(lab: Lab) -> None:
     if lab.is_default:
         pytest.skip("tests/e2e/test_measuring.py verifies the default engine")
-    asked = ["--checks", "greedy,sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
+    options = ["--checks", "greedy,sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
     where = ["--local-port", lab.port, "--format", "json"]
-    result = run("verify", name_of("p-eagle"), "--baseline", name_of("none"), *asked, *where)
+    result = run("verify", name_of("p-eagle"), "--baseline", name_of("none"), *options, *where)
     assert result.exit_code == 0, result.output
     passed = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
     assert passed == {"greedy": True, "sampled": True}

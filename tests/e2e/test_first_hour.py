@@ -210,11 +210,11 @@ def test_the_stack_scales_to_zero_and_back(walk: Walk) -> None:
 
 
 def test_each_exception_is_on_the_page_and_names_its_reason() -> None:
-    found = page_commands()
+    lines = page_commands()
     for start, (reason, _) in ONLY_AWS.items():
-        assert any(command.startswith(start) for command in found), f"{start} is not on the page any more"
+        assert any(command.startswith(start) for command in lines), f"{start} is not on the page any more"
         for path in re.findall(r"(?:toolkit/[\w-]+/)?tests/\S+\.py", reason):
             assert (ROOT / path).is_file(), path
     for start in FAILS:
-        assert any(command.startswith(start) for command in found), f"{start} is not on the page any more"
-    assert len([command for command in found if exception(command)]) * 5 < len(found)
+        assert any(command.startswith(start) for command in lines), f"{start} is not on the page any more"
+    assert len([command for command in lines if exception(command)]) * 5 < len(lines)

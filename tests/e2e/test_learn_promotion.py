@@ -222,8 +222,8 @@ def begun(world: World, threads: ThreadPoolExecutor) -> Future[Promotion]:
 
 
 def shown(world: World) -> tuple[str, str, str | None]:
-    found = status(NAME, session=world.stack.session)
-    return found.config_name, found.summary.status, found.summary.spec_hash
+    endpoint = status(NAME, session=world.stack.session)
+    return endpoint.config_name, endpoint.summary.status, endpoint.summary.spec_hash
 
 
 def test_an_alarm_takes_the_canary_back_and_the_spec_stays(world: World, better: Proof) -> None:

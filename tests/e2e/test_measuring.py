@@ -58,8 +58,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def unfair() -> EndpointSpec:
-    told = spec_of("p-eagle").model_dump(exclude_unset=True)
-    return EndpointSpec(**{**told, "name": UNFAIR, "serving": ServingSpec(env={"VLLM_PLUGINS": "none"})})
+    fields = spec_of("p-eagle").model_dump(exclude_unset=True)
+    return EndpointSpec(**{**fields, "name": UNFAIR, "serving": ServingSpec(env={"VLLM_PLUGINS": "none"})})
 
 
 def staged(stack: LocalStack, peagle: Run) -> EndpointSpec:
@@ -153,10 +153,10 @@ class TestThreeEngines:
     def test_compare(self, compared: Results) -> None:
         assert {arm.mode for arm in compared.arms} == {"none", "p-eagle"}
         assert any(arm.control for arm in compared.arms)
-        for one in compared.comparisons:
-            assert one.ratio.low <= one.ratio.value <= one.ratio.high
+        for comparison in compared.comparisons:
+            assert comparison.ratio.low <= comparison.ratio.value <= comparison.ratio.high
             # Where two tokens are all but equal, bfloat16 and the shape of a batch may decide between them.
-            assert 0 < (one.identical_outputs or 0) <= (one.compared_outputs or 0)
+            assert 0 < (comparison.identical_outputs or 0) <= (comparison.compared_outputs or 0)
         modes = {arm.name: arm.mode for arm in compared.arms}
         lengths = {modes[point.arm]: point.acceptance for point in compared.points}
         assert lengths["p-eagle"] is not None
@@ -165,17 +165,17 @@ class TestThreeEngines:
 
     def test_verify_finds_the_answers_to_be_the_targets_own(self, peagle: Run, folder: Path) -> None:
         out = folder / "verify.jsonl"
-        asked = ["--checks", ",".join(sorted(CHECKS)), "--quick", "--prompts", "8", "--max-tokens", "48"]
-        result = peagle("verify", FAST, "--baseline", PLAIN, *asked, "--out", out)
-        told = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
-        assert set(told) == CHECKS
-        assert told["greedy"] is told["sampled"] is told["streaming"] is True
-        assert [check.name for check in read(out).checks] == list(told)
+        options = ["--checks", ",".join(sorted(CHECKS)), "--quick", "--prompts", "8", "--max-tokens", "48"]
+        result = peagle("verify", FAST, "--baseline", PLAIN, *options, "--out", out)
+        passed = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
+        assert set(passed) == CHECKS
+        assert passed["greedy"] is passed["sampled"] is passed["streaming"] is True
+        assert [check.name for check in read(out).checks] == list(passed)
 
     @pytest.mark.campaign
     def test_verify_finds_an_unfair_sampler(self, peagle: Run) -> None:
-        asked = ["--checks", "sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
-        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *asked, exits=(9,))
+        options = ["--checks", "sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
+        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *options, exits=(9,))
         assert json.loads(result.stdout)["passed"] is False
 
     def test_cost(self, peagle: Run, folder: Path, benched: Results) -> None:
@@ -192,7 +192,8 @@ class TestThreeEngines:
         result = peagle("report", *files, "--html", page)
         assert json.loads(result.stdout)["stand_in_weights"] is True
         inside = extract(page.read_text())
-        assert [len(one.requests) for one in inside] == [len(benched.requests), len(compared.requests)]
+        requests = [len(results.requests) for results in inside]
+        assert requests == [len(benched.requests), len(compared.requests)]
 
 
 @pytest.mark.campaign
@@ -201,13 +202,13 @@ def test_tune(stack: LocalStack, peagle: Run, folder: Path) -> None:
     peagle("init", "tiny-code", "--output", spec)
     size = ["--concurrency", "1", "--max-k", "4", "--requests", "4"]
     result = peagle("tune", spec, *size, "--out", out, "--unguarded", "--yes")
-    told: dict[str, Any] = json.loads(result.stdout)
-    (found,) = told["modes"]
-    assert found["mode"] == "p-eagle"
-    assert found["deployments"] == 1
-    assert 1 <= found["k"] <= 4
-    assert told["written"] == str(spec)
-    assert f"num_speculative_tokens: {found['k']}" in spec.read_text()
+    report: dict[str, Any] = json.loads(result.stdout)
+    (mode,) = report["modes"]
+    assert mode["mode"] == "p-eagle"
+    assert mode["deployments"] == 1
+    assert 1 <= mode["k"] <= 4
+    assert report["written"] == str(spec)
+    assert f"num_speculative_tokens: {mode['k']}" in spec.read_text()
     (fit,) = read(out).fits
     assert {point.k for point in fit.points} == set(range(5))
     assert stack.delete_all() == []

@@ -70,10 +70,10 @@ def proxy(server: Server) -> Iterator[str]:
 def answer(server: Server) -> str:
     """What the model says, asked by boto3 for the whole of it."""
     body = {"messages": [{"role": "user", "content": "def add(a, b):"}], "max_tokens": 16, "temperature": 0}
-    told = server.client("sagemaker-runtime").invoke_endpoint(
+    response = server.client("sagemaker-runtime").invoke_endpoint(
         EndpointName=NAME, ContentType="application/json", Body=json.dumps(body)
     )
-    text = json.loads(told["Body"].read())["choices"][0]["message"]["content"]
+    text = json.loads(response["Body"].read())["choices"][0]["message"]["content"]
     assert text
     return str(text)
 
@@ -91,9 +91,9 @@ def ask(server: Server, proxy: str, tmp_path_factory: pytest.TempPathFactory) ->
                 program = Program(client.program, client.python(say), home, server.url)
                 programs[client.program] = stack.enter_context(program)
             job = job_of(client, server, NAME) | ({"openai_url": proxy} if client.way == "serve" else {})
-            found = programs[client.program].read({**job, **more}, warm=False)
-            assert (found["error"], found["hang"]) == (None, False), found
-            return str(found["text"])
+            reading = programs[client.program].read({**job, **more}, warm=False)
+            assert (reading["error"], reading["hang"]) == (None, False), reading
+            return str(reading["text"])
 
         yield call
 
@@ -137,29 +137,29 @@ def test_the_aws_cli_gets_the_models_answer(
         capture_output=True,
         check=True,
     )
-    told = json.loads((tmp_path / "answer.json").read_text())
-    assert told["choices"][0]["message"]["content"] == answer
+    completion = json.loads((tmp_path / "answer.json").read_text())
+    assert completion["choices"][0]["message"]["content"] == answer
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_the_responses_api_gives_the_answer_of_a_chat(proxy: str, answer: str, streamed: bool) -> None:
     client = openai.OpenAI(base_url=proxy, api_key="any", max_retries=0)
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "model": "",
         "input": "def add(a, b):",
         "max_output_tokens": 16,
         "temperature": 0,
     }
     if streamed:
-        events = list(client.responses.create(**asked, stream=True))
+        events = list(client.responses.create(**request, stream=True))
         assert events[-1].type in ("response.completed", "response.incomplete")
         assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == answer
-        told = events[-1].response
+        response = events[-1].response
     else:
-        told = client.responses.create(**asked)
-    assert told.output_text == answer
-    assert told.usage is not None
-    assert 0 < told.usage.output_tokens <= 16
+        response = client.responses.create(**request)
+    assert response.output_text == answer
+    assert response.usage is not None
+    assert 0 < response.usage.output_tokens <= 16
 
 
 @pytest.mark.parametrize("events", [1, 3, 5])

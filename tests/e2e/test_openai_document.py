@@ -42,8 +42,8 @@ def environ(server: Server) -> Iterator[Mapping[str, str]]:
 def variables(environ: Mapping[str, str]) -> Mapping[str, str]:
     """What `peagle-sm openai` sets."""
     command = ["peagle-sm", "openai", NAME, "--local", "--format", "json"]
-    told = json.loads(subprocess.run(command, env=environ, capture_output=True, check=True).stdout)
-    return {**environ, "OPENAI_BASE_URL": told["base_url"], "OPENAI_API_KEY": told["api_key"]}
+    opened = json.loads(subprocess.run(command, env=environ, capture_output=True, check=True).stdout)
+    return {**environ, "OPENAI_BASE_URL": opened["base_url"], "OPENAI_API_KEY": opened["api_key"]}
 
 
 @pytest.fixture(scope="module")

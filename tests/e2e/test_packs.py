@@ -103,9 +103,9 @@ def test_the_scorecard_from_the_command_line(stack: LocalStack, tmp_path: Path) 
     arms = (PLAIN, CLEAN, "--packs", "rag")
     result = run("compare", *arms, *size, "--local-port", port, "--format", "json")
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert [(row["pack"], row["result"]) for row in told["packs"]] == [("rag", "pass")], told
-    assert told["stand_in_weights"] is True
+    report = json.loads(result.stdout)
+    assert [(row["pack"], row["result"]) for row in report["packs"]] == [("rag", "pass")], report
+    assert report["stand_in_weights"] is True
     page = tmp_path / "packs.html"
     assert run("report", tmp_path / "r.jsonl", "--html", page).exit_code == 0
     assert "Workload packs" in page.read_text()

@@ -76,15 +76,15 @@ def _spec() -> str:
 @pytest.fixture
 def environ(server: Server, in_empty_folder: Path) -> Iterator[dict[str, str]]:
     """What leads the commands here; whatever is left is removed, since other tests use the server too."""
-    found = {"PEAGLE_SM_LOCAL": "1", "PEAGLE_SM_LOCAL_PORT": str(server.status.port)}
-    yield found
-    run("delete", "demo", "--yes", "--format", "quiet", environ=found)
-    run("guard", "uninstall", "--yes", "--format", "quiet", environ=found)
+    variables = {"PEAGLE_SM_LOCAL": "1", "PEAGLE_SM_LOCAL_PORT": str(server.status.port)}
+    yield variables
+    run("delete", "demo", "--yes", "--format", "quiet", environ=variables)
+    run("guard", "uninstall", "--yes", "--format", "quiet", environ=variables)
 
 
 def _run(line: str, environ: dict[str, str]) -> Result:
     words = shlex.split(line)[1:]
-    asks = any(words[: len(one.split())] == one.split() for one in ASKS)
+    asks = any(words[: len(command.split())] == command.split() for command in ASKS)
     return run(*words, *(["--yes"] if asks else []), environ=environ, stdin=TYPED.get(words[0], ""))
 
 
@@ -97,8 +97,8 @@ def test_the_page_from_an_empty_account_and_back(environ: dict[str, str], in_emp
         codes.append(result.exit_code)
         if line.startswith("peagle-sm init"):
             # The reader puts the page's spec in; the scripted engine is told to answer as OpenAI's API.
-            told = _spec().replace("  max_model_len:", "  env: {SCRIPT_INVOKE: openai}\n  max_model_len:")
-            (in_empty_folder / "peagle.yaml").write_text(told)
+            scripted = _spec().replace("  max_model_len:", "  env: {SCRIPT_INVOKE: openai}\n  max_model_len:")
+            (in_empty_folder / "peagle.yaml").write_text(scripted)
         if line.startswith("peagle-sm guard sweep"):
             # `update` needs something to change.
             path = in_empty_folder / "peagle.yaml"
@@ -119,6 +119,6 @@ def test_what_is_not_run_here_is_run_where_it_is_said() -> None:
     assert len(HERE) > len(left_out)
     for start, reason in NOT_HERE.items():
         assert any(line.startswith(start) for line in left_out), f"{start} is not on the page any more"
-        found = re.search(r"(?:toolkit/[\w-]+/)?tests/\S+\.py", reason)
-        assert found is not None
-        assert (ROOT / found[0]).is_file()
+        path = re.search(r"(?:toolkit/[\w-]+/)?tests/\S+\.py", reason)
+        assert path is not None
+        assert (ROOT / path[0]).is_file()

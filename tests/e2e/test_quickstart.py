@@ -29,21 +29,21 @@ def test_three_modes_come_up_agree_stream_and_leave_nothing(
     code = quickstart.main(words)
     shown = capfd.readouterr()
     assert code == 0, shown.err
-    found = json.loads(output.read_text())
-    assert found["stand_in_weights"] is True
-    assert found["prompts"] == PROMPTS
-    assert found["identical_outputs"] is True
-    assert found["leftovers"] == []
-    assert list(found["modes"]) == list(MODES)
-    for mode, figures in found["modes"].items():
+    document = json.loads(output.read_text())
+    assert document["stand_in_weights"] is True
+    assert document["prompts"] == PROMPTS
+    assert document["identical_outputs"] is True
+    assert document["leftovers"] == []
+    assert list(document["modes"]) == list(MODES)
+    for mode, figures in document["modes"].items():
         assert figures["otps"] > 0
         assert (figures["num_speculative_tokens"] is None) == (mode == "none")
         assert figures["acceptance_length"] == 1 if mode == "none" else figures["acceptance_length"] > 1
-    for mode, choice in found["num_speculative_tokens"].items():
-        assert choice["k"] == found["modes"][mode]["num_speculative_tokens"]
+    for mode, choice in document["num_speculative_tokens"].items():
+        assert choice["k"] == document["modes"][mode]["num_speculative_tokens"]
         assert str(choice["k"]) in choice["rates"], "only a measured K is chosen"
         assert f"{mode} {choice['k']}" in shown.out
-    assert found["provenance"]["weights_sha256"]
+    assert document["provenance"]["weights_sha256"]
     assert "127.0.0.1" not in output.read_text(), "no address of this machine"
     assert f"identical outputs: yes, {PROMPTS} of {PROMPTS} prompts" in shown.out
     assert "The least repetitive third of the prompts (2 of 6)" in shown.out

@@ -121,9 +121,9 @@ def alone(folder: Path, wheels: Wheels) -> Installed:
 @pytest.fixture(scope="module")
 def everything(folder: Path, wheels: Wheels) -> Iterator[Installed]:
     """All four packages."""
-    there = install(folder, "everything", wheels, *PACKAGES)
-    yield there
-    there.attempt("local", "down")
+    installed = install(folder, "everything", wheels, *PACKAGES)
+    yield installed
+    installed.attempt("local", "down")
 
 
 @pytest.mark.slow
@@ -200,8 +200,8 @@ def test_the_cdk_app_comes_from_the_wheel(alone: Installed) -> None:
 
 @pytest.mark.slow
 def test_sagemaker_local_answers_boto3_without_the_other_packages(folder: Path, wheels: Wheels) -> None:
-    there = install(folder, "server", wheels, "sagemaker-local")
-    assert not {"peagle-sm", "peagle-bench", "peagle-learn"} & there.distributions()
+    installed = install(folder, "server", wheels, "sagemaker-local")
+    assert not {"peagle-sm", "peagle-bench", "peagle-learn"} & installed.distributions()
     program = """
 import boto3
 from sagemaker_local import lifecycle
@@ -213,7 +213,7 @@ try:
 finally:
     lifecycle.down(server.port)
 """
-    assert there.python(program).splitlines()[-1] == "[]"
+    assert installed.python(program).splitlines()[-1] == "[]"
 
 
 @pytest.mark.slow
@@ -225,8 +225,8 @@ def test_an_endpoint_lives_and_goes_in_an_empty_folder(everything: Installed) ->
     everything.run("init", "tiny-code", "--name", ENDPOINT)
     everything.run("deploy", "--local", "--unguarded", "--yes")
     processes += psutil.Process(server["pid"]).children(recursive=True)
-    asked = ("-p", "def add(a, b):", "--max-tokens", "32", "--temperature", "0", "--local")
-    answer = everything.json("invoke", ENDPOINT, *asked)
+    request = ("-p", "def add(a, b):", "--max-tokens", "32", "--temperature", "0", "--local")
+    answer = everything.json("invoke", ENDPOINT, *request)
     assert answer["text"]
     assert answer["summary"]["acceptance_length"] > 1, "the draft head does not work"
     measured = ["--prompts", "2", "--concurrency", "1", "--max-tokens", "8", "--out", "b.jsonl", "--local"]

@@ -44,10 +44,10 @@ def _run(place: Place, only: list[str]) -> int:
         if only and case.name not in only:
             continue
         began, cpu = time.monotonic(), time.process_time()
-        one = record(place, case)
-        ran = {(cell.number, cell.kind): cell for cell in run_cells(place, one, every=True)}
-        recorded.append(one)
-        cells[case.name] = list(all_cells(one, ran))
+        recorded_case = record(place, case)
+        ran = {(cell.number, cell.kind): cell for cell in run_cells(place, recorded_case, every=True)}
+        recorded.append(recorded_case)
+        cells[case.name] = list(all_cells(recorded_case, ran))
         runs += len(ran)
         for cell in ran.values():
             if cell.wrong:

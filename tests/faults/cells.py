@@ -162,8 +162,8 @@ def _outcome(ended: BaseException | None, left: Found, arrived: str) -> str:
         return "again"
     if ended is None or not isinstance(ended, PeagleError):
         return "on"
-    there = "+" if left.status is not None else ""
-    return f"{ended.exit_code}{there}"
+    mark = "+" if left.status is not None else ""
+    return f"{ended.exit_code}{mark}"
 
 
 def _wrong(

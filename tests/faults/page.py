@@ -65,8 +65,8 @@ def page(recorded: Iterable[Recorded], cells: Mapping[str, list[Cell]], runs: in
         longest=max(cell.seconds for cell in every) / 60,
     )
     parts = [text, _summary(cells)]
-    for one in recorded:
-        parts.append(_table(one, cells[one.case.name]))
+    for case in recorded:
+        parts.append(_table(case, cells[case.case.name]))
     return "\n".join(parts)
 
 
@@ -77,10 +77,10 @@ def _summary(cells: Mapping[str, list[Cell]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, rows in cells.items():
-        told = Counter(_kind(row.outcome) for row in rows)
+        counts = Counter(_kind(row.outcome) for row in rows)
         lines.append(
-            f"| [{name}](#{name}) | {len(rows) // len(KINDS)} | {len(rows)} | {told['on']} "
-            f"| {told['error']} | {told['again']} |"
+            f"| [{name}](#{name}) | {len(rows) // len(KINDS)} | {len(rows)} | {counts['on']} "
+            f"| {counts['error']} | {counts['again']} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -89,18 +89,18 @@ def _kind(outcome: str) -> str:
     return outcome if outcome in ("on", "again") else "error"
 
 
-def _table(one: Recorded, rows: list[Cell]) -> str:
-    found = {(row.number, row.kind): row.outcome for row in rows}
+def _table(recorded: Recorded, rows: list[Cell]) -> str:
+    by_cell = {(row.number, row.kind): row.outcome for row in rows}
     lines = [
-        f"## {one.case.name}",
-        f"Before: {one.case.what}.",
+        f"## {recorded.case.name}",
+        f"Before: {recorded.case.what}.",
         "",
         "| # | call | " + " | ".join(KINDS) + " |",
         "|---|---|" + "---|" * len(KINDS),
     ]
-    for number in one.numbers:
-        outcomes = " | ".join(found[number, kind] for kind in KINDS)
-        lines.append(f"| {number} | {one.calls[number]} | {outcomes} |")
+    for number in recorded.numbers:
+        outcomes = " | ".join(by_cell[number, kind] for kind in KINDS)
+        lines.append(f"| {number} | {recorded.calls[number]} | {outcomes} |")
     return "\n".join(lines) + "\n"
 
 

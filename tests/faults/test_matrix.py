@@ -29,13 +29,13 @@ def place(server: Server) -> Iterator[Place]:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_matrix(case: Case, place: Place, root: Path) -> None:
-    told = read_page((root / PAGE).read_text(encoding="utf-8"))[case.name]
+    rows = read_page((root / PAGE).read_text(encoding="utf-8"))[case.name]
     recorded = record(place, case)
     calls = {number: recorded.calls[number] for number in recorded.numbers}
-    assert calls == {number: call for number, (call, _) in told.items()}, "run scripts/fault-matrix"
+    assert calls == {number: call for number, (call, _) in rows.items()}, "run scripts/fault-matrix"
     for cell in run_cells(place, recorded, every=False):
         assert not cell.wrong, cell
-        assert cell.outcome == told[cell.number][1][cell.kind], cell
+        assert cell.outcome == rows[cell.number][1][cell.kind], cell
 
 
 def test_the_page_has_no_cell_that_is_wrong(root: Path) -> None:

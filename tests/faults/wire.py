@@ -130,11 +130,11 @@ class Wire:
         attempts = config.retries["total_max_attempts"]  # type: ignore[attr-defined]
         key = (service, attempts)
         if key not in self._clients:
-            made = self._boto3.client(  # type: ignore[call-overload]
+            client = self._boto3.client(  # type: ignore[call-overload]
                 service, region_name=region_name, config=config, endpoint_url=self._url
             )
-            self._listen(made, attempts)
-            self._clients[key] = made
+            self._listen(client, attempts)
+            self._clients[key] = client
         return self._clients[key]
 
     def _listen(self, client: Any, attempts: int) -> None:

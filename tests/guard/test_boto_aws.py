@@ -70,9 +70,9 @@ def test_pages_of_100_are_asked_for_and_calls_are_counted(session: Session) -> N
     assert (first.items[0].created_at, first.items[0].created_at.tzinfo, first.token) == (START, UTC, "n")
     assert aws.list_endpoints("n").token is None
     row = {"ResourceARN": arn_of("chat"), "Tags": [{"Key": "team", "Value": "search"}]}
-    asked = {"ResourceTypeFilters": ["sagemaker:endpoint"], "TagFilters": ANY, "ResourcesPerPage": 100}
+    request = {"ResourceTypeFilters": ["sagemaker:endpoint"], "TagFilters": ANY, "ResourcesPerPage": 100}
     answer = {"ResourceTagMappingList": [row], "PaginationToken": ""}
-    tagging.add_response("get_resources", answer, asked)
+    tagging.add_response("get_resources", answer, request)
     page = aws.tagged_endpoints(None)
     assert (page.items[0].tags, page.token) == ({"team": "search"}, None)
     assert aws.calls == {"ListEndpoints": 2, "GetResources": 1}
@@ -87,13 +87,13 @@ def test_a_description_has_variants_and_a_missing_endpoint_is_none(session: Sess
     ]
     answer = {**ROW, "EndpointConfigName": "chat-1", "ProductionVariants": variants}
     stub.add_response("describe_endpoint", answer, {"EndpointName": "chat"})
-    found = aws.describe_endpoint("chat")
-    assert found is not None
-    assert (found.variants, found.instances, found.config_name) == (("a", "b"), 3, "chat-1")
-    assert not found.is_async
+    endpoint = aws.describe_endpoint("chat")
+    assert endpoint is not None
+    assert (endpoint.variants, endpoint.instances, endpoint.config_name) == (("a", "b"), 3, "chat-1")
+    assert not endpoint.is_async
     queued = {**answer, "AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": "s3://answers/"}}}
     stub.add_response("describe_endpoint", queued, {"EndpointName": "chat"})
-    assert aws.describe_endpoint("chat") == replace(found, is_async=True)
+    assert aws.describe_endpoint("chat") == replace(endpoint, is_async=True)
     message = 'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/chat".'
     stub.add_client_error("describe_endpoint", "ValidationException", message)
     assert aws.describe_endpoint("chat") is None
@@ -137,11 +137,11 @@ def payload(told: object) -> StreamingBody:
 def test_a_function_that_failed_is_an_error(session: Session) -> None:
     aws = BotoAws(SETTINGS, session)
     stub = session.stubs["lambda"]
-    asked = {"FunctionName": "peagle-guard-switch", "Payload": b'{"action": "off"}'}
-    stub.add_response("invoke", {"Payload": payload({"state": "done"}), "StatusCode": 200}, asked)
+    request = {"FunctionName": "peagle-guard-switch", "Payload": b'{"action": "off"}'}
+    stub.add_response("invoke", {"Payload": payload({"state": "done"}), "StatusCode": 200}, request)
     assert aws.invoke("peagle-guard-switch", {"action": "off"}) == {"state": "done"}
     failed = {"Payload": payload({"errorMessage": "no"}), "FunctionError": "Unhandled", "StatusCode": 200}
-    stub.add_response("invoke", failed, asked)
+    stub.add_response("invoke", failed, request)
     with pytest.raises(FunctionFailed, match="no"):
         aws.invoke("peagle-guard-switch", {"action": "off"})
 
@@ -162,8 +162,8 @@ def test_the_switch_updates_with_the_previous_template_and_nothing_else(session:
     stub.add_client_error("describe_stacks", "AccessDenied", "not authorized")
     with pytest.raises(ClientError, match="not authorized"):
         aws.describe_stack("Peagle-chat")
-    asked = {**ANY_STACK, "UsePreviousTemplate": True, "Parameters": parameters}
-    stub.add_response("update_stack", {"StackId": "id"}, asked)
+    request = {**ANY_STACK, "UsePreviousTemplate": True, "Parameters": parameters}
+    stub.add_response("update_stack", {"StackId": "id"}, request)
     aws.update_stack("Peagle-chat", parameters)
     stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
     with pytest.raises(NoUpdates):
@@ -194,12 +194,12 @@ def test_a_component_that_is_going_already_is_left_alone(session: Session) -> No
         "CreationTime": START,
         "LastModifiedTime": START,
     }
-    asked = {"InferenceComponentName": "copy"}
-    stub.add_response("describe_inference_component", described, asked)
+    request = {"InferenceComponentName": "copy"}
+    stub.add_response("describe_inference_component", described, request)
     aws.delete_component("copy")
     in_service = {**described, "InferenceComponentStatus": "InService"}
-    stub.add_response("describe_inference_component", in_service, asked)
-    stub.add_response("delete_inference_component", {}, asked)
+    stub.add_response("describe_inference_component", in_service, request)
+    stub.add_response("delete_inference_component", {}, request)
     aws.delete_component("copy")
     stub.assert_no_pending_responses()
 
@@ -240,9 +240,9 @@ def test_jobs_in_progress_are_listed_by_page_and_described_in_utc(session: Sessi
         "CreationTime": START,
         "TrainingJobStatus": "InProgress",
     }
-    asked = {"StatusEquals": "InProgress", "MaxResults": 100}
-    stub.add_response("list_training_jobs", {"TrainingJobSummaries": [], "NextToken": "n"}, asked)
-    stub.add_response("list_training_jobs", {"TrainingJobSummaries": [row]}, {**asked, "NextToken": "n"})
+    request = {"StatusEquals": "InProgress", "MaxResults": 100}
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": [], "NextToken": "n"}, request)
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": [row]}, {**request, "NextToken": "n"})
     assert aws.running_jobs(None).items == ()
     assert aws.running_jobs("n").items == (("job", arn),)
     described = {

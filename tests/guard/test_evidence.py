@@ -49,8 +49,8 @@ def judged(*subjects: Subject, idle_from: datetime = FROM, every: timedelta = MI
 
 def test_utilisation_all_along_and_no_requests_is_quiet_up_to_the_last_point() -> None:
     zeros = minutes(0, 30, 0.0)
-    found = judged(subject(invocations=zeros, concurrency=zeros))
-    assert (found.kind, found.since, found.until) == (Kind.QUIET, FROM, NOW)
+    result = judged(subject(invocations=zeros, concurrency=zeros))
+    assert (result.kind, result.since, result.until) == (Kind.QUIET, FROM, NOW)
 
 
 @pytest.mark.parametrize("minute", [0, 15, 29])
@@ -82,8 +82,8 @@ def test_a_request_before_the_window_is_not_of_interest() -> None:
     ],
 )
 def test_gaps(utilisation: Mapping[datetime, float], expected: Kind) -> None:
-    found = subject()
-    assert kind(replace(found, utilisation=Series(utilisation))) is expected
+    result = subject()
+    assert kind(replace(result, utilisation=Series(utilisation))) is expected
 
 
 def test_a_part_is_no_proof_of_quiet_but_is_of_traffic() -> None:
@@ -103,8 +103,8 @@ def test_every_variant_needs_its_own_proof() -> None:
 def test_late_shown_traffic_of_before_the_idle_time_only_shortens_the_quiet() -> None:
     late = subject(concurrency=minutes(3, 5), invocations=minutes(3, 4))
     idle_from = FROM + 5 * MINUTE
-    found = judged(late, subject(), idle_from=idle_from)
-    assert (found.kind, found.since) == (Kind.QUIET, idle_from)
+    result = judged(late, subject(), idle_from=idle_from)
+    assert (result.kind, result.since) == (Kind.QUIET, idle_from)
     assert judged(late, subject(), idle_from=idle_from - MINUTE).kind is Kind.TRAFFIC
 
 
@@ -127,8 +127,8 @@ def test_what_was_lost_before_the_idle_time_only_shortens_the_quiet(
     written = minutes(0, 30, 0.0, without=lost) if zeros else {}
     both = subject(written, written, utilisation=minutes(0, 30, without=lost))
     end = FROM + (max(lost) + 1) * MINUTE
-    found = judged(both, subject(), idle_from=end)
-    assert (found.kind, found.since) == (Kind.QUIET, end)
+    result = judged(both, subject(), idle_from=end)
+    assert (result.kind, result.since) == (Kind.QUIET, end)
     assert judged(both, subject(), idle_from=end - MINUTE).kind is Kind.UNKNOWN
 
 
@@ -141,8 +141,8 @@ def test_a_gap_before_the_newest_datapoint_is_not_yet_settled() -> None:
     settled = newest | {FROM + 24 * MINUTE: 1.0}
     assert judged(subject(utilisation=settled), idle_from=idle_from, every=every).since == FROM
     other = settled | {FROM + 20 * MINUTE: 1.0}
-    found = judged(subject(utilisation=other), idle_from=idle_from, every=every)
-    assert found.since == FROM + 20 * MINUTE
+    result = judged(subject(utilisation=other), idle_from=idle_from, every=every)
+    assert result.since == FROM + 20 * MINUTE
 
 
 def test_utilisation_is_not_missed_where_the_requests_of_each_of_its_minutes_are_written() -> None:
@@ -165,9 +165,9 @@ def test_a_lost_minute_of_a_gpu_that_shows_the_streams_is_unknown() -> None:
 def test_zeros_that_stopped_before_the_idle_time_are_written_no_more() -> None:
     stopped = subject(minutes(-20, 2, 0.0), utilisation=minutes(-20, 30))
     within = Window(FROM - 20 * MINUTE, FROM + 2 * MINUTE, NOW + MINUTE)
-    found = judge([stopped], within)
-    assert (found.kind, found.since) == (Kind.QUIET, FROM + 2 * MINUTE)
-    assert found.until == NOW + MINUTE - REQUEST_LAG
+    result = judge([stopped], within)
+    assert (result.kind, result.since) == (Kind.QUIET, FROM + 2 * MINUTE)
+    assert result.until == NOW + MINUTE - REQUEST_LAG
     assert judge([stopped], replace(within, idle_from=FROM)).kind is Kind.UNKNOWN
 
 
@@ -175,8 +175,8 @@ def test_zeros_that_stopped_before_the_idle_time_are_written_no_more() -> None:
 
 
 def test_without_a_datapoint_of_requests_quiet_is_known_up_to_their_longest_delay() -> None:
-    found = judged(subject())
-    assert (found.kind, found.until) == (Kind.QUIET, NOW - REQUEST_LAG)
+    result = judged(subject())
+    assert (result.kind, result.until) == (Kind.QUIET, NOW - REQUEST_LAG)
 
 
 @pytest.mark.parametrize("late", [0, 5, 24])
@@ -197,9 +197,9 @@ def test_every_subject_must_be_fresh_but_a_variant_whose_components_carry_the_pr
 @pytest.mark.parametrize("hole", [(10,), (0,), tuple(range(3, 27))])
 def test_a_hole_in_request_metrics_that_are_written_without_traffic_is_unknown(hole: tuple[int, ...]) -> None:
     zeros = {**minutes(0, 30, 0.0, without=hole), FROM - MINUTE: 0.0}
-    found = judged(subject(invocations=zeros, concurrency=zeros))
-    assert found.kind is Kind.UNKNOWN
-    assert "request metrics are missing" in found.detail
+    result = judged(subject(invocations=zeros, concurrency=zeros))
+    assert result.kind is Kind.UNKNOWN
+    assert "request metrics are missing" in result.detail
     # What one series lacks the other may show.
     assert kind(subject(zeros, minutes(0, 30, 0.0))) is Kind.QUIET
 

@@ -135,9 +135,9 @@ def test_two_sweeps_at_once_do_nothing_twice(make: Callable[[], FakeAws], lock: 
         turns.run(lambda job=job: job(0), lambda job=job, late=seed % 4: job(late))  # type: ignore[misc]
         assert errors == []
         # Removing the schedules of an endpoint that is gone twice does no harm.
-        asked = Counter(str(event["action"]) for _, _, event in aws.invoked if "expires_at" not in event)
-        told = Counter(subject for _, subject, _ in aws.notices)
-        assert max(asked.values(), default=0) <= 1, (seed, aws.invoked)
-        assert max(told.values(), default=0) <= 1, (seed, aws.notices)
-        done += asked + told
+        counter = Counter(str(event["action"]) for _, _, event in aws.invoked if "expires_at" not in event)
+        answer = Counter(subject for _, subject, _ in aws.notices)
+        assert max(counter.values(), default=0) <= 1, (seed, aws.invoked)
+        assert max(answer.values(), default=0) <= 1, (seed, aws.notices)
+        done += counter + answer
     assert done, "the world gave the sweeps nothing to do"

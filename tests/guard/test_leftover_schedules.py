@@ -34,9 +34,9 @@ def test_the_schedules_of_an_endpoint_that_was_deleted_by_hand_go_with_it(missed
     del aws.endpoints["chat"]
     run(aws, missed_at)
     assert aws.schedules == {}
-    asked = len(aws.invoked)
+    request = len(aws.invoked)
     run(aws, missed_at + 5)
-    assert len(aws.invoked) == asked, "it is settled once"
+    assert len(aws.invoked) == request, "it is settled once"
 
 
 @pytest.mark.parametrize("missed_at", [5, 7 * 60], ids=["within the lifetime", "after it"])
@@ -99,8 +99,8 @@ def test_alarms_that_cannot_be_deleted_keep_no_endpoint_alive_and_are_reported_w
     del aws.endpoints["chat"]
     aws.faults["DeleteAlarms"] = [RuntimeError("not authorized")]
     aws.now = at(5)
-    told = entry(sweep(aws, SETTINGS, at(5)))
-    (fault,) = told.faults
+    answer = entry(sweep(aws, SETTINGS, at(5)))
+    (fault,) = answer.faults
     command = "aws cloudwatch delete-alarms --region us-east-1 --alarm-names"
     assert f"`{command} peagle-chat-update peagle-chat-acceptance Peagle-chat-from-zero`" in fault
     assert "RuntimeError: not authorized" in fault

@@ -40,7 +40,7 @@ class Deaf(SchedulerClient):
 
 
 def event(kind: str = "Create", **properties: Any) -> dict[str, Any]:
-    asked = {
+    request = {
         "ServiceToken": TOKEN,
         "EndpointName": "chat",
         "StackName": "Peagle-chat",
@@ -48,15 +48,15 @@ def event(kind: str = "Create", **properties: Any) -> dict[str, Any]:
         "ScheduleName": "peagle-chat-lifetime",
         "Nonce": "12345678",
     }
-    told = {"RequestType": kind, "ResourceProperties": {**asked, **properties}}
-    return told if kind == "Create" else {**told, "PhysicalResourceId": "peagle-chat-lifetime"}
+    answer = {"RequestType": kind, "ResourceProperties": {**request, **properties}}
+    return answer if kind == "Create" else {**answer, "PhysicalResourceId": "peagle-chat-lifetime"}
 
 
 def test_the_stacks_switch_comes_first_and_half_an_hour_later_the_endpoint_itself() -> None:
     scheduler = scheduler_client()
-    made = provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(), START)
-    assert made.physical_id == "peagle-chat-lifetime"
-    assert made.attributes["ExpiresAt"] == (START + 8 * HOUR).isoformat(timespec="seconds")
+    created = provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(), START)
+    assert created.physical_id == "peagle-chat-lifetime"
+    assert created.attributes["ExpiresAt"] == (START + 8 * HOUR).isoformat(timespec="seconds")
     soft, hard = (scheduler.schedules[f"peagle-chat-lifetime{suffix}"] for suffix in ("", "-hard"))
     assert soft["StartDate"] == START + 8 * HOUR
     assert hard["StartDate"] == START + 8.5 * HOUR
@@ -141,8 +141,8 @@ def test_a_lease_outlasts_a_deploy_and_a_pause_by_hand(kind: str) -> None:
     scheduler, aws = scheduler_client(), FakeAws()
     until = START + 20 * HOUR
     aws.register.write("chat", created_at=START, keep_until=until, expires_at=until, paused=kind == "Create")
-    made = provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(kind), START + HOUR)
-    assert made.attributes["ExpiresAt"] == until.isoformat(timespec="seconds")
+    created = provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(kind), START + HOUR)
+    assert created.attributes["ExpiresAt"] == until.isoformat(timespec="seconds")
     soft, hard = (scheduler.schedules[f"peagle-chat-lifetime{suffix}"] for suffix in ("", "-hard"))
     assert (soft["StartDate"], hard["StartDate"]) == (until, until + HOUR / 2)
     assert json.loads(soft["Target"]["Input"])["expires_at"] == until.isoformat()
@@ -386,16 +386,16 @@ def test_waking_refuses_what_the_guard_never_saw() -> None:
 
 
 def _scaling(types: list[str], config: str, before: list[str] | None) -> dict[str, Any]:
-    told = event("Update", ScalingInstanceTypes=types, EndpointConfigName=config)
-    return told if before is None else {**told, "OldResourceProperties": {"ScalingInstanceTypes": before}}
+    answer = event("Update", ScalingInstanceTypes=types, EndpointConfigName=config)
+    return answer if before is None else {**answer, "OldResourceProperties": {"ScalingInstanceTypes": before}}
 
 
 def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched() -> None:
     scheduler = scheduler_client()
-    asked = _scaling(["ml.g7e.4xlarge"], "chat-new", ["ml.g7e.2xlarge"])
+    scaling = _scaling(["ml.g7e.4xlarge"], "chat-new", ["ml.g7e.2xlarge"])
     endpoints = FakeEndpoints(status="InService", config="chat-old")
     with pytest.raises(ProviderError) as refused:
-        provide(scheduler, endpoints, FakeAws().register, SETTINGS, asked, START)
+        provide(scheduler, endpoints, FakeAws().register, SETTINGS, scaling, START)
     assert "found ml.g7e.2xlarge, wanted ml.g7e.4xlarge" in str(refused.value)
     assert "Run `peagle-sm pause chat`, deploy the stack again, then run `peagle-sm resume chat`" in str(
         refused.value

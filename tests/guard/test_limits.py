@@ -236,8 +236,8 @@ def test_what_the_timetable_woke_goes_on_spending_the_same_budget() -> None:
     assert record.spent_usd == pytest.approx(1100)
     woken = decide(None, life, record, UNKNOWN, OPENS).record
     again = replace(ENDPOINT, created_at=OPENS + MINUTE, modified_at=OPENS + MINUTE)
-    found = decide(again, life, woken, UNKNOWN, OPENS + 5 * MINUTE)
-    assert spent_usd(life, found.record, OPENS + HOUR + MINUTE) == pytest.approx(1200)
+    result = decide(again, life, woken, UNKNOWN, OPENS + 5 * MINUTE)
+    assert spent_usd(life, result.record, OPENS + HOUR + MINUTE) == pytest.approx(1200)
     by_hand = decide(again, life, record, UNKNOWN, OPENS + 5 * MINUTE)
     assert spent_usd(life, by_hand.record, OPENS + HOUR + MINUTE) == pytest.approx(100)
 

@@ -67,10 +67,10 @@ def event(kind: str = "Create", payload: object = PAYLOAD, **more: Any) -> dict[
 
 def test_create_sends_the_exact_payload() -> None:
     models = FakeModels()
-    made = provide(models, event())
+    created = provide(models, event())
     assert models.created == [PAYLOAD]
-    assert made.physical_id == made.attributes["ModelName"] == "chat-12345678"
-    assert made.attributes["ModelArn"].endswith("model/chat-12345678")
+    assert created.physical_id == created.attributes["ModelName"] == "chat-12345678"
+    assert created.attributes["ModelArn"].endswith("model/chat-12345678")
 
 
 def test_a_retry_after_a_lost_answer_adopts_its_own_model() -> None:

@@ -132,11 +132,11 @@ def test_one_unreadable_attribute_hides_no_other_and_the_next_write_replaces_it(
     register.put(Record(name="other"), START)
     item = {"pk": {"S": "endpoint#chat"}, "arn": {"S": "arn"}, "version": {"N": "3"}, **bad}
     table.put_item(TableName=TABLE, Item=item)
-    found = {record.name: record for record in register.scan(None).items}
-    assert set(found) == {"other", "chat"}
-    assert found["chat"].arn == "arn"
-    assert register.put(found["chat"], START)
-    assert register.get("chat") == replace(found["chat"], version=found["chat"].version + 1)
+    by_name = {record.name: record for record in register.scan(None).items}
+    assert set(by_name) == {"other", "chat"}
+    assert by_name["chat"].arn == "arn"
+    assert register.put(by_name["chat"], START)
+    assert register.get("chat") == replace(by_name["chat"], version=by_name["chat"].version + 1)
 
 
 ATTRIBUTES = st.recursive(

@@ -240,9 +240,9 @@ def test_a_destroyed_stack_is_not_woken_by_its_timetable() -> None:
     for minutes in (0, 11 * 60, 11 * 60 + 5):
         run(aws, minutes)
     aws.stacks.clear()
-    asked = len(aws.invoked)
+    request = len(aws.invoked)
     assert entry(run(aws, 24 * 60)).action == "forget"
-    assert (len(aws.invoked), aws.register.records) == (asked, {})
+    assert (len(aws.invoked), aws.register.records) == (request, {})
 
 
 def test_whoever_writes_meanwhile_keeps_the_record() -> None:

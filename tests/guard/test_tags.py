@@ -22,7 +22,7 @@ def test_ours_is_what_names_this_very_endpoint() -> None:
 
 
 def test_tags_are_read() -> None:
-    found = lifecycle_from_tags(
+    lifecycle = lifecycle_from_tags(
         tags_for(
             "chat",
             idle_minutes="30",
@@ -36,24 +36,27 @@ def test_tags_are_read() -> None:
             publish_seconds="300",
         )
     )
-    assert (found.idle, found.grace, found.max_lifetime) == (30 * MINUTE, 12 * MINUTE, 2.5 * HOUR)
-    assert (found.budget_usd, found.usd_per_hour) == (500.0, 113.93)
-    assert (found.price_at_most, lifecycle_from_tags({"peagle-sm:price-bound": "at-most"}).price_at_most) == (
+    assert (lifecycle.idle, lifecycle.grace, lifecycle.max_lifetime) == (30 * MINUTE, 12 * MINUTE, 2.5 * HOUR)
+    assert (lifecycle.budget_usd, lifecycle.usd_per_hour) == (500.0, 113.93)
+    assert (
+        lifecycle.price_at_most,
+        lifecycle_from_tags({"peagle-sm:price-bound": "at-most"}).price_at_most,
+    ) == (
         False,
         True,
     )
-    assert found.hours is not None
-    assert found.publish == 5 * MINUTE
-    assert (found.owner, found.scales_to_zero, found.faults) == ("stack:Peagle-chat", True, ())
+    assert lifecycle.hours is not None
+    assert lifecycle.publish == 5 * MINUTE
+    assert (lifecycle.owner, lifecycle.scales_to_zero, lifecycle.faults) == ("stack:Peagle-chat", True, ())
     assert lifecycle_from_tags({}) == Lifecycle()
 
 
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-1", "0", "1e9"])
 def test_a_tag_that_cannot_be_read_falls_back_to_its_default_and_is_told(text: str) -> None:
-    found = lifecycle_from_tags(tags_for("chat", max_lifetime_hours=text))
-    assert found.max_lifetime == Lifecycle().max_lifetime
-    assert len(found.faults) == 1
-    assert repr(text) in found.faults[0]
+    lifecycle = lifecycle_from_tags(tags_for("chat", max_lifetime_hours=text))
+    assert lifecycle.max_lifetime == Lifecycle().max_lifetime
+    assert len(lifecycle.faults) == 1
+    assert repr(text) in lifecycle.faults[0]
 
 
 def test_idle_and_grace_never_are_less_than_the_schema_allows() -> None:
@@ -65,9 +68,9 @@ def test_idle_and_grace_never_are_less_than_the_schema_allows() -> None:
 
 
 def test_a_bad_timetable_is_told_and_not_kept() -> None:
-    found = lifecycle_from_tags(tags_for("chat", hours="Mo-Fr 8-19"))
-    assert found.hours is None
-    assert "peagle-sm:hours" in found.faults[0]
+    lifecycle = lifecycle_from_tags(tags_for("chat", hours="Mo-Fr 8-19"))
+    assert lifecycle.hours is None
+    assert "peagle-sm:hours" in lifecycle.faults[0]
 
 
 # --- settings -----------------------------------------------------------------------------------------
@@ -101,9 +104,9 @@ def test_an_events_time() -> None:
 
 @pytest.mark.parametrize("stack", ["Peagle-other", "Peagle-", "Peagle-chat2", "peagle-chat", "production"])
 def test_a_stack_of_another_name_is_not_believed_and_is_reported(stack: str) -> None:
-    found = lifecycle_from_tags(tags_for("chat", stack=stack))
-    assert (found.stack, found.owner) == (None, "direct")
-    assert found.faults == (
+    lifecycle = lifecycle_from_tags(tags_for("chat", stack=stack))
+    assert (lifecycle.stack, lifecycle.owner) == (None, "direct")
+    assert lifecycle.faults == (
         f"tag peagle-sm:stack: found {stack!r}; allowed: 'Peagle-chat'; "
         "the endpoint is turned off without a stack",
     )

@@ -117,8 +117,8 @@ def test_no_job_within_both_limits_is_stopped_and_none_beyond_one_runs_on(
     started: int | None, ends: int | None, runtime: int, spot: bool
 ) -> None:
     age = None if started is None else started * MINUTE
-    found = job(age, spot=spot, max_runtime=runtime * MINUTE)
+    result = job(age, spot=spot, max_runtime=runtime * MINUTE)
     tags = OURS if ends is None else deadline(START + ends * MINUTE)
     late = ends is not None and ends < 0
     ran_out = not spot and age is not None and age > runtime * MINUTE + GRACE
-    assert (over_limit(found, tags, START) is not None) == (late or ran_out)
+    assert (over_limit(result, tags, START) is not None) == (late or ran_out)

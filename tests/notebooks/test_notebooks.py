@@ -41,9 +41,9 @@ PRIVATE = re.compile(
 
 
 def committed(source: Path) -> dict[str, Any]:
-    found = json.loads(source.with_suffix(".ipynb").read_text(encoding="utf-8"))
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(source.with_suffix(".ipynb").read_text(encoding="utf-8"))
+    assert isinstance(document, dict)
+    return document
 
 
 def shape(notebook: dict[str, Any]) -> list[tuple[str, list[tuple[str, tuple[str, ...]]]]]:
@@ -64,8 +64,8 @@ def text_of(notebook: dict[str, Any]) -> str:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 class TestAsCommitted:
     def test_it_is_written_from_its_source(self, source: Path) -> None:
-        found = [Cell(cell["cell_type"], "".join(cell["source"])) for cell in committed(source)["cells"]]
-        assert found == cells(source.read_text(encoding="utf-8")), f"run scripts/notebooks {source.stem}"
+        rows = [Cell(cell["cell_type"], "".join(cell["source"])) for cell in committed(source)["cells"]]
+        assert rows == cells(source.read_text(encoding="utf-8")), f"run scripts/notebooks {source.stem}"
 
     def test_every_cell_was_executed_and_none_failed(self, source: Path) -> None:
         code = [cell for cell in committed(source)["cells"] if cell["cell_type"] == "code"]

@@ -35,10 +35,10 @@ def package_files() -> list[Path]:
 
 def texts() -> list[tuple[Path, str]]:
     """Every text file with its content; binary files are left out."""
-    found = []
+    files = []
     for path in project_files():
         try:
-            found.append((path, (ROOT / path).read_text(encoding="utf-8")))
+            files.append((path, (ROOT / path).read_text(encoding="utf-8")))
         except UnicodeDecodeError:
             continue
-    return found
+    return files

@@ -31,13 +31,13 @@ def _commands(block: Block) -> list[str]:
 
 
 def _peagle_lines() -> list[tuple[str, str]]:
-    found = []
+    faults = []
     for block in blocks(*SHELL):
         for line in _commands(block):
             words = shlex.split(line, comments=True)
             if words and Path(words[0]).name == "peagle-sm":
-                found.append((str(block), shlex.join(words[1:])))
-    return found
+                faults.append((str(block), shlex.join(words[1:])))
+    return faults
 
 
 def test_a_command_line_in_the_documents_exists() -> None:
@@ -57,13 +57,13 @@ def _faults(line: str) -> Iterator[str]:
         if word.startswith("-") and word != "-":
             continue
         if isinstance(command, click.Group):
-            found = command.get_command(context, word)
-            if found is None and command is app and word in ("table", "json", "quiet"):
+            subcommand = command.get_command(context, word)
+            if subcommand is None and command is app and word in ("table", "json", "quiet"):
                 continue
-            if found is None:
+            if subcommand is None:
                 yield f"there is no command {word!r} in `peagle-sm {line}`"
                 return
-            command = found
+            command = subcommand
             context = click.Context(command, parent=context, info_name=word)
             allowed |= {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
     for word in shlex.split(line):
@@ -156,8 +156,8 @@ def test_the_index_by_question_names_files_and_functions_that_exist() -> None:
 
 
 def test_every_module_of_checks_is_on_the_page_that_says_how_to_add_one() -> None:
-    told = re.findall(r"\| `(\w+)\.py` \| `(\w+)\.py` \|", FOLLOW.read_text(encoding="utf-8"))
+    pairs = re.findall(r"\| `(\w+)\.py` \| `(\w+)\.py` \|", FOLLOW.read_text(encoding="utf-8"))
     modules = {path.stem for path in CHECKS.glob("*.py")} - {"__init__", "base"}
     assert len(modules) > 5
-    assert sorted(told) == sorted((module, f"{module}_cases") for module in modules)
+    assert sorted(pairs) == sorted((module, f"{module}_cases") for module in modules)
     assert modules == {check.look.__module__.rpartition(".")[2] for check in ALL_CHECKS}

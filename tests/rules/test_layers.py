@@ -80,42 +80,42 @@ PACKAGES = (
 
 
 def test_the_core_knows_no_clock_environment_or_chance() -> None:
-    found = []
+    faults = []
     for path in python_files(*CORES):
-        found += [f"{path} imports {name}" for name in sorted(IMPURE_MODULES & _roots(path))]
-        found += [
+        faults += [f"{path} imports {name}" for name in sorted(IMPURE_MODULES & _roots(path))]
+        faults += [
             f"{path}:{node.lineno} uses {name}"
             for node in ast.walk(_tree(path))
             if isinstance(node, ast.Attribute) and IMPURE_CALLS.match(name := ast.unparse(node))
         ]
-    assert not found, "the core is given what it needs as arguments:\n" + "\n".join(found)
+    assert not faults, "the core is given what it needs as arguments:\n" + "\n".join(faults)
 
 
 def test_the_core_opens_no_file_but_those_of_packages() -> None:
-    found = {
+    imported = {
         path.name: f"{path}:{node.lineno} calls {ast.unparse(node.func)}"
         for path in python_files(*CORES)
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.Call) and FILE_CALLS.search(ast.unparse(node.func))
     }
-    other = [call for path, call in found.items() if path not in READ_PACKAGES]
+    other = [call for path, call in imported.items() if path not in READ_PACKAGES]
     assert not other, "a floor above reads the file, the core parses its text:\n" + "\n".join(other)
-    assert not READ_PACKAGES - found.keys(), "needs no exception any more"
+    assert not READ_PACKAGES - imported.keys(), "needs no exception any more"
 
 
 def test_each_folder_imports_only_what_is_there_when_it_runs() -> None:
-    found = [
+    faults = [
         f"{path} imports {name}"
         for folder, forbidden in FORBIDDEN.items()
         for path in python_files()
         if path.is_relative_to(folder)
         for name in sorted(forbidden & _roots(path))
     ]
-    found += [
+    faults += [
         f"{IMAGE_STDLIB_ONLY} imports {name}, which is not of the standard library"
         for name in sorted(_roots(Path(IMAGE_STDLIB_ONLY)) - sys.stdlib_module_names)
     ]
-    assert not found, "\n".join(found)
+    assert not faults, "\n".join(faults)
 
 
 def test_no_modules_import_each_other_in_a_circle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,11 +124,11 @@ def test_no_modules_import_each_other_in_a_circle(monkeypatch: pytest.MonkeyPatc
         monkeypatch.syspath_prepend(str(ROOT / folder))
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-    found = []
+    faults = []
     while circle := _circle(imports):
-        found.append(" -> ".join(circle))
+        faults.append(" -> ".join(circle))
         imports[circle[0]].discard(circle[1])
-    assert not found, "move what they share to one of them, or below both:\n" + "\n".join(found)
+    assert not faults, "move what they share to one of them, or below both:\n" + "\n".join(faults)
 
 
 def _circle(imports: dict[str, set[str]]) -> list[str]:

@@ -82,16 +82,16 @@ def test_the_index_of_torch_for_cpus_stands_in_one_place() -> None:
 
 
 def test_each_script_parses_and_may_be_run() -> None:
-    found = []
+    faults = []
     for path in project_files():
         if path.parts[0] not in ("scripts", ".ci"):
             continue
         first = (ROOT / path).read_bytes().split(b"\n", 1)[0]
         if first.startswith(b"#!") and not (ROOT / path).stat().st_mode & 0o111:
-            found.append(f"{path}: it has a #! line but is not executable")
+            faults.append(f"{path}: it has a #! line but is not executable")
         if b"bash" in first:
             done = subprocess.run(
                 ["bash", "-n", str(path)], cwd=ROOT, capture_output=True, text=True, check=False
             )
-            found += [f"{path}: {done.stderr.strip()}"] if done.returncode else []
-    assert not found, "\n".join(found)
+            faults += [f"{path}: {done.stderr.strip()}"] if done.returncode else []
+    assert not faults, "\n".join(faults)

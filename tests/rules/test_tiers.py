@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import tier
+from conftest import APART, tier
 from tests.rules.files import ROOT
 
 #: What decides about money, safety or truth is tried through each front door in every run.
@@ -70,6 +70,12 @@ def test_a_front_door_is_tried_in_every_run(path: str) -> None:
         if isinstance(node, ast.Attribute)
     ]
     assert "campaign" not in names
+
+
+def test_the_files_that_any_process_may_take_start_no_engine() -> None:
+    files = (ROOT / "tests" / "e2e").glob("test_*.py")
+    without = {str(path.relative_to(ROOT)) for path in files if "mark.engine" not in path.read_text()}
+    assert without == APART
 
 
 def test_ci_runs_both_tiers() -> None:

@@ -60,8 +60,8 @@ def sdk(sdk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Sdk:
             check=False,
         )
         assert done.returncode == 0, f"{program}: {done.stdout[-4000:]}\n{done.stderr[-8000:]}"
-        found = json.loads(done.stdout.splitlines()[-1])
-        assert isinstance(found, dict)
-        return found
+        document = json.loads(done.stdout.splitlines()[-1])
+        assert isinstance(document, dict)
+        return document
 
     return run

@@ -30,14 +30,14 @@ def said(sdk: Sdk, server: Server) -> list[str]:
     place = LocalTarget.from_status(server.status.to_dict())
     # The last example deletes it, so `peagle-sm` must have made it.
     peagle_sm.deploy(spec, local=place, yes=True, unguarded=True, progress=lambda event: None)
-    found: dict[str, Any] = sdk(
+    result: dict[str, Any] = sdk(
         "document",
         server.status,
         EXAMPLES=json.dumps(EXAMPLES),
         XDG_STATE_HOME=os.environ["XDG_STATE_HOME"],
     )
-    assert found["tried"] == []
-    return list(found["said"])
+    assert result["tried"] == []
+    return list(result["said"])
 
 
 def test_streaming_their_endpoint(said: list[str]) -> None:

@@ -32,11 +32,11 @@ def status(tmp_path: Path) -> Iterator[LocalStatus]:
 @pytest.mark.engine
 def test_model_builder_deploys_p_eagle_on_the_real_engine(sdk: Sdk, status: LocalStatus) -> None:
     metrics = f"{status.endpoint_url}/_peagle/endpoints/{NAME}/metrics"
-    found = sdk("jumpstart", status, NAME=NAME, OURS="yes", PATIENT="yes", METRICS=metrics)
-    assert found["status"] == "InService"
-    answer = json.loads(found["answer"])
+    result = sdk("jumpstart", status, NAME=NAME, OURS="yes", PATIENT="yes", METRICS=metrics)
+    assert result["status"] == "InService"
+    answer = json.loads(result["answer"])
     assert answer["usage"]["completion_tokens"] == 8
-    assert found["drafts"] > 0, "the engine drafted no tokens"
-    assert found["stream"] == "AttributeError: 'EventStream' object has no attribute 'get'"
-    assert found["ours"] == answer["choices"][0]["message"]["content"]
-    assert found["left"]["endpoints"] == []
+    assert result["drafts"] > 0, "the engine drafted no tokens"
+    assert result["stream"] == "AttributeError: 'EventStream' object has no attribute 'get'"
+    assert result["ours"] == answer["choices"][0]["message"]["content"]
+    assert result["left"]["endpoints"] == []

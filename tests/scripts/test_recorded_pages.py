@@ -35,12 +35,12 @@ def numbers_in(value: Any) -> Iterator[float]:
 
 def recorded(path: Path) -> set[float]:
     """The numbers of a JSON file, or of all files of a folder."""
-    found: set[float] = set()
+    numbers: set[float] = set()
     for file in sorted(path.iterdir()) if path.is_dir() else [path]:
         text = file.read_text(encoding="utf-8")
         for document in text.splitlines() if file.suffix == ".jsonl" else [text]:
-            found |= set(numbers_in(json.loads(document)))
-    return found
+            numbers |= set(numbers_in(json.loads(document)))
+    return numbers
 
 
 @pytest.mark.parametrize(("page", "record", "derived"), PAGES)

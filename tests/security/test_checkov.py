@@ -29,9 +29,9 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
     }
     (tmp_path / "planted.template.json").write_text(json.dumps({"Resources": resources}))
     (tmp_path / "Dockerfile").write_text("FROM x@sha256:1\nADD https://example.com/x /x\nUSER root\n")
-    found = {fault.split()[1] for fault in checkov_faults(python, tmp_path)}
+    names = {fault.split()[1] for fault in checkov_faults(python, tmp_path)}
     # Network isolation, PassRole to any role, retention of logs, ADD, root.
-    assert {"CKV_AWS_370", "CKV_AWS_109", "CKV_AWS_66", "CKV_DOCKER_4", "CKV_DOCKER_8"} <= found
+    assert {"CKV_AWS_370", "CKV_AWS_109", "CKV_AWS_66", "CKV_DOCKER_4", "CKV_DOCKER_8"} <= names
 
 
 def test_a_folder_without_files_is_not_a_pass(tmp_path: Path) -> None:

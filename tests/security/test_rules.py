@@ -41,9 +41,9 @@ def models(stack: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module", params=EXAMPLES, ids=lambda path: path.stem)
 def requests(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    found = list(models(template(load_spec(request.param).name)))
-    assert found, "no model: this test no longer sees what it is about"
-    return found
+    rows = list(models(template(load_spec(request.param).name)))
+    assert rows, "no model: this test no longer sees what it is about"
+    return rows
 
 
 def test_each_model_is_isolated_from_the_network(requests: list[dict[str, Any]]) -> None:

@@ -95,18 +95,18 @@ def _texts() -> dict[str, str]:
 
 def template(name: str) -> dict[str, Any]:
     """The template of an endpoint's stack, a copy of its own for each caller."""
-    found = json.loads(_texts()[f"Peagle-{name}"])
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(_texts()[f"Peagle-{name}"])
+    assert isinstance(document, dict)
+    return document
 
 
 def one_template(spec: EndpointSpec) -> dict[str, Any]:
     """The template of a stack that only one test needs."""
     app = App(analytics_reporting=False)
     EndpointStack(app, plan_for(spec, REGION, stand_ins()), EMAIL)
-    found = json.loads(json.dumps(app.synth().stacks[0].template))
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(json.dumps(app.synth().stacks[0].template))
+    assert isinstance(document, dict)
+    return document
 
 
 def evaluated(template: dict[str, Any], state: str = "on") -> dict[str, Any]:

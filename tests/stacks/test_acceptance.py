@@ -65,14 +65,14 @@ def _matched(pattern: str, line: str) -> dict[str, str] | None:
     assert "..." not in columns[1:], "CloudWatch takes one ellipsis"
     if len(words) < len(columns) - 1:
         return None
-    found = {}
+    by_name = {}
     for column, word in zip(reversed(columns[1:]), reversed(words), strict=False):
         name = re.split(r"[ =<>]", column)[0]
-        found[name] = word
+        by_name[name] = word
         conditions = column.split("||")
         if column != name and not any(_holds(condition, word) for condition in conditions):
             return None
-    return found
+    return by_name
 
 
 def _holds(condition: str, word: str) -> bool:
@@ -139,10 +139,10 @@ def test_a_pattern_is_as_short_as_cloudwatch_takes_it() -> None:
 
 def test_the_series_of_drafted_tokens_exists_before_the_first_draft() -> None:
     """`no-drafts` fills gaps with 0, but CloudWatch fills nothing in a series that never existed."""
-    made = evaluated(template("five"))
+    created = evaluated(template("five"))
     defaults = {
         transformation["MetricName"]: transformation.get("DefaultValue")
-        for row in made.values()
+        for row in created.values()
         if row["Type"] == "AWS::Logs::MetricFilter"
         for transformation in row["Properties"]["MetricTransformations"]
     }

@@ -26,9 +26,9 @@ def _same_tags(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _with_the_guards_role(payload: dict[str, Any]) -> dict[str, Any]:
     text = json.dumps(payload).replace(EXECUTION_ROLE, EXPORTS["PeagleGuard-ExecutionRoleArn"])
-    found = json.loads(text)
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(text)
+    assert isinstance(document, dict)
+    return document
 
 
 def _sent(name: str) -> dict[str, dict[str, Any]]:
@@ -38,7 +38,7 @@ def _sent(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _in_the_stack(name: str) -> dict[str, dict[str, Any]]:
-    found = {}
+    by_name = {}
     kinds = {
         "AWS::SageMaker::Model": "model",
         "AWS::SageMaker::EndpointConfig": "config",
@@ -49,10 +49,10 @@ def _in_the_stack(name: str) -> dict[str, dict[str, Any]]:
         if resource["Type"] in kinds:
             # CloudFormation's own word for what UpdateEndpoint takes beside the config
             resource["Properties"].pop("RetainAllVariantProperties", None)
-            found[kinds[resource["Type"]]] = _same_tags(resource["Properties"])
+            by_name[kinds[resource["Type"]]] = _same_tags(resource["Properties"])
         elif resource["Type"] == "Custom::PeagleModel":
-            found["model"] = _same_tags(json.loads(resource["Properties"]["Payload"]))
-    return found
+            by_name["model"] = _same_tags(json.loads(resource["Properties"]["Payload"]))
+    return by_name
 
 
 @pytest.mark.parametrize("name", NAMES)

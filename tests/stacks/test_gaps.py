@@ -64,8 +64,8 @@ def _paths(shape: Shape | None, at: str = "") -> Iterator[tuple[str, dict[str, o
 @pytest.mark.parametrize("operation", TYPES)
 def test_the_fields_that_cloudformation_lacks_are_known(operation: str) -> None:
     shape = Session().get_service_model("sagemaker").operation_model(OPERATIONS[operation]).input_shape
-    found = {found for _, payload in _paths(shape) for found in lacking(TYPES[operation], payload)}
-    tops = {path for path in found if not any(path.startswith(f"{other}.") for other in found)}
+    names = {names for _, payload in _paths(shape) for names in lacking(TYPES[operation], payload)}
+    tops = {path for path in names if not any(path.startswith(f"{other}.") for other in names)}
     assert {path for path in tops if not path.startswith(_NOT_OURS)} == LACKS[operation]
 
 

@@ -25,12 +25,12 @@ _LINTED = {(path.stem, kind) for path in PATHS for kind in load_spec(path).place
 @cache
 def _templates() -> dict[tuple[str, str], str]:
     app = App(analytics_reporting=False)
-    made = {}
+    values = {}
     for number, place in enumerate(PLACES):
         spec = placed(*place).model_copy(update={"name": f"place-{number}"})
-        made[place] = EndpointStack(app, plan_for(spec, REGION, stand_ins()), EMAIL).stack_name
-    found = {stack.stack_name: json.dumps(stack.template) for stack in app.synth().stacks}
-    return {place: found[name] for place, name in made.items()}
+        values[place] = EndpointStack(app, plan_for(spec, REGION, stand_ins()), EMAIL).stack_name
+    by_name = {stack.stack_name: json.dumps(stack.template) for stack in app.synth().stacks}
+    return {place: by_name[name] for place, name in values.items()}
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: "-on-".join(place))

@@ -78,6 +78,6 @@ def test_the_cdks_own_validation_lets_all_examples_through(tmp_path: Path) -> No
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    made = {path.name.removesuffix(".template.json") for path in tmp_path.glob("*.template.json")}
+    names = {path.name.removesuffix(".template.json") for path in tmp_path.glob("*.template.json")}
     examples = {load_spec(path).name for path in EXAMPLES}
-    assert made == {"PeagleGuard", *(f"Peagle-{name}" for name in examples)}
+    assert names == {"PeagleGuard", *(f"Peagle-{name}" for name in examples)}

@@ -71,8 +71,8 @@ def test_several_files_and_folders(tmp_path: Path) -> None:
 def test_a_context_that_cannot_be_meant(context: dict[str, object], words: list[str], tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         read_context(context)
-    told = str(caught.value)
-    assert [word for word in words if word not in told] == []
+    message = str(caught.value)
+    assert [word for word in words if word not in message] == []
     assert caught.value.next_step
 
 

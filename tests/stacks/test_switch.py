@@ -43,8 +43,8 @@ def _statements(given: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_off_removes_what_bills_by_the_hour_and_what_leans_on_it_and_nothing_else(name: str) -> None:
-    found = template(name)
-    on, off = evaluated(found, "on"), evaluated(found, "off")
+    result = template(name)
+    on, off = evaluated(result, "on"), evaluated(result, "off")
     assert on.keys() - off.keys() == _switched(name)
     assert {key: on[key] for key in off} == off, "what stays is not touched by the switch"
     assert {key: on[key]["Type"] for key in SWITCHED} == SWITCHED
@@ -96,9 +96,11 @@ def test_the_endpoint_is_created_after_the_schedules_that_end_its_life(name: str
 @pytest.mark.parametrize("name", NAMES)
 def test_a_provider_that_dies_holds_the_stack_for_five_minutes_at_most(name: str) -> None:
     """The default is an hour, and a rollback waits once more."""
-    asked = [found for found in template(name)["Resources"].values() if found["Type"].startswith("Custom::")]
-    assert asked
-    assert {found["Properties"].get("ServiceTimeout") for found in asked} == {300}
+    requests = [
+        found for found in template(name)["Resources"].values() if found["Type"].startswith("Custom::")
+    ]
+    assert requests
+    assert {found["Properties"].get("ServiceTimeout") for found in requests} == {300}
 
 
 def test_a_provider_that_dies_once_can_still_answer_in_time() -> None:
@@ -190,23 +192,23 @@ def test_what_is_needed_from_the_guard_is_imported_so_no_guard_means_no_endpoint
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_outputs_say_how_to_call_turn_off_and_remove(name: str) -> None:
-    told = outputs(template(name))
-    assert told["EndpointName"] == name
-    assert told["TurnOff"] == f"peagle-sm pause {name}"
-    assert told["TurnOn"] == f"peagle-sm resume {name}"
-    assert "ParameterKey=EndpointState,ParameterValue=off" in told["TurnOffByAwsCli"]
-    assert "--use-previous-template" in told["TurnOffByAwsCli"]
-    assert f"--stack-name Peagle-{name}" in told["Destroy"]
-    assert told["DashboardUrl"].endswith(f"region={REGION}#dashboards:name=Peagle-{name}")
-    assert ("--inference-component-name zero" in told["InvokeByAwsCli"]) == (name == "zero")
-    assert "a second fleet runs in parallel" in told["Update"]
+    answer = outputs(template(name))
+    assert answer["EndpointName"] == name
+    assert answer["TurnOff"] == f"peagle-sm pause {name}"
+    assert answer["TurnOn"] == f"peagle-sm resume {name}"
+    assert "ParameterKey=EndpointState,ParameterValue=off" in answer["TurnOffByAwsCli"]
+    assert "--use-previous-template" in answer["TurnOffByAwsCli"]
+    assert f"--stack-name Peagle-{name}" in answer["Destroy"]
+    assert answer["DashboardUrl"].endswith(f"region={REGION}#dashboards:name=Peagle-{name}")
+    assert ("--inference-component-name zero" in answer["InvokeByAwsCli"]) == (name == "zero")
+    assert "a second fleet runs in parallel" in answer["Update"]
     plan = plan_of(name)
     bound = "at most " if plan.price_at_most else ""
     known = f"{bound}{plan.usd_per_hour} USD/hour"
-    assert told["UsdPerHour"].startswith("price unknown" if plan.usd_per_hour is None else known)
+    assert answer["UsdPerHour"].startswith("price unknown" if plan.usd_per_hour is None else known)
 
 
 def test_an_update_without_a_second_fleet_goes_through_off() -> None:
     spec = parse_spec("name: calm\nmodel: gpt-oss-20b\nupdate: off-update-on\n")
-    told = outputs(one_template(spec))["Update"]
-    assert told.index("Peagle-calm:EndpointState=off") < told.index("Peagle-calm:EndpointState=on")
+    answer = outputs(one_template(spec))["Update"]
+    assert answer.index("Peagle-calm:EndpointState=off") < answer.index("Peagle-calm:EndpointState=on")

@@ -44,9 +44,9 @@ def _stats(alarm: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _dashboard(name: str) -> dict[str, Any]:
-    found = json.loads(evaluated(template(name))["Dashboard"]["Properties"]["DashboardBody"])
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(evaluated(template(name))["Dashboard"]["Properties"]["DashboardBody"])
+    assert isinstance(document, dict)
+    return document
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -58,8 +58,8 @@ def ask(target: str, prompts: list[list[int]], head: str, k: int) -> dict[str, A
 
 
 def main(target: str, prompts: str, k: str, *heads: str) -> None:
-    asked = json.loads(Path(prompts).read_text())
-    print(json.dumps({head: ask(target, asked, head, int(k)) for head in heads}))
+    document = json.loads(Path(prompts).read_text())
+    print(json.dumps({head: ask(target, document, head, int(k)) for head in heads}))
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def check(model: str, root: Path, gpus: int) -> dict[str, Any]:
     text, last = config.get_text_config(), draft.model.layers[-1]
     attention = last.self_attn
     served = heads.vllm_config(draft.config.to_dict(), plan.settings.aux_layer_ids, trainer.mask_token_id)
-    found = {
+    by_name = {
         "classes": [type(each).__name__ for each in (config, recipe.target_model, draft)],
         "target": count(recipe.target_model),
         "sizes": [text.hidden_size, text.num_hidden_layers, text.vocab_size],
@@ -121,11 +121,11 @@ def check(model: str, root: Path, gpus: int) -> dict[str, Any]:
         meshes = create_distributed_setup_from_config(recipe.cfg, world_size=gpus).mesh_context
         if plan.settings.target_shards > 1:
             fsdp2_strategy_parallelize(recipe.target_model, meshes.device_mesh)
-            found["target_shards"] = meshes.device_mesh["dp_shard"].size()
-            found["of_one_gpu"] = sum(each.to_local().numel() for each in recipe.target_model.parameters())
+            by_name["target_shards"] = meshes.device_mesh["dp_shard"].size()
+            by_name["of_one_gpu"] = sum(each.to_local().numel() for each in recipe.target_model.parameters())
         else:
-            found["expert_parallel"] = meshes.moe_mesh["ep"].size()
-    return found
+            by_name["expert_parallel"] = meshes.moe_mesh["ep"].size()
+    return by_name
 
 
 if __name__ == "__main__":

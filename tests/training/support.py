@@ -87,22 +87,22 @@ class Job:
 
 def job(root: Path, *, head: bool = True, count: int = 24, **hyperparameters: Any) -> Job:
     """A job that would run: the small target, its head, and some documents."""
-    made = Job(root, {"sequence_length": 64, **hyperparameters})
+    created = Job(root, {"sequence_length": 64, **hyperparameters})
     for channel, name in (("target", "target"), *([("head", "p-eagle")] if head else [])):
-        shutil.copytree(weights_dir() / name, made.data / channel)
-    made.write("training", lines([document(number) for number in range(count)]))
-    made.write("validation", lines([document(number) for number in range(1000, 1004)]))
-    return made
+        shutil.copytree(weights_dir() / name, created.data / channel)
+    created.write("training", lines([document(number) for number in range(count)]))
+    created.write("validation", lines([document(number) for number in range(1000, 1004)]))
+    return created
 
 
 def records(output: str, kind: str = "step") -> list[dict[str, str]]:
     """The program's lines of one kind, by name."""
-    found = []
+    rows = []
     for line in output.splitlines():
         prefix, _, rest = line.partition(" ")
         if prefix != "peagle-train":
             continue
         named = rest.split()[0].partition("=")
         if (kind == "step" and named[0] == "step") or (named[0] == kind and not named[1]):
-            found.append(dict(word.split("=", 1) for word in rest.split() if "=" in word))
-    return found
+            rows.append(dict(word.split("=", 1) for word in rest.split() if "=" in word))
+    return rows

@@ -27,10 +27,10 @@ def checked(folder: Path, text: str, length: int = 64) -> Any:
 def test_a_channel_is_counted(tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "b.tokens.jsonl").write_text(lines([GOOD]) + "\n")
-    found = checked(tmp_path, lines([document(1, length=40), GOOD]), length=30)
-    assert (found.documents, found.tokens, found.truncated) == (3, 30 + 3 + 3, 1)
-    assert found.supervised == 20 + 2 + 2
-    assert found.files == ("a.tokens.jsonl", "deeper/b.tokens.jsonl")
+    result = checked(tmp_path, lines([document(1, length=40), GOOD]), length=30)
+    assert (result.documents, result.tokens, result.truncated) == (3, 30 + 3 + 3, 1)
+    assert result.supervised == 20 + 2 + 2
+    assert result.files == ("a.tokens.jsonl", "deeper/b.tokens.jsonl")
 
 
 def test_the_hash_is_of_names_and_contents(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_the_hash_is_of_names_and_contents(tmp_path: Path) -> None:
 def test_a_wrong_line_is_named_with_its_number(tmp_path: Path, line: str, words: str) -> None:
     with pytest.raises(Mistake) as caught:
         checked(tmp_path, lines([GOOD]) + "\n" + line + "\n" + lines([GOOD]))
-    said = str(caught.value)
-    assert said.startswith("training/a.tokens.jsonl, line 3: ")
-    assert words in said
+    message = str(caught.value)
+    assert message.startswith("training/a.tokens.jsonl, line 3: ")
+    assert words in message
 
 
 @given(st.binary(max_size=200))
@@ -88,8 +88,8 @@ def test_an_empty_channel_is_no_channel(tmp_path: Path) -> None:
 
 def test_documents_are_read_where_they_lie(tmp_path: Path) -> None:
     given = [document(number, length=10 + number, prompt=4) for number in range(5)]
-    found = checked(tmp_path, "\n".join(json.dumps(each) for each in given), length=12)
-    documents = Documents(tmp_path, found.files, VOCAB, 12)
+    result = checked(tmp_path, "\n".join(json.dumps(each) for each in given), length=12)
+    documents = Documents(tmp_path, result.files, VOCAB, 12)
     assert len(documents) == 5
     for number in (4, 0, 2, 4):
         assert documents[number] == (given[number]["input_ids"][:12], given[number]["loss_mask"][:12])

@@ -81,28 +81,28 @@ def test_the_library_builds_what_the_recipe_says(model: str, tmp_path: Path) -> 
     python = ensure_trainer(lambda line: print(line, file=sys.stderr))
     instance = plan.facts.instance
     assert instance is not None
-    found = json.loads(checked(python, CHECK, model, tmp_path, instance.gpu_count))
+    answer = json.loads(checked(python, CHECK, model, tmp_path, instance.gpu_count))
     recipe, values = plan.facts.recipe, plan.values
     target, head = recipe.target, head_sizes(recipe, values)
-    print(model, found, f"{target.parameters_billions} {head.parameters(target):,.0f}")
+    print(model, answer, f"{target.parameters_billions} {head.parameters(target):,.0f}")
 
-    assert found["classes"] == CLASSES[model]
-    assert found["sizes"] == [target.hidden_size, target.layers, target.vocabulary]
-    assert found["target"] / 1e9 == pytest.approx(target.parameters_billions, rel=0.02)
-    assert found["head"] == pytest.approx(head.parameters(target), rel=0.001)
-    assert found["layers"] == head.layers
+    assert answer["classes"] == CLASSES[model]
+    assert answer["sizes"] == [target.hidden_size, target.layers, target.vocabulary]
+    assert answer["target"] / 1e9 == pytest.approx(target.parameters_billions, rel=0.02)
+    assert answer["head"] == pytest.approx(head.parameters(target), rel=0.001)
+    assert answer["layers"] == head.layers
     size = head.head_dim
-    assert found["shape"] == [head.attention_heads * size, head.kv_heads * size, head.intermediate_size]
-    assert found["served"] == [head.attention_heads, head.kv_heads, size]
-    assert found["depths"] == [head.depths] * 2
-    assert found["mask_token"] == [values["mask_token_id"]] * 2
-    assert found["mask_token"][0] < target.vocabulary
-    assert found["read"] == list(recipe.auxiliary_layers)
-    assert found["parts"] == values["sequence_partitions"]
-    assert found["rows"] == pytest.approx(rows_of(TrainingLoad.of(values), head.depths), rel=0.01)
+    assert answer["shape"] == [head.attention_heads * size, head.kv_heads * size, head.intermediate_size]
+    assert answer["served"] == [head.attention_heads, head.kv_heads, size]
+    assert answer["depths"] == [head.depths] * 2
+    assert answer["mask_token"] == [values["mask_token_id"]] * 2
+    assert answer["mask_token"][0] < target.vocabulary
+    assert answer["read"] == list(recipe.auxiliary_layers)
+    assert answer["parts"] == values["sequence_partitions"]
+    assert answer["rows"] == pytest.approx(rows_of(TrainingLoad.of(values), head.depths), rel=0.01)
     charged = charged_rows_of(TrainingLoad.of(values), head.depths)
-    assert 0.9 * charged < found["charged"] <= charged
-    assert found["expert_parallel"] == values.get("expert_parallel_size", 1)
-    assert found["target_shards"] == values.get("target_shards", 1)
-    if found["target_shards"] > 1:
-        assert found["of_one_gpu"] == pytest.approx(found["target"] / found["target_shards"], rel=0.01)
+    assert 0.9 * charged < answer["charged"] <= charged
+    assert answer["expert_parallel"] == values.get("expert_parallel_size", 1)
+    assert answer["target_shards"] == values.get("target_shards", 1)
+    if answer["target_shards"] > 1:
+        assert answer["of_one_gpu"] == pytest.approx(answer["target"] / answer["target_shards"], rel=0.01)

@@ -46,12 +46,12 @@ def test_the_shipped_head_is_read() -> None:
 def test_the_config_for_vllm_is_that_of_the_shipped_head() -> None:
     shipped = json.loads((HEAD / "config.json").read_text())
     draft = {**shipped, "layer_types": ["sliding_attention"] * 2, "sliding_window": 16}
-    made = vllm_config(draft, (1, 3, 5), 1)
-    assert {key: shipped.get(key) for key in made if key in shipped} == {
-        key: made[key] for key in made if key in shipped
+    created = vllm_config(draft, (1, 3, 5), 1)
+    assert {key: shipped.get(key) for key in created if key in shipped} == {
+        key: created[key] for key in created if key in shipped
     }
-    assert "layer_types" not in made, "vLLM would take the target's window, which training has not"
-    assert "sliding_window" not in made
+    assert "layer_types" not in created, "vLLM would take the target's window, which training has not"
+    assert "sliding_window" not in created
 
 
 def test_a_config_of_our_making_passes_heads_check(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_a_jobs_archive_is_taken_as_the_head(tmp_path: Path) -> None:
     given.mkdir()
     with tarfile.open(given / "model.tar.gz", "w:gz") as archive:
         archive.add(HEAD / "config.json", "config.json")
-    found = unpacked(given, tmp_path / "work")
-    assert (found / "config.json").read_bytes() == (HEAD / "config.json").read_bytes()
+    result = unpacked(given, tmp_path / "work")
+    assert (result / "config.json").read_bytes() == (HEAD / "config.json").read_bytes()
     assert unpacked(HEAD, tmp_path / "other") == HEAD
 
 

@@ -43,8 +43,8 @@ def test_signals_reach_the_job_and_sagemaker_adds_its_argument() -> None:
 
 def test_a_base_without_torch_ends_the_build() -> None:
     assert fault(f"pytorch/pytorch@{DIGEST}", "2.13.0+cu130", "2.13.0", "torch") is None
-    said = fault(f"pytorch/pytorch@{DIGEST}", "2.12.1", "2.13.0", "torch")
-    assert said == "the base image has torch 2.12.1; allowed: 2.13.0 and later"
+    message = fault(f"pytorch/pytorch@{DIGEST}", "2.12.1", "2.13.0", "torch")
+    assert message == "the base image has torch 2.12.1; allowed: 2.13.0 and later"
     command = [sys.executable, str(CONTAINER / "check_base.py"), f"x@{DIGEST}", "2.13.0", "torch"]
     done = subprocess.run(command, capture_output=True, text=True)  # this environment has no torch
     assert (done.returncode, done.stderr) == (1, "error: the base image has no torch\n")

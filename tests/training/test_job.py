@@ -105,9 +105,9 @@ def test_a_mistake_ends_with_one_message_and_no_traceback(name: str, tmp_path: P
 
 def test_another_argument_is_answered_with_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve"]) == main([]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "usage: python -m peagle_train train; found serve"
-    assert said[1].endswith("found nothing")
+    words = capsys.readouterr().err.splitlines()
+    assert words[0] == "usage: python -m peagle_train train; found serve"
+    assert words[1].endswith("found nothing")
 
 
 def plan(tmp_path: Path, world: int = 1, **hyperparameters: Any) -> Plan:
@@ -117,10 +117,10 @@ def plan(tmp_path: Path, world: int = 1, **hyperparameters: Any) -> Plan:
 
 
 def test_the_steps_of_a_run(tmp_path: Path) -> None:
-    made = plan(tmp_path, grad_accumulation_steps=4, epochs=2)  # 24 documents
-    assert (made.batches, made.steps, made.documents_a_step) == (48, 12, 4)
-    assert [made.epoch_at(step) for step in (1, 6, 7, 12)] == [1, 1, 2, 2]
-    assert [step for step in range(1, 13) if made.ends_an_epoch(step)] == [6, 12]
+    created = plan(tmp_path, grad_accumulation_steps=4, epochs=2)  # 24 documents
+    assert (created.batches, created.steps, created.documents_a_step) == (48, 12, 4)
+    assert [created.epoch_at(step) for step in (1, 6, 7, 12)] == [1, 1, 2, 2]
+    assert [step for step in range(1, 13) if created.ends_an_epoch(step)] == [6, 12]
 
 
 def test_most_steps_are_a_limit(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_processes_share_the_steps(tmp_path: Path) -> None:
 
 
 def test_a_plan_goes_to_the_processes_as_it_was_checked(tmp_path: Path) -> None:
-    made = plan(tmp_path, num_depths=5)
-    assert pickle.loads(pickle.dumps(made)) == made
+    created = plan(tmp_path, num_depths=5)
+    assert pickle.loads(pickle.dumps(created)) == created
 
 
 def test_how_often_a_run_saves_may_change_and_nothing_else(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_how_often_a_run_saves_may_change_and_nothing_else(tmp_path: Path) -> No
 
 
 def test_the_fleet_is_what_sagemaker_says() -> None:
-    told = {"current_host": "algo-2", "hosts": ["algo-2", "algo-1"], "network_interface_name": "eth0"}
-    fleet = read_fleet(told, {}, gpus=8)
+    answer = {"current_host": "algo-2", "hosts": ["algo-2", "algo-1"], "network_interface_name": "eth0"}
+    fleet = read_fleet(answer, {}, gpus=8)
     assert fleet == Fleet(hosts=2, rank=1, processes=8, address="algo-1", port=7777, interface="eth0")
     assert fleet.world == 16
     assert read_fleet({}, {}, gpus=0).world == 1
@@ -162,8 +162,8 @@ def test_the_fleet_is_what_sagemaker_says() -> None:
 
 def test_several_hosts_on_one_machine_find_each_other() -> None:
     given = {"PEAGLE_TRAIN_MASTER_ADDR": "127.0.0.1", "PEAGLE_TRAIN_MASTER_PORT": "1234"}
-    told = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"], "network_interface_name": "eth0"}
-    fleet = read_fleet(told, given, gpus=0)
+    answer = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"], "network_interface_name": "eth0"}
+    fleet = read_fleet(answer, given, gpus=0)
     assert (fleet.address, fleet.port, fleet.interface, fleet.processes) == ("127.0.0.1", 1234, None, 1)
 
 

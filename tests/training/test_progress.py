@@ -18,9 +18,9 @@ def test_a_line_is_what_a_metric_definition_finds() -> None:
     assert line == (
         "peagle-train step=10/50 epoch=1 loss=1.23457 accuracy_1=0.7 accuracy_2=0.6 learning_rate=0.0001"
     )
-    found = re.search(r"^peagle-train step=\d+/\d+ .*\bloss=([0-9.eE+-]+)", line)
-    assert found is not None
-    assert float(found[1]) == 1.23457
+    match = re.search(r"^peagle-train step=\d+/\d+ .*\bloss=([0-9.eE+-]+)", line)
+    assert match is not None
+    assert float(match[1]) == 1.23457
 
 
 def test_a_depth_without_a_token_has_no_figure() -> None:

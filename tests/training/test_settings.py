@@ -36,9 +36,9 @@ def test_values_come_as_strings_also_in_the_quotes_of_the_sdk() -> None:
 
 
 def test_an_unknown_name_is_told_with_the_allowed_ones() -> None:
-    said = refused({"num_depth": "8"})
-    assert said.startswith("unknown hyperparameter num_depth; allowed: num_depths, num_draft_layers,")
-    assert all(name in said for name in vars(Settings()))
+    message = refused({"num_depth": "8"})
+    assert message.startswith("unknown hyperparameter num_depth; allowed: num_depths, num_draft_layers,")
+    assert all(name in message for name in vars(Settings()))
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_an_unknown_name_is_told_with_the_allowed_ones() -> None:
     ],
 )
 def test_a_value_that_is_not_allowed(name: str, value: str, allowed: str) -> None:
-    said = refused({name: value})
-    assert said.startswith(f"hyperparameter {name}: found {value[:80]!r}; allowed: ")
-    assert allowed in said
-    assert len(said) < 300
+    message = refused({name: value})
+    assert message.startswith(f"hyperparameter {name}: found {value[:80]!r}; allowed: ")
+    assert allowed in message
+    assert len(message) < 300
 
 
 def test_values_that_contradict_each_other() -> None:
@@ -71,20 +71,20 @@ def test_values_that_contradict_each_other() -> None:
 
 @given(st.dictionaries(st.sampled_from(sorted(vars(Settings()))), st.text(max_size=20)))
 def test_any_text_is_read_or_refused_in_one_line(values: dict[str, str]) -> None:
-    said = ""
+    text = ""
     try:
         read = read_settings(values)
     except Mistake as error:
-        said = str(error)
+        text = str(error)
     else:
         assert json.loads(json.dumps(as_json(read))) == as_json(read)
-    assert "\n" not in said
+    assert "\n" not in text
 
 
 def test_the_head_to_start_from_gives_what_was_not_given() -> None:
-    found = joined(read_settings({"num_depths": "5"}), HEAD)
-    assert {name: getattr(found, name) for name in OF_THE_HEAD} == HEAD
-    assert found.num_depths == 5
+    result = joined(read_settings({"num_depths": "5"}), HEAD)
+    assert {name: getattr(result, name) for name in OF_THE_HEAD} == HEAD
+    assert result.num_depths == 5
     assert joined(read_settings({"mask_token_id": "1"}), HEAD) == joined(Settings(), HEAD)
 
 
@@ -100,8 +100,8 @@ def test_without_a_head_two_values_must_be_given() -> None:
         joined(Settings(), None)
     with pytest.raises(Mistake, match="aux_layer_ids is missing"):
         joined(read_settings({"mask_token_id": "1"}), None)
-    found = joined(read_settings({"mask_token_id": "1", "aux_layer_ids": "[1, 2, 3]"}), None)
-    assert found.num_draft_layers == 4
+    result = joined(read_settings({"mask_token_id": "1", "aux_layer_ids": "[1, 2, 3]"}), None)
+    assert result.num_draft_layers == 4
 
 
 def made(**others: str) -> dict[str, Any]:

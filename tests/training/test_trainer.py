@@ -54,8 +54,8 @@ def checked(python: Path, script: Path, *arguments: object) -> str:
 
 
 def result(given: Job) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((given.root / "model" / "training.json").read_text())
-    return found
+    answer: dict[str, Any] = json.loads((given.root / "model" / "training.json").read_text())
+    return answer
 
 
 def weights_hash(given: Job) -> str:
@@ -167,14 +167,14 @@ def test_the_head_is_whole_and_says_where_it_comes_from(whole: tuple[Job, str]) 
     folder = local_folder(given.root / "model")
     report = inspect_head(folder, target=target, mode="p-eagle", num_speculative_tokens=5)
     assert [str(each) for each in report.faults if each.severity == "error"] == []
-    made = result(given)
-    assert made["schema"] == "peagle-training/1"
-    assert made["steps"] == 6
-    assert made["libraries"]["nemo-automodel"] == "0.7.0"
-    assert made["data"]["training"]["documents"] == 24
-    assert made["head"]["model.safetensors"] == weights_hash(given)
-    assert made["started_from"]["fingerprint"]
-    assert len(made["history"]["steps"]) == 6
+    created = result(given)
+    assert created["schema"] == "peagle-training/1"
+    assert created["steps"] == 6
+    assert created["libraries"]["nemo-automodel"] == "0.7.0"
+    assert created["data"]["training"]["documents"] == 24
+    assert created["head"]["model.safetensors"] == weights_hash(given)
+    assert created["started_from"]["fingerprint"]
+    assert len(created["history"]["steps"]) == 6
 
 
 def interrupted(
@@ -270,7 +270,7 @@ def test_two_processes_train_one_head_and_stop_together(python: Path, tmp_path: 
 
 def test_a_target_that_two_processes_share_gives_the_same_losses(python: Path, tmp_path: Path) -> None:
     """FSDP2 over the processes; the 3 held-out documents leave one process without a last one of its own."""
-    found = []
+    rows = []
     for shards in (1, 2):
         settings = {**SHORT, "grad_accumulation_steps": 1, "max_steps": 3, "sequence_partitions": 2}
         given = job(tmp_path / str(shards), **settings, target_shards=shards)
@@ -282,11 +282,11 @@ def test_a_target_that_two_processes_share_gives_the_same_losses(python: Path, t
         }
         done = given.run(python)
         assert done.returncode == 0, done.stdout + done.stderr
-        said = [*records(done.stdout), *records(done.stdout, "validation")]
-        found.append([float(each["loss"]) for each in said])
+        message = [*records(done.stdout), *records(done.stdout, "validation")]
+        rows.append([float(each["loss"]) for each in message])
         recipe = result(given)["recipe"]
-    assert len(found[0]) >= 4
-    assert found[1] == pytest.approx(found[0], rel=1e-5)
+    assert len(rows[0]) >= 4
+    assert rows[1] == pytest.approx(rows[0], rel=1e-5)
     assert recipe["distributed"] == {"strategy": "fsdp2", "tp_size": 1, "dp_replicate_size": 1}
 
 
@@ -361,10 +361,10 @@ def recovered(python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     engine = ensure_engine(lambda line: print(line, file=sys.stderr))
     heads = {"none": "none", "shipped": shipped, "damaged": damaged, "trained": given.root / "model"}
     answered = json.loads(checked(engine, DRAFT_CHECK, weights_dir() / "target", prompts, K, *heads.values()))
-    told = {name: answered[str(place)] for name, place in heads.items()}
-    print({name: round(each["acceptance_length"], 3) for name, each in told.items()})
+    by_name = {name: answered[str(place)] for name, place in heads.items()}
+    print({name: round(each["acceptance_length"], 3) for name, each in by_name.items()})
     print(result(given)["history"]["validation"], f"{time.monotonic() - started:.0f} s")
-    return told
+    return by_name
 
 
 def test_a_trained_head_drafts_in_vllm_and_the_answers_are_the_targets(recovered: dict[str, Any]) -> None:

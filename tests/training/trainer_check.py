@@ -234,14 +234,14 @@ def rollouts(target: Path, prompts: Path, documents: Path, held_out: Path) -> No
     trained = torch.tensor(rows[:TRAINED])
     with documents.open("w") as opened:
         for batch in trained.split(50):
-            made = model.generate(
+            generate = model.generate(
                 batch,
                 attention_mask=torch.ones_like(batch),
                 max_new_tokens=NEW,
                 do_sample=False,
                 eos_token_id=None,
             )
-            for number, ids in enumerate(made.tolist()):
+            for number, ids in enumerate(generate.tolist()):
                 mask = [0] * PROMPT + [1] * (len(ids) - PROMPT)
                 opened.write(
                     json.dumps({"input_ids": ids, "loss_mask": mask, "conversation": str(number)}) + "\n"

@@ -26,10 +26,10 @@ class TookTooLong(BaseException):
 
 def serve(read: Reader) -> NoReturn:
     """Read one answer for each line of stdin, until there are no more."""
-    told = os.fdopen(os.dup(1), "w")  # whatever a client prints goes elsewhere
+    fdopen = os.fdopen(os.dup(1), "w")  # whatever a client prints goes elsewhere
     os.dup2(2, 1)
     for line in sys.stdin:
-        print(json.dumps(_outcome(read, json.loads(line), told)), file=told, flush=True)
+        print(json.dumps(_outcome(read, json.loads(line), fdopen)), file=fdopen, flush=True)
     os._exit(0)  # threads that a client left behind are not waited for
 
 
@@ -63,8 +63,8 @@ def _limited(job: Job, texts: list[str], told: Any) -> Iterator[None]:
             raise TookTooLong
         # It waits for a thread or a lock: only the end of the process ends it.
         faulthandler.dump_traceback()
-        found = {"text": "".join(texts), "hang": True, "error": None, "ended": True}
-        print(json.dumps(found), file=told, flush=True)
+        by_name = {"text": "".join(texts), "hang": True, "error": None, "ended": True}
+        print(json.dumps(by_name), file=told, flush=True)
         os._exit(0)
 
     timers = ((signal.ITIMER_PROF, signal.SIGPROF, "cpu_s"), (signal.ITIMER_REAL, signal.SIGALRM, "wall_s"))

@@ -14,15 +14,15 @@ def endpoint(name: str, url: str) -> peagle_sm.Endpoint:
 
 
 def read_sync(job: Job) -> Iterator[str]:
-    asked = endpoint(job["endpoint"], job["url"])
-    with asked.stream(messages=messages(job), **job["options"]) as stream:
+    client = endpoint(job["endpoint"], job["url"])
+    with client.stream(messages=messages(job), **job["options"]) as stream:
         for chunk in stream:
             yield chunk.text
 
 
 async def _texts(job: Job) -> AsyncIterator[str]:
-    asked = endpoint(job["endpoint"], job["url"])
-    async with asked.astream(messages=messages(job), **job["options"]) as stream:
+    client = endpoint(job["endpoint"], job["url"])
+    async with client.astream(messages=messages(job), **job["options"]) as stream:
         async for chunk in stream:
             yield chunk.text
 

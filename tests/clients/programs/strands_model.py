@@ -25,9 +25,9 @@ def openai_model(job: Job) -> OpenAIModel:
 
 
 async def _texts(job: Job) -> AsyncIterator[str]:
-    asked: Any = openai_model(job) if job.get("instead") else None
-    asked = asked or model(job["endpoint"], tuple(job["options"].items()))
-    async for event in asked.stream([{"role": "user", "content": [{"text": job["prompt"]}]}]):
+    request: Any = openai_model(job) if job.get("instead") else None
+    request = request or model(job["endpoint"], tuple(job["options"].items()))
+    async for event in request.stream([{"role": "user", "content": [{"text": job["prompt"]}]}]):
         yield event.get("contentBlockDelta", {}).get("delta", {}).get("text", "")
 
 

@@ -56,15 +56,15 @@ class GuardRun:
 
     def ended(self) -> list[Ended]:
         """Return how each life ended."""
-        found = []
+        rows = []
         for life in self.account.sagemaker.lives:
             cause, marked = self.endings.get(id(life), ("", None))
             leases = self.account.kept.get(id(life), [])
             # A lease that comes while a stack is already being turned off is too late.
             in_time = [each.until for each in leases if each.at < acted_at(life, self.account.world.end)]
             expires = max([life.expires_at, *(each.until for each in leases)])
-            found.append(Ended(life, cause, marked, max(in_time, default=0), expires))
-        return found
+            rows.append(Ended(life, cause, marked, max(in_time, default=0), expires))
+        return rows
 
     def limit_of(self, life: Life) -> str:
         """Return the name of the schedule that ends a life."""
@@ -138,8 +138,8 @@ _NAMES = re.compile(r"\b([A-Z]\w+): ")
 
 def _is_a_crash(failures: str) -> bool:
     """Whether a sweep's failures name an exception of Python: AWS and its refusals raise none of those."""
-    found = (getattr(builtins, name, None) for name in _NAMES.findall(failures))
-    return any(isinstance(each, type) and issubclass(each, Exception) for each in found)
+    result = (getattr(builtins, name, None) for name in _NAMES.findall(failures))
+    return any(isinstance(each, type) and issubclass(each, Exception) for each in result)
 
 
 def start(world: World) -> GuardRun:

@@ -292,12 +292,12 @@ def bad_items(draft: Draft) -> World:
     """An attribute of one item of the register becomes unreadable; other endpoints are in it too."""
     random = draft.random
     plans = [draft.plan(name) for name in ("apple", "code", "fig")[: random.choice((1, 2, 3))]]
-    found = []
+    rows = []
     for _ in range(random.choice((1, 1, 2))):
         attribute, value = random.choice(_BAD)
         name = random.choice((plans[0].name, plans[0].name, "gone-long-ago"))
-        found.append(BadItem(draft.begin + random.randrange(3 * HOUR), name, attribute, value))
-    return draft.world(*plans, bad_items=tuple(sorted(found, key=lambda bad: bad.at)))
+        rows.append(BadItem(draft.begin + random.randrange(3 * HOUR), name, attribute, value))
+    return draft.world(*plans, bad_items=tuple(sorted(rows, key=lambda bad: bad.at)))
 
 
 def long_streams(draft: Draft) -> World:

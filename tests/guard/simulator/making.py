@@ -39,9 +39,9 @@ def world(*plans: Plan, **changes: Any) -> World:
 
 def run(given: World) -> tuple[GuardRun, Verdict]:
     """Run the shipped guard through a world, and judge it; the guard's own code must not fail."""
-    found = run_guard(given)
-    assert not found.crashes
-    return found, judge(given, found.ended())
+    guard = run_guard(given)
+    assert not guard.crashes
+    return guard, judge(given, guard.ended())
 
 
 def off_after(found: GuardRun, number: int = 0) -> float:

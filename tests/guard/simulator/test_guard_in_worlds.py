@@ -97,8 +97,8 @@ def test_a_request_in_the_last_minute_of_the_grace_saves_it(second: int) -> None
     # The sweep is at 55 s past the minute: the end of the grace is not the end of a minute.
     given = plan((400, 410), (30 * MINUTE + second, 31 * MINUTE + second), grace_minutes=10)
     rules = CloudWatch(lag_s=50, concurrency=False)
-    found = world(given, cloudwatch=rules, begin=BEGIN + 55 - 600)
-    _intact(found)
+    result = world(given, cloudwatch=rules, begin=BEGIN + 55 - 600)
+    _intact(result)
 
 
 @pytest.mark.parametrize("second", range(0, 330, 15))

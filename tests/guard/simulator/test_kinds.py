@@ -52,8 +52,8 @@ def _points(given: World, metric: str, now: int, stat: str = "Sum") -> dict[int,
     if metric != "ApproximateBacklogSize":
         dimensions += (("VariantName", "AllTraffic"),)
     query = Query("q", "AWS/SageMaker", metric, dimensions, stat)
-    found = run.aws.metric_data([query], moment(BEGIN), moment(now), None).items[0].points
-    return {(int(at.timestamp()) - BEGIN) // MINUTE: value for at, value in found.items()}
+    points = run.aws.metric_data([query], moment(BEGIN), moment(now), None).items[0].points
+    return {(int(at.timestamp()) - BEGIN) // MINUTE: value for at, value in points.items()}
 
 
 def test_request_metrics_are_late_alone() -> None:
@@ -86,21 +86,21 @@ def test_the_publish_interval_is_the_hosts_and_with_enhanced_metrics_the_request
 ) -> None:
     given = world(plan((630, 640), publish_s=300, enhanced=enhanced))
     assert list(_points(given, "CPUUtilization", NOW))[:4] == [5, 10, 15, 20]
-    found = _points(given, "Invocations", NOW)
-    assert found[10] == 1
-    assert (11 in found) == (requests == 60)
+    points = _points(given, "Invocations", NOW)
+    assert points[10] == 1
+    assert (11 in points) == (requests == 60)
     last = replace(given, cloudwatch=CloudWatch(stamped_at_end=True))
     assert list(_points(last, "CPUUtilization", NOW))[:3] == [9, 14, 19]
 
 
 def test_samples_follow_the_instances_and_jitter_moves_them() -> None:
     given = world(plan(instances=((BEGIN, 1), (BEGIN + 30 * MINUTE, 2))))
-    found = _points(given, "CPUUtilization", NOW, "SampleCount")
-    assert (found[29], found[30]) == (1, 2)
+    points = _points(given, "CPUUtilization", NOW, "SampleCount")
+    assert (points[29], points[30]) == (1, 2)
     moved = world(plan(), cloudwatch=CloudWatch(jitter_every=7))
-    found = _points(moved, "CPUUtilization", NOW, "SampleCount")
-    assert set(found.values()) == {1, 2}
-    assert sum(found.values()) == pytest.approx(len(range(5, 59)), abs=1)
+    points = _points(moved, "CPUUtilization", NOW, "SampleCount")
+    assert set(points.values()) == {1, 2}
+    assert sum(points.values()) == pytest.approx(len(range(5, 59)), abs=1)
 
 
 def test_an_async_endpoint_writes_a_backlog_and_no_invocations() -> None:

@@ -87,14 +87,14 @@ def test_the_modes_answer_in_turns_and_the_file_of_the_last_run_is_overwritten(t
 
 
 def test_the_least_repetitive_third_leaves_the_loops_out() -> None:
-    found = made(prompts=24)  # an interval needs eight prompts
+    results = made(prompts=24)  # an interval needs eight prompts
     by_category: dict[Category, set[str]] = {
-        name: {row.prompt_id for row in within(found, name).requests} for name in (THIRD, REST)
+        name: {row.prompt_id for row in within(results, name).requests} for name in (THIRD, REST)
     }
     third = {f"p{number}" for number in (1, 10, 11, 13, 14, 16, 17, 19)}
     assert by_category == {THIRD: third, REST: {f"p{number}" for number in range(24)} - third}
-    alone = {(row.faster, row.slower): row.ratio for row in within(found, THIRD).comparisons}
-    slices = [each for each in found.slices if each.value == THIRD]
+    alone = {(row.faster, row.slower): row.ratio for row in within(results, THIRD).comparisons}
+    slices = [each for each in results.slices if each.value == THIRD]
     assert len(slices) == len(alone)
     for each in slices:
         assert each.speed_up is not None

@@ -14,8 +14,8 @@ def test_the_traffic_has_one_prompt_of_a_file_and_enough_are_held_out() -> None:
     prompts = list(learn_demo.shifted())
     files = [each.id.partition(":")[0] for each in prompts]
     assert len(files) == len(set(files)) > 1500
-    found = split([LearnPrompt(each.id, {"prompt": each.text}) for each in prompts], 0.1, 0)
-    assert sum(len(each.prompts) for each in found.held_out) >= 100
+    parts = split([LearnPrompt(each.id, {"prompt": each.text}) for each in prompts], 0.1, 0)
+    assert sum(len(each.prompts) for each in parts.held_out) >= 100
 
 
 def test_the_tutorials_specs_are_valid_and_name_each_other() -> None:

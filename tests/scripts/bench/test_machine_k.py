@@ -44,10 +44,10 @@ class Engine:
 )
 def test_the_machine_decides_and_not_the_catalogue(each_ms: float, best: int) -> None:
     engine = Engine(base_ms=5, each_ms=each_ms)
-    found = choose_k("p-eagle", engine)
-    assert found.k == best
-    assert found.catalogue == 11
-    assert f"p-eagle: K={best} (catalogue: 11); tokens/s while decoding: K=5 " in found.text()
+    chosen = choose_k("p-eagle", engine)
+    assert chosen.k == best
+    assert chosen.catalogue == 11
+    assert f"p-eagle: K={best} (catalogue: 11); tokens/s while decoding: K=5 " in chosen.text()
 
 
 def test_every_candidate_is_measured_in_every_round_in_alternating_order() -> None:

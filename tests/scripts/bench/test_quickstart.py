@@ -26,32 +26,32 @@ def test_the_file_has_the_names_that_others_read() -> None:
         "p-eagle": MachineK("p-eagle", 7, 11, {7: 410.0, 11: 400.0}, "K=7 is best")
     }
     document = quickstart.document(made(), [], {"deploy": 1.5}, {"ttft_ms": 9.0}, chosen)
-    found = json.loads(json.dumps(document))
-    assert found["stand_in_weights"] is True
-    assert found["prompts"] == 6
-    assert found["identical_outputs"] is True
-    assert found["leftovers"] == []
+    written = json.loads(json.dumps(document))
+    assert written["stand_in_weights"] is True
+    assert written["prompts"] == 6
+    assert written["identical_outputs"] is True
+    assert written["leftovers"] == []
     names = ("otps", "acceptance_length", "num_speculative_tokens")
-    assert {mode: [figures[name] for name in names] for mode, figures in found["modes"].items()} == {
+    assert {mode: [figures[name] for name in names] for mode, figures in written["modes"].items()} == {
         "none": [pytest.approx(200), 1.0, None],
         "eagle3": [pytest.approx(400), 3.5, 5],
         "p-eagle": [pytest.approx(400), 2.75, 7],
     }
-    assert {name: (ratio["value"], ratio["shown"]) for name, ratio in found["speed_ups"].items()} == {
+    assert {name: (ratio["value"], ratio["shown"]) for name, ratio in written["speed_ups"].items()} == {
         "eagle3 over none": (pytest.approx(2), True),
         "p-eagle over none": (pytest.approx(2), True),
         "p-eagle over eagle3": (pytest.approx(1), False),
     }
-    assert found["least_repetitive_third"]["prompts"] == 2
-    assert found["seconds"] == {"deploy": 1.5}
-    assert found["num_speculative_tokens"]["p-eagle"] == {
+    assert written["least_repetitive_third"]["prompts"] == 2
+    assert written["seconds"] == {"deploy": 1.5}
+    assert written["num_speculative_tokens"]["p-eagle"] == {
         "mode": "p-eagle",
         "k": 7,
         "catalogue": 11,
         "rates": {"7": 410.0, "11": 400.0},
         "reason": "K=7 is best",
     }
-    assert found["provenance"]["seed"] == 0
+    assert written["provenance"]["seed"] == 0
 
 
 def test_the_terminal_shows_the_products_report_the_third_and_the_outputs() -> None:
@@ -83,12 +83,12 @@ def test_a_machine_where_p_eagle_loses_is_told_so_and_what_to_do() -> None:
 
 
 def test_figures_of_a_client_that_held_the_load_back_are_withheld_everywhere() -> None:
-    found = made()
+    results = made()
     busy = tuple(
         replace(point, client=replace(point.client, trusted=False, bottleneck=True, reason="it was busy"))
-        for point in found.points
+        for point in results.points
     )
-    shown = quickstart.text(replace(found, points=busy))
+    shown = quickstart.text(replace(results, points=busy))
     assert "No figures to publish: the client could not keep up" in shown
     assert "2.00x" not in shown
 

@@ -12,6 +12,6 @@ import pytest
 @pytest.fixture
 def template() -> dict[str, Any]:
     """A copy of its own for each test, to plant faults in."""
-    found = json.loads((files("peagle_sm") / "guard_assets" / "template.json").read_text())
-    assert isinstance(found, dict)
-    return found
+    document = json.loads((files("peagle_sm") / "guard_assets" / "template.json").read_text())
+    assert isinstance(document, dict)
+    return document

@@ -42,30 +42,30 @@ ROLES = {
 def _operations() -> dict[str, str]:
     """boto3's method names -> IAM's actions."""
     session = botocore.session.get_session()
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for service, prefix in reversed(SERVICES.items()):
         for operation in session.get_service_model(service).operation_names:
             action = f"{prefix}:{operation}"
-            found[xform_name(operation)] = PERMISSIONS.get(action, action)
-    return found
+            by_name[xform_name(operation)] = PERMISSIONS.get(action, action)
+    return by_name
 
 
 def _trees(module: str) -> dict[str, ast.Module]:
     """The module and everything of the runtime that it imports, parsed."""
-    found: dict[str, ast.Module] = {}
+    by_name: dict[str, ast.Module] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
         path = RUNTIME / f"{name}.py"
-        if name in found or not path.is_file():
+        if name in by_name or not path.is_file():
             continue
-        found[name] = ast.parse(path.read_text())
-        for node in ast.walk(found[name]):
+        by_name[name] = ast.parse(path.read_text())
+        for node in ast.walk(by_name[name]):
             if isinstance(node, ast.ImportFrom) and node.module == "peagle_guard":
                 waiting += [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("peagle_guard."):
                 waiting.append((node.module or "").removeprefix("peagle_guard."))
-    return found
+    return by_name
 
 
 @dataclass

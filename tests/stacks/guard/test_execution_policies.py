@@ -65,31 +65,29 @@ def test_what_is_not_ours_is_out_of_reach(name: str, action: str, resource: str)
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_action_is_spelled_out(name: str) -> None:
     statements = _policy(name)
-    assert not [one for found in statements for one in found["Action"] if "*" in one]
-    for found in statements:
-        if "*" in found["Resource"]:
+    assert not [one for each in statements for one in each["Action"] if "*" in one]
+    for each in statements:
+        if "*" in each["Resource"]:
             reading = all(
                 one.partition(":")[2].startswith(("Describe", "List")) or one in ON_ALL
-                for one in found["Action"]
+                for one in each["Action"]
             )
-            assert reading or "aws:RequestTag/peagle-sm:" in str(found["Condition"])
+            assert reading or "aws:RequestTag/peagle-sm:" in str(each["Condition"])
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_roles_are_passed_to_the_services_that_use_them(name: str) -> None:
-    passing = [found for found in _policy(name) if "iam:PassRole" in found["Action"]]
+    passing = [each for each in _policy(name) if "iam:PassRole" in each["Action"]]
     assert bool(passing) is (name != "training")  # its role is passed by whoever starts a job
-    for found in passing:
-        assert found["Condition"]["StringEquals"]["iam:PassedToService"]
-        assert all(":role/peagle" in resource.lower() for resource in found["Resource"])
+    for each in passing:
+        assert each["Condition"]["StringEquals"]["iam:PassedToService"]
+        assert all(":role/peagle" in resource.lower() for resource in each["Resource"])
 
 
 def test_endpoints_are_made_changed_and_deleted_as_ours_only() -> None:
-    for found in _policy("endpoint"):
-        changing = [
-            one for one in found["Action"] if one.startswith(("sagemaker:Create", "sagemaker:Delete"))
-        ]
-        assert not changing or "peagle-sm:managed-by" in str(found["Condition"])
+    for each in _policy("endpoint"):
+        changing = [one for one in each["Action"] if one.startswith(("sagemaker:Create", "sagemaker:Delete"))]
+        assert not changing or "peagle-sm:managed-by" in str(each["Condition"])
 
 
 def test_whoever_deploys_endpoints_alone_needs_no_right_to_make_roles() -> None:

@@ -50,7 +50,7 @@ def test_a_changed_file_is_another_package() -> None:
 
 def test_the_package_brings_the_sdk_that_this_installation_has(tmp_path: Path) -> None:
     """The SDK in Lambda's image may be older and not know a field, such as ContainerMetricsConfig."""
-    found = _alone(
+    result = _alone(
         tmp_path,
         "import json, boto3, botocore\n"
         "from peagle_guard import boto_aws, sweeper, switch, model_provider, lifetime_provider\n"
@@ -60,7 +60,7 @@ def test_the_package_brings_the_sdk_that_this_installation_has(tmp_path: Path) -
         "print(json.dumps([boto3.__version__, botocore.__version__, botocore.__file__,"
         " 'ContainerMetricsConfig' in shape.members, sorted(made)]))\n",
     )
-    boto3_version, botocore_version, place, known, services = json.loads(found)
+    boto3_version, botocore_version, place, known, services = json.loads(result)
     assert (boto3_version, botocore_version) == (version("boto3"), version("botocore"))
     assert Path(place).is_relative_to(tmp_path)
     assert known
@@ -104,22 +104,22 @@ def _alone(folder: Path, program: str) -> str:
 
 def test_daylight_saving_is_known_from_the_package_alone(tmp_path: Path) -> None:
     """A Lambda's image may have no time zones: then only the vendored ones count."""
-    found = _alone(
+    result = _alone(
         tmp_path,
         "import zoneinfo, datetime\n"
         "zoneinfo.reset_tzpath(to=())\n"
         "zone = zoneinfo.ZoneInfo('Europe/Berlin')\n"
         "print([datetime.datetime(2026, m, 1, tzinfo=zone).utcoffset().seconds // 3600 for m in (1, 7)])\n",
     )
-    assert found == "[1, 2]"
+    assert result == "[1, 2]"
 
 
 def test_the_lambdas_find_what_they_share_with_the_toolkit_in_the_package(tmp_path: Path) -> None:
-    found = _alone(
+    result = _alone(
         tmp_path,
         "import peagle_guard.sweeper, peagle_guard.switch, peagle_guard.lifetime_provider\n"
         "from peagle_sm.core.plan import tags_and_schedules\n"
         "from peagle_sm.core.spec.hours import parse_hours\n"
         "print(tags_and_schedules.__file__, parse_hours('mon-fri 8:00-19:00 europe/berlin'))\n",
     )
-    assert found == f"{tmp_path}/peagle_sm/core/plan/tags_and_schedules.py Mon-Fri 08:00-19:00 Europe/Berlin"
+    assert result == f"{tmp_path}/peagle_sm/core/plan/tags_and_schedules.py Mon-Fri 08:00-19:00 Europe/Berlin"

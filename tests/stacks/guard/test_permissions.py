@@ -159,5 +159,5 @@ def test_no_function_can_touch_the_guards_own_sweep(template: Template) -> None:
     }
     assert patterns
     assert not [pattern for pattern in patterns if fnmatchcase(own, pattern)]
-    for made in (schedule_name("demo"), hard_schedule_name("e" * 63), hard_schedule_name("e" * 63, 12)):
-        assert any(fnmatchcase(f"schedule/default/{made}", pattern) for pattern in patterns)
+    for each in (schedule_name("demo"), hard_schedule_name("e" * 63), hard_schedule_name("e" * 63, 12)):
+        assert any(fnmatchcase(f"schedule/default/{each}", pattern) for pattern in patterns)

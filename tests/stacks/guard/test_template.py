@@ -70,10 +70,10 @@ def test_the_environment_is_the_one_that_the_lambdas_check(template: Template) -
 
     for function in _of_type(template, "AWS::Lambda::Function").values():
         variables = function["Environment"]["Variables"]
-        told = {
+        by_name = {
             name: value if isinstance(value, str) else "found-at-deploy" for name, value in variables.items()
         }
-        read = settings.load(told)
+        read = settings.load(by_name)
         assert (read.switch_function, read.lifetime_function) == (guard.SWITCH, guard.LIFETIME_PROVIDER)
         assert read.sweep_minutes == guard.SWEEP_MINUTES
         assert read.clock_url is None
@@ -180,6 +180,6 @@ def test_the_document_explains_each_resource_permission_and_finding(template: Te
     from tests.stacks.guard.policies import statements
 
     text = (Path(__file__).parents[3] / "docs" / "reference" / "stacks-guard.md").read_text(encoding="utf-8")
-    told = {*template["Resources"], *template["Parameters"]}
-    told |= {statement["Sid"] for _, statement in statements(template)}
-    assert sorted(name for name in told if f"`{name}`" not in text) == []
+    names = {*template["Resources"], *template["Parameters"]}
+    names |= {statement["Sid"] for _, statement in statements(template)}
+    assert sorted(name for name in names if f"`{name}`" not in text) == []

@@ -25,8 +25,8 @@ _TAGGED = "aws:ResourceTag/${TagKey}"
 @cache
 def actions() -> Mapping[str, Mapping[str, Any]]:
     """Return what each action is authorised on (`resources`) and its own condition keys (`keys`)."""
-    found: Mapping[str, Mapping[str, Any]] = json.loads(FILE.read_text())["actions"]
-    return found
+    document: Mapping[str, Mapping[str, Any]] = json.loads(FILE.read_text())["actions"]
+    return document
 
 
 def wrong(call: Call) -> list[str]:
@@ -35,14 +35,14 @@ def wrong(call: Call) -> list[str]:
     if known is None:
         return [f"{call.action} is not in {FILE.name}"]
     types = known["resources"]
-    found = []
+    rows = []
     for resource in call.resources:
         fitting = [each for each in types.values() if re.fullmatch(each["arn"], resource)]
         if not fitting and not (resource == "*" and not any(each["required"] for each in types.values())):
-            found.append(f"{call.action}: resource {resource}")
+            rows.append(f"{call.action}: resource {resource}")
         keys = [*known["keys"], *(key for each in fitting for key in each["keys"])]
-        found += [f"{call.action}: key {key}" for key in call.keys if not _known(key, keys)]
-    return found
+        rows += [f"{call.action}: key {key}" for key in call.keys if not _known(key, keys)]
+    return rows
 
 
 def lacking(calls: Iterable[Call]) -> list[str]:

@@ -38,12 +38,12 @@ def policies(
     body: dict[str, Any], given: dict[str, str] | None = None, arns: dict[str, str] | None = None
 ) -> dict[str, list[Document]]:
     """Return the policy documents of each role by its logical id; ``arns`` are those of Fn::GetAtt."""
-    made = template.load(json.dumps(body))
+    created = template.load(json.dumps(body))
     sent = [{"ParameterKey": name, "ParameterValue": value} for name, value in (given or {}).items()]
-    declared = made.section("Parameters")
+    declared = created.section("Parameters")
     bound = parameters.bind(declared, parameters.chosen(declared, sent, {}), lambda name: None)
     place = Place(ACCOUNT, REGION, "s", f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/s/1")
-    evaluation = Evaluation(made, bound, place, dict)
+    evaluation = Evaluation(created, bound, place, dict)
     standing = _Standing(arns or {})
     return {
         name: [

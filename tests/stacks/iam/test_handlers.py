@@ -353,8 +353,8 @@ def _types(policy: str) -> list[str]:
         app = App(analytics_reporting=False)
         stack = ImageStack(app) if policy == "image" else TrainingStack(app)
         bodies = [app.synth().get_stack_artifact(stack.artifact_id).template]
-    found = {resource["Type"] for body in bodies for resource in body["Resources"].values()}
-    return sorted(name for name in found if not name.startswith("Custom::"))
+    names = {resource["Type"] for body in bodies for resource in body["Resources"].values()}
+    return sorted(name for name in names if not name.startswith("Custom::"))
 
 
 def _permissions(type_name: str) -> list[str]:
@@ -384,8 +384,8 @@ def _every_call(policy: str) -> list[Call]:
 
 
 def _policy(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return document
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -47,16 +47,16 @@ def _denied(documents: Sequence[Document], calls: Iterable[Call]) -> list[str]:
 
 def _unused(documents: Sequence[Document], calls: Sequence[Call]) -> list[str]:
     """Return each action, and each pattern of a resource, that no call needs."""
-    found = []
+    rows = []
     for statement in (each for document in documents for each in document["Statement"]):
         for field in ("Action", "Resource"):
             values = statement[field] if isinstance(statement[field], list) else [statement[field]]
-            found += [
+            rows += [
                 f"{statement['Sid']}: {value}"
                 for value in values
                 if not _used({**statement, field: value}, calls)
             ]
-    return found
+    return rows
 
 
 def _used(statement: Document, calls: Sequence[Call]) -> bool:

@@ -27,14 +27,14 @@ def _text() -> str:
 
 
 def template() -> dict[str, Any]:
-    found = json.loads(_text())
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(_text())
+    assert isinstance(document, dict)
+    return document
 
 
 def properties(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = template()["Resources"][name]["Properties"]
-    return found
+    result: dict[str, Any] = template()["Resources"][name]["Properties"]
+    return result
 
 
 @pytest.mark.slow

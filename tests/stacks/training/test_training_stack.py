@@ -84,12 +84,12 @@ def test_a_job_may_do_nothing_else(action: str, resource: str, keys: dict[str, s
 
 
 def test_traffic_of_another_bucket_is_read_where_the_parameters_name_it() -> None:
-    asked = {"PromptsBucket": "team-traffic", "PromptsPrefix": "endpoint/"}
-    assert _may("s3:GetObject", f"{TRAFFIC}/endpoint/2026/a.jsonl", {}, **asked)
-    assert _may("s3:ListBucket", TRAFFIC, {"s3:prefix": "endpoint/2026/"}, **asked)
-    assert not _may("s3:PutObject", f"{TRAFFIC}/endpoint/2026/a.jsonl", {}, **asked)
-    assert not _may("s3:GetObject", f"{TRAFFIC}/endpoint-2/a.jsonl", {}, **asked)
-    assert not _may("s3:ListBucket", TRAFFIC, {"s3:prefix": ""}, **asked)
+    request = {"PromptsBucket": "team-traffic", "PromptsPrefix": "endpoint/"}
+    assert _may("s3:GetObject", f"{TRAFFIC}/endpoint/2026/a.jsonl", {}, **request)
+    assert _may("s3:ListBucket", TRAFFIC, {"s3:prefix": "endpoint/2026/"}, **request)
+    assert not _may("s3:PutObject", f"{TRAFFIC}/endpoint/2026/a.jsonl", {}, **request)
+    assert not _may("s3:GetObject", f"{TRAFFIC}/endpoint-2/a.jsonl", {}, **request)
+    assert not _may("s3:ListBucket", TRAFFIC, {"s3:prefix": ""}, **request)
 
 
 def test_a_key_and_a_vpc_are_allowed_where_the_parameters_ask_for_them() -> None:

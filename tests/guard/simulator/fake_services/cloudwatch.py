@@ -74,10 +74,10 @@ class Served:
 
     def instances_at(self, moment: int) -> int:
         """Return how many instances a variant has at a moment."""
-        found = 1
+        result = 1
         for begin, count in self.instances:
-            found = count if begin <= moment else found
-        return found
+            result = count if begin <= moment else result
+        return result
 
     def size(self, requests: bool) -> int:
         """Return the interval in which a publisher writes, at least CloudWatch's minute."""
@@ -111,8 +111,8 @@ class Metrics:
         if not self.rules.jitter_every and not (samples and served.instances):
             value = float(max(1, MINUTE // served.publish_s)) if samples else QUIET_PERCENT
             return [(stamp, value) for stamp, _ in stamps]
-        found = [(stamp, self._samples(served, start)) for stamp, start in stamps]
-        return [(stamp, float(count) if samples else QUIET_PERCENT) for stamp, count in found if count]
+        rows = [(stamp, self._samples(served, start)) for stamp, start in stamps]
+        return [(stamp, float(count) if samples else QUIET_PERCENT) for stamp, count in rows if count]
 
     def gpu(self, name: str, begin: int, end: int, now: int) -> Points:
         """Return the GPU utilisation of each interval: above 0 where a request was in flight."""

@@ -103,17 +103,17 @@ def _holds(condition: str, item: Item, names: dict[str, str], values: Item) -> b
 
 
 def _one(part: str, item: Item, names: dict[str, str], values: Item) -> bool:
-    found = _CONDITION.fullmatch(part)
-    if found is None:
+    fullmatch = _CONDITION.fullmatch(part)
+    if fullmatch is None:
         raise ValueError(f"the simulated DynamoDB does not know the condition {part!r}")
-    if found["absent"]:
-        return names[found["absent"]] not in item
-    if found["typed"]:
-        return values[found["type"]]["S"] not in item.get(names[found["typed"]], {})
-    held, wanted = item.get(names[found["name"]]), values[found["value"]]
+    if fullmatch["absent"]:
+        return names[fullmatch["absent"]] not in item
+    if fullmatch["typed"]:
+        return values[fullmatch["type"]]["S"] not in item.get(names[fullmatch["typed"]], {})
+    held, wanted = item.get(names[fullmatch["name"]]), values[fullmatch["value"]]
     if held is None or held.keys() != wanted.keys():
         return False
-    return _COMPARE[found["operator"]](_comparable(held), _comparable(wanted))
+    return _COMPARE[fullmatch["operator"]](_comparable(held), _comparable(wanted))
 
 
 def _comparable(value: dict[str, Any]) -> Any:
@@ -143,13 +143,13 @@ class TableRegister(DynamoRegister):
     @property
     def records(self) -> dict[str, Record]:
         """Read every item that can be read."""
-        found = {}
+        by_name = {}
         for key, item in self.table.items.items():
             if key.startswith(PREFIX):
                 with suppress(ValueError, TypeError, AttributeError, OverflowError):
                     record = read(item)
-                    found[record.name] = record
-        return found
+                    by_name[record.name] = record
+        return by_name
 
     def store(self, record: Record, now: datetime) -> None:
         """Store a record as it is, without a condition."""

@@ -51,12 +51,12 @@ _moments: dict[int, datetime] = {}
 
 def moment(seconds: int) -> datetime:
     """Return seconds since 1970 as an aware datetime; remembered, since a world asks for few, often."""
-    found = _moments.get(seconds)
-    if found is None:
+    result = _moments.get(seconds)
+    if result is None:
         if len(_moments) > 20_000:
             _moments.clear()
-        found = _moments[seconds] = datetime.fromtimestamp(seconds, UTC)
-    return found
+        result = _moments[seconds] = datetime.fromtimestamp(seconds, UTC)
+    return result
 
 
 def seconds(at: datetime) -> int:
@@ -97,19 +97,19 @@ class FakeAws:
         """ListInferenceComponents of all endpoints."""
         self.account.call("ListInferenceComponents")
         lives = self.account.sagemaker.live.values()
-        found = [Component(name, life.plan.name, VARIANT) for life in lives for name in life.components]
-        return _page(found, token)
+        rows = [Component(name, life.plan.name, VARIANT) for life in lives for name in life.components]
+        return _page(rows, token)
 
     def tagged_endpoints(self, token: str | None) -> Page[Tagged]:
         """GetResources: as things were some time ago, endpoints that are gone included."""
         then = self.account.call("GetResources") - self.account.world.tag_lag_s
-        found: dict[str, Tagged] = {}
+        by_name: dict[str, Tagged] = {}
         for life in self.account.sagemaker.lives:
             if life.created_at <= then and (life.gone_at is None or life.gone_at > then):
-                found.pop(life.arn, None)
+                by_name.pop(life.arn, None)
                 if life.tags.get(MANAGED_BY):
-                    found[life.arn] = Tagged(life.arn, life.tags)
-        return _page(list(found.values()), token)
+                    by_name[life.arn] = Tagged(life.arn, life.tags)
+        return _page(list(by_name.values()), token)
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
         """ListTags: the truth."""
@@ -285,10 +285,10 @@ def _page(items: list[Any], token: str | None) -> Page[Any]:
 def _views(life: Life, now: int) -> tuple[Endpoint, Endpoint]:
     """An endpoint as ListEndpoints and DescribeEndpoint show it, read by the guard's own code."""
     key = (life.status(now), life.modified_at(now))
-    found: tuple[Endpoint, Endpoint] | None = life.views.get(key)
-    if found is None:
-        found = life.views[key] = _read(life, now, *key)
-    return found
+    result: tuple[Endpoint, Endpoint] | None = life.views.get(key)
+    if result is None:
+        result = life.views[key] = _read(life, now, *key)
+    return result
 
 
 def _read(life: Life, now: int, status: str, modified_at: int) -> tuple[Endpoint, Endpoint]:

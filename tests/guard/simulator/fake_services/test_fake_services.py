@@ -51,8 +51,8 @@ def test_lost_minutes_never_come_and_stale_ones_come_late() -> None:
 
 def test_a_skewed_clock_moves_the_stamps_and_not_the_delay() -> None:
     metrics = _metrics(CloudWatch(skew_s=-120, lag_s=0))
-    found = metrics.invocations("code", "AllTraffic", BEGIN - 600, NOW, BEGIN + 660)
-    assert _minutes(found)[-1] == (8, 2)
+    invocations = metrics.invocations("code", "AllTraffic", BEGIN - 600, NOW, BEGIN + 660)
+    assert _minutes(invocations)[-1] == (8, 2)
 
 
 def _account(*plans: Plan) -> Account:

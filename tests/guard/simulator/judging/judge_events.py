@@ -70,24 +70,24 @@ class Findings:
 
 def judge_events(world: World, run: GuardRun) -> Findings:
     """Judge every life of a world."""
-    found = Findings()
+    findings = Findings()
     ended = run.ended()
     verdict = judge(world, ended)
     for each in ended:
         if not each.life.plan.ours:
             continue
-        found.lives += 1
-        found.idle_offs += each.cause == IDLE
-        _traffic(run, each, found)
-        _kept(run, each, found)
-        _half(run, each, found)
-        _overdue(world, each, found)
-        _moved(run, each, found)
-        _notices(run, each, found)
-    _limits(verdict, found)
+        findings.lives += 1
+        findings.idle_offs += each.cause == IDLE
+        _traffic(run, each, findings)
+        _kept(run, each, findings)
+        _half(run, each, findings)
+        _overdue(world, each, findings)
+        _moved(run, each, findings)
+        _notices(run, each, findings)
+    _limits(verdict, findings)
     for text in run.crashes:
-        found.note("crashes", text)
-    return found
+        findings.note("crashes", text)
+    return findings
 
 
 def _traffic(run: GuardRun, each: Ended, found: Findings) -> None:

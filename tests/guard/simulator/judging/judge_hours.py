@@ -20,7 +20,7 @@ def missed_hours(world: World, lives: list[tuple[Life, str]]) -> list[str]:
 
 
 def _late_closings(world: World, hours: Hours, lives: list[tuple[Life, str]]) -> list[str]:
-    found = []
+    rows = []
     for _, closes in hours.open:
         for life, _ in lives:
             last = closes + life.plan.grace_s + 2 * SWEEP_S
@@ -30,8 +30,8 @@ def _late_closings(world: World, hours: Hours, lives: list[tuple[Life, str]]) ->
                 and (off is None or off > last)
                 and last < min(_end(life), world.end)
             ):
-                found.append(f"{life.plan.name} still on at {last}, closed at {closes}")
-    return found
+                rows.append(f"{life.plan.name} still on at {last}, closed at {closes}")
+    return rows
 
 
 def _end(life: Life) -> int:
@@ -39,7 +39,7 @@ def _end(life: Life) -> int:
 
 
 def _late_openings(world: World, hours: Hours, lives: list[tuple[Life, str]]) -> list[str]:
-    found = []
+    rows = []
     for opens, _ in hours.open:
         due = opens + 2 * SWEEP_S + UPDATE_S
         before = [(life, cause) for life, cause in lives if life.created_at < opens]
@@ -49,5 +49,5 @@ def _late_openings(world: World, hours: Hours, lives: list[tuple[Life, str]]) ->
         if cause not in WAKES or life.gone_at is None or life.gone_at > opens - 2 * SWEEP_S:
             continue
         if not any(opens <= each.created_at <= due for each, _ in lives):
-            found.append(f"{life.plan.name} not on by {due}, open since {opens}")
-    return found
+            rows.append(f"{life.plan.name} not on by {due}, open since {opens}")
+    return rows

@@ -50,9 +50,9 @@ def test_it_goes_and_comes_with_local_time(owner: str) -> None:
 
 def test_a_timetable_that_nobody_keeps_is_missed() -> None:
     given = _world("direct")
-    found = run_guard(given)
+    guard = run_guard(given)
     late = Hours(BERLIN.text, tuple((opens - 2 * HOUR, closes - 2 * HOUR) for opens, closes in BERLIN.open))
-    lives = [(each.life, each.cause) for each in found.ended()]
+    lives = [(each.life, each.cause) for each in guard.ended()]
     other = plan(hours=late)
     for life, _ in lives:
         life.plan = other

@@ -61,8 +61,8 @@ def test_requests_are_judged_by_what_was_announced_and_shown(
 def test_a_lost_request_counts_unless_its_loss_could_not_be_seen(zeros: bool, expected: str) -> None:
     lost = (BEGIN + 20 * MINUTE, BEGIN + 44 * MINUTE)
     rules = CloudWatch(request_gaps=(lost,), zeros=zeros)
-    found = _ended(world(plan((400, 410), (35 * MINUTE, 35 * MINUTE + 5)), cloudwatch=rules))
-    assert _broken(found) == {expected}
+    ended = _ended(world(plan((400, 410), (35 * MINUTE, 35 * MINUTE + 5)), cloudwatch=rules))
+    assert _broken(ended) == {expected}
 
 
 def test_a_long_stream_without_concurrency_is_counted_apart() -> None:

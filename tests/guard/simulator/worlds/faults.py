@@ -126,13 +126,13 @@ def flapping(draft: Draft) -> None:
             plan.created_at + round(plan.lifetime_hours * HOUR) - 120,
             max(ends, default=plan.created_at) + plan.idle_s + plan.grace_s,
         ]
-        found = []
+        rows = []
         for _ in range(random.randint(1, 4)):
             anywhere = random.uniform(plan.created_at + plan.creating_s, draft.end)
             begin = int(random.choice((anywhere, *bad)) + random.uniform(-600, 300))
             status = random.choice(("Updating", "SystemUpdating", "RollingBack", "Updating"))
-            found.append(Flap(begin, begin + random.randint(2 * MINUTE, 50 * MINUTE), status))
-        return replace(plan, flaps=tuple(sorted(found, key=lambda each: each.begin)))
+            rows.append(Flap(begin, begin + random.randint(2 * MINUTE, 50 * MINUTE), status))
+        return replace(plan, flaps=tuple(sorted(rows, key=lambda each: each.begin)))
 
     _each_of_ours(draft, flap)
 

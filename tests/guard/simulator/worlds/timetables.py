@@ -43,14 +43,14 @@ def timetable(random: Random, begin: int, end: int) -> Hours:
     text = f"{DAYS[first]}-{DAYS[last]} {opens:02}:{minute:02}-{closes:02}:{minute:02} {zone}"
     info = ZoneInfo(zone)
     day = datetime.fromtimestamp(begin, UTC).date() - timedelta(days=2)
-    found: list[Interval] = []
+    rows: list[Interval] = []
     while datetime.combine(day, time(), tzinfo=UTC).timestamp() < end + 2 * 86400:
         if first <= day.weekday() <= last:
             on = datetime.combine(day, time(opens, minute), tzinfo=info)
             off = datetime.combine(day, time(closes, minute), tzinfo=info)
-            found.append((int(on.timestamp()), int(off.timestamp())))
+            rows.append((int(on.timestamp()), int(off.timestamp())))
         day += timedelta(days=1)
-    return Hours(text, tuple(found))
+    return Hours(text, tuple(rows))
 
 
 def repeated_hour(random: Random) -> tuple[Hours, int, int]:
@@ -79,15 +79,15 @@ def _open(zone: ZoneInfo, opens: int, closes: int, begin: int, end: int) -> list
 
     Found by reading the zone's clock every quarter of an hour, which divides every change of it.
     """
-    found: list[Interval] = []
+    rows: list[Interval] = []
     for moment in range(begin // 900 * 900, end, 900):
         reading = datetime.fromtimestamp(moment, zone)
         minute = reading.hour * 60 + reading.minute
         inside = opens <= minute < closes if opens < closes else minute >= opens or minute < closes
         if not inside:
             continue
-        if found and moment - found[-1][1] <= HOUR:  # A reading that comes twice does not close in between.
-            found[-1] = (found[-1][0], moment + 900)
+        if rows and moment - rows[-1][1] <= HOUR:  # A reading that comes twice does not close in between.
+            rows[-1] = (rows[-1][0], moment + 900)
         else:
-            found.append((moment, moment + 900))
-    return found
+            rows.append((moment, moment + 900))
+    return rows

@@ -230,8 +230,8 @@ class Running:
 
     def truth(self, since: float = 0.0, until: float = 1e12) -> dict[str, Any]:
         """What was written in a stretch of CLOCK_MONOTONIC (`time.perf_counter` on Linux)."""
-        told: dict[str, Any] = self.look(f"/truth?since={since!r}&until={until!r}")
-        return told
+        report: dict[str, Any] = self.look(f"/truth?since={since!r}&until={until!r}")
+        return report
 
 
 @contextlib.contextmanager

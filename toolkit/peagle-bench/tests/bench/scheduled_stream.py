@@ -60,15 +60,15 @@ class Truth:
 
     def between(self, since: float, until: float) -> dict[str, Any]:
         rows = [n for n, at in enumerate(self.at) if since < at <= until]
-        asked = [n for n, at in enumerate(self.began) if since <= at <= until]
+        requests = [n for n, at in enumerate(self.began) if since <= at <= until]
         return {
             "tokens": sum(self.tokens[n] for n in rows),
             "chunks": len(rows),
             "requests": self.requests,
-            "first_request_at": min((self.began[n] for n in asked), default=None),
+            "first_request_at": min((self.began[n] for n in requests), default=None),
             "last_chunk_at": max((self.at[n] for n in rows), default=None),
             "gap_ms": _spread([self.gap_ms[n] for n in rows if self.gap_ms[n] >= 0]),
-            "ttft_ms": _spread([self.ttft_ms[n] for n in asked]),
+            "ttft_ms": _spread([self.ttft_ms[n] for n in requests]),
         }
 
     def accept(self, accepted: int, k: int) -> None:
@@ -147,10 +147,10 @@ class Stream:
         if self.chat and not self.chunks:
             data += self._event({"delta": {"role": "assistant", "content": ""}})
         text = "".join(f" t{each}" for each in ids)
-        said: dict[str, Any] = {"delta": {"content": text}} if self.chat else {"text": text}
+        message: dict[str, Any] = {"delta": {"content": text}} if self.chat else {"text": text}
         if self.with_ids:
-            said["token_ids"] = ids
-        data += self._event({**said, "finish_reason": self.finish_reason if over else None})
+            message["token_ids"] = ids
+        data += self._event({**message, "finish_reason": self.finish_reason if over else None})
         if over and fault != "cut-after-finish":
             if fault != "no-usage":
                 data += self._usage()
@@ -174,8 +174,8 @@ class Stream:
             self.chunks += 1
         self.truth.wrote(time.perf_counter(), len(ids), None)
         text = "".join(f" t{each}" for each in ids)
-        said = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        choice = {"index": 0, **said, "token_ids": ids, "finish_reason": self.finish_reason}
+        message = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        choice = {"index": 0, **message, "token_ids": ids, "finish_reason": self.finish_reason}
         return {"object": "text_completion", "choices": [choice], **self.usage()}
 
     def _write_on(self) -> list[int]:
@@ -205,7 +205,7 @@ class Stream:
         return b"data: " + json.dumps(document).encode() + b"\n\n"
 
     def usage(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "usage": {
                 "prompt_tokens": self.prompt_tokens,
                 "completion_tokens": self.written,
@@ -215,7 +215,7 @@ class Stream:
         if self.survival:
             steps = sum(self.histogram)
             accepted = sum(j * n for j, n in enumerate(self.histogram))
-            told["metrics"] = {
+            answer["metrics"] = {
                 "speculative_decoding": {
                     "num_spec_tokens": len(self.survival),
                     "num_spec_steps": steps,
@@ -225,7 +225,7 @@ class Stream:
                     "acceptance_histogram": self.histogram,
                 }
             }
-        return told
+        return answer
 
     def _usage(self) -> bytes:
         return (
@@ -243,8 +243,8 @@ class Stream:
             self._write(b'data: {"error": {"message": "scheduled fault", "code": 500}}\n\n')
             self.connection.finish()
         elif fault == "exception":
-            told = {"Message": "scheduled fault", "ErrorCode": "StreamBroken"}
-            self.connection.chunk(eventstream.exception("ModelStreamError", told))
+            answer = {"Message": "scheduled fault", "ErrorCode": "StreamBroken"}
+            self.connection.chunk(eventstream.exception("ModelStreamError", answer))
             self.connection.finish()
         elif fault == "cut":
             self.connection.abort()

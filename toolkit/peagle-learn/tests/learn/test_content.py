@@ -61,10 +61,10 @@ def test_the_hash_changes_exactly_with_what_is_read(
         path.write_bytes(content)
 
     def opened() -> object:
-        found = read_prompts(
+        prompts = read_prompts(
             [named], lambda: session, TargetTexts(), max_tokens=8, what="data.prompts", base=base
         )
-        return found.sources
+        return prompts.sources
 
     def hashed() -> str:
         return content_of(named, base, session)
@@ -83,13 +83,13 @@ def test_the_hash_changes_exactly_with_what_is_read(
 
 
 def test_a_copy_of_the_project_has_the_same_hashes(session: Session, tmp_path: Path) -> None:
-    found = []
+    rows = []
     for place in ("here", "there"):
         base = tmp_path / place
         (base / "team").mkdir(parents=True)
         (base / "team" / "a.jsonl").write_bytes(line(1))
-        found.append([content_of(each, base, session) for each in ("team", "team/a.jsonl", "team/*.jsonl")])
-    assert found[0] == found[1]
+        rows.append([content_of(each, base, session) for each in ("team", "team/a.jsonl", "team/*.jsonl")])
+    assert rows[0] == rows[1]
 
 
 @pytest.mark.parametrize("where", ["folder", "s3"])

@@ -54,9 +54,9 @@ def test_an_unknown_part_makes_the_sum_and_the_pay_back_unknown_and_says_what_to
     steps = [RunStep(cost.step, lambda _: [], lambda _, cost=cost: cost, lambda _: None) for cost in costs]  # type: ignore[misc,arg-type,return-value]
     finished = finished_of(steps, open_state(tmp_path / "state.json", "team"))
     offer = offer_of("team", steps, finished, 5.0)
-    told = json.loads(json.dumps(offer.to_dict()))
-    assert (told["usd"], told["most_usd"]) == (None, None)
-    assert {each["days"] for each in told["pays_back"]} == {None}
+    document = json.loads(json.dumps(offer.to_dict()))
+    assert (document["usd"], document["most_usd"]) == (None, None)
+    assert {each["days"] for each in document["pays_back"]} == {None}
     shown = render_run_offer(offer)
     assert "about unknown, at most unknown" in shown
     assert "train.usd_per_hour" in " ".join(shown.split())
@@ -148,6 +148,6 @@ def test_an_unknown_speed_leaves_the_budget_unchecked_and_says_why(
     values: dict[str, int], count: int
 ) -> None:
     slow = Duration(None, "unknown: no speed of H900 is known here")
-    found = list(epoch_findings(TrainSpec(), values, 1000, slow, 1))
-    assert len(found) == count
-    assert all("could not be checked: its speed is unknown: no speed of H900" in one.message for one in found)
+    rows = list(epoch_findings(TrainSpec(), values, 1000, slow, 1))
+    assert len(rows) == count
+    assert all("could not be checked: its speed is unknown: no speed of H900" in one.message for one in rows)

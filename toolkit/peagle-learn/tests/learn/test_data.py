@@ -92,13 +92,13 @@ def test_planted_secrets_are_in_no_file_and_in_no_request(
 
 def with_secrets_beside(lines: list[dict[str, Any]], secrets: list[Planted]) -> list[dict[str, Any]]:
     """Plant a secret in each line's id and category, and in labels as many as may be."""
-    found = []
+    rows = []
     for number, (line, secret) in enumerate(zip(lines, secrets, strict=True)):
         beside: dict[str, Any] = {"id": f"{number} {secret.text}", "category": secret.text}
         if len(secret.text) <= LONGEST_VALUE and secret.text.isprintable() and number < 2 * MOST_VALUES:
             beside["labels"] = {f"team-{number // MOST_VALUES}": secret.text}
-        found.append({**line, **beside})
-    return found
+        rows.append({**line, **beside})
+    return rows
 
 
 def test_no_secret_of_an_id_a_category_or_a_label_is_stored_or_shown(
@@ -190,11 +190,11 @@ def test_a_share_of_the_general_prompts_is_trained_on_and_not_measured(
     engine = ByteEngine()
     result = made(spec_of(texts(20), general, general_trained=0.5), session, tmp_path / "work", engine)
     measured = {json.loads(line)["prompt"] for line in (result.folder / GENERAL).read_text().splitlines()}
-    asked = {each["prompt"] for each in general} & set(engine.asked)
-    assert len(asked) >= 4
-    assert asked.isdisjoint(measured)
-    assert asked | measured == {each["prompt"] for each in general}
-    assert result.rows[TRAINING] + result.rows[VALIDATION] == 20 + len(asked)
+    total = {each["prompt"] for each in general} & set(engine.asked)
+    assert len(total) >= 4
+    assert total.isdisjoint(measured)
+    assert total | measured == {each["prompt"] for each in general}
+    assert result.rows[TRAINING] + result.rows[VALIDATION] == 20 + len(total)
 
 
 def test_the_stored_prompts_carry_their_conversation_and_the_proof_counts_it(
@@ -309,8 +309,8 @@ def test_the_endpoints_hours_bound_the_sampling(spec_of: Make, session: Session,
         """An endpoint that its hours turn off so many minutes from now."""
         starts, ends = (f"{now + timedelta(minutes=each):%H:%M}" for each in (-120, minutes))
         spec = EndpointSpec(name=f"hours-{minutes}", model="tiny-code", hours=f"{starts}-{ends} UTC")
-        found: Endpoint = deploy(spec, session=session, unguarded=True)
-        return found.name
+        result: Endpoint = deploy(spec, session=session, unguarded=True)
+        return result.name
 
     work, names = tmp_path / "work", [deployed(4), deployed(20)]
     late, soon = (spec_of(texts(400)).model_copy(update={"endpoint": name}) for name in names)
@@ -384,9 +384,9 @@ def test_the_command_sends_over_http_and_shows_what_it_made(
     assert shown.exit_code == 0, shown.output
     assert "12 to ask for, 0 there" in shown.output
     assert max(len(line) for line in shown.output.splitlines()) <= 100
-    found = run("learn", "data", tmp_path / "learn.yaml", "--yes", "--format", "json", "--local-port", port)
-    assert found.exit_code == 0, found.output
-    result = json.loads(found.stdout)
+    outcome = run("learn", "data", tmp_path / "learn.yaml", "--yes", "--format", "json", "--local-port", port)
+    assert outcome.exit_code == 0, outcome.output
+    result = json.loads(outcome.stdout)
     assert result["rows"] == {TRAINING: 10, VALIDATION: 2}
     text = (tmp_path / ".peagle-learn" / "team" / "data" / TRAINING).read_text()
     assert {tuple(row["input_ids"]) for row in rows_of(text)} == {(1, 2, 3, 5, 6)}

@@ -46,8 +46,8 @@ def test_a_measurement_ends_at_the_first_look_only_if_the_head_is_hopeless(
         contest = Contest(setup, writer, "salt", context, time.run, load_average=lambda: 0.5)
         contest.measure(0, ARMS, lambda arm: FakeTarget(arm.name))
     results = read(path)
-    asked = {each.prompt_id for each in results.requests if each.phase == "measured"}
-    assert len(asked) == prompts
+    names = {each.prompt_id for each in results.requests if each.phase == "measured"}
+    assert len(names) == prompts
     assert (hopeless_ratio(results, WANTED) is None) == (prompts == 60)
 
 
@@ -77,17 +77,17 @@ class Heads:
             seen = number + 1
             if not (is_look(seen) or seen == self.prompts):
                 continue
-            found = compare_cells([candidate], [serving], confidence=SURE).acceptance
-            assert found is not None
-            if is_hopeless(Ratio(found.value, found.low, found.high), WANTED):
+            acceptance = compare_cells([candidate], [serving], confidence=SURE).acceptance
+            assert acceptance is not None
+            if is_hopeless(Ratio(acceptance.value, acceptance.low, acceptance.high), WANTED):
                 return seen
         return None
 
 
 def ended(heads: Heads, trials: int) -> list[int]:
     draws = random.Random(f"{heads}")
-    found = (heads.ends_at(draws) for _ in range(trials))
-    return [each for each in found if each is not None]
+    result = (heads.ends_at(draws) for _ in range(trials))
+    return [each for each in result if each is not None]
 
 
 @pytest.mark.campaign

@@ -56,8 +56,8 @@ def notices(server: Server, session: Session) -> Callable[[], list[dict[str, Any
     sns.subscribe(TopicArn=stack.outputs[SWEEP_TOPIC], Protocol="sqs", Endpoint=arn)
 
     def read() -> list[dict[str, Any]]:
-        found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
-        return [json.loads(one["Body"]) for one in found]
+        result = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+        return [json.loads(one["Body"]) for one in result]
 
     return read
 
@@ -101,12 +101,12 @@ def test_it_stops_the_job_past_its_deadline_and_no_other(
         job = eventually(lambda: ended(session, late))
         assert (job.status, job.secondary) == ("Stopped", "Stopped")
         for name in others:
-            found = describe_job(session, name)
-            assert found is not None
-            assert found.status == "InProgress", name
+            result = describe_job(session, name)
+            assert result is not None
+            assert result.status == "InProgress", name
         # The guard's alarms tell of themselves on the same topic.
-        told = [one["Subject"] for one in eventually(read) if "training job" in one["Subject"]]
-        assert told == [f"peagle-sm: training job {late} is being stopped"]
+        messages = [one["Subject"] for one in eventually(read) if "training job" in one["Subject"]]
+        assert messages == [f"peagle-sm: training job {late} is being stopped"]
         with pytest.raises(TrainingFailed, match="was stopped"):
             jobs.follow(session, late)
         assert [one.text for one in lines(session, late) if "holding" in one.text]

@@ -43,10 +43,10 @@ def after(minutes: float) -> datetime:
 
 def moves(*rows: tuple[str, float]) -> list[dict[str, Any]]:
     """SecondaryStatusTransitions from statuses and the minutes of their starts; the last one has no end."""
-    found: list[dict[str, Any]] = [{"Status": name, "StartTime": after(start)} for name, start in rows]
-    for one, following in itertools.pairwise(found):
+    matches: list[dict[str, Any]] = [{"Status": name, "StartTime": after(start)} for name, start in rows]
+    for one, following in itertools.pairwise(matches):
         one["EndTime"] = following["StartTime"]
-    return found
+    return matches
 
 
 WAITS = moves(("Starting", 0), ("Downloading", 5), ("Training", 6), ("Interrupted", 35), ("Starting", 36))
@@ -86,8 +86,8 @@ def of_statuses(told: list[dict[str, Any]], spot: bool = True) -> Job:
 def test_each_secondary_status_is_billed_or_not_and_so_is_stopping_after_it(
     status: str, billed: bool
 ) -> None:
-    told = moves(("Starting", 0), (status, 10), ("Stopping", 30))
-    assert of_statuses(told).billed_seconds(after(40)) == 60 * 30 * billed
+    answer = moves(("Starting", 0), (status, 10), ("Stopping", 30))
+    assert of_statuses(answer).billed_seconds(after(40)) == 60 * 30 * billed
 
 
 def test_the_table_knows_every_secondary_status_of_sagemaker() -> None:
@@ -104,17 +104,17 @@ def test_the_table_knows_every_secondary_status_of_sagemaker() -> None:
 
 
 def test_a_status_without_an_end_lasts_until_the_next_one_begins() -> None:
-    told = moves(("Starting", 0), ("Training", 5), ("Interrupted", 10), ("Starting", 20), ("Training", 50))
-    del told[1]["EndTime"]
-    assert of_statuses(told).billed_seconds(after(60)) == 60 * 15
-    assert of_statuses(told[::-1]).billed_seconds(after(60)) == 60 * 15, "in any order"
+    answer = moves(("Starting", 0), ("Training", 5), ("Interrupted", 10), ("Starting", 20), ("Training", 50))
+    del answer[1]["EndTime"]
+    assert of_statuses(answer).billed_seconds(after(60)) == 60 * 15
+    assert of_statuses(answer[::-1]).billed_seconds(after(60)) == 60 * 15, "in any order"
 
 
 def test_overlapping_statuses_are_billed_once() -> None:
-    told = moves(("Starting", 0), ("Downloading", 5), ("Training", 10), ("Interrupted", 30))
-    told[1]["EndTime"] = after(20)
-    told.append({**told[2]})
-    assert of_statuses(told).billed_seconds(after(60)) == 60 * 25
+    answer = moves(("Starting", 0), ("Downloading", 5), ("Training", 10), ("Interrupted", 30))
+    answer[1]["EndTime"] = after(20)
+    answer.append({**answer[2]})
+    assert of_statuses(answer).billed_seconds(after(60)) == 60 * 25
 
 
 STATUSES = ("Starting", "Downloading", "Training", "Restarting", "Interrupted", "Uploading", "Stopping")
@@ -261,13 +261,13 @@ def test_other_running_jobs_of_the_spec_are_named_before_a_further_one_starts(
     client.advance_clock(server.status.port, 1800)
     offers: list[learning.TrainingOffer] = []
     done = run(local, make_spec("beside"), folder, confirm=remembering(offers))
-    said = " ".join(str(offers[0]).split())
-    assert f"{first.job}, a job of beside, runs beside the new one: 1 x " in said
-    assert ", 100.00 USD/hour, 50." in said
+    message = " ".join(str(offers[0]).split())
+    assert f"{first.job}, a job of beside, runs beside the new one: 1 x " in message
+    assert ", 100.00 USD/hour, 50." in message
     stops = f"peagle-sm learn stop {first.job}{local.command_flags()}"
-    assert f"Stop it with `{stops}`, unless you want both." in said
-    assert other.job not in said
-    assert "beside-foreign" not in said
+    assert f"Stop it with `{stops}`, unless you want both." in message
+    assert other.job not in message
+    assert "beside-foreign" not in message
     (named,) = [one for one in offers[0].to_dict()["findings"] if one["check"] == "running-job"]
     assert (named["severity"], stops in named["next_step"]) == ("warning", True)
     assert done.job.status == "Completed", "it is named, not refused"
@@ -330,8 +330,8 @@ def test_the_guard_s_deadline_counts_from_the_yes(
 
     done = run(local, spec, folder, confirm=late)
     rows = local.api("sagemaker").list_tags(ResourceArn=done.job.arn)["Tags"]
-    told = {one["Key"]: one["Value"] for one in rows}["peagle-sm:deadline"]
-    ends = datetime.fromisoformat(told.replace("Z", "+00:00")) - done.job.created_at
+    answer = {one["Key"]: one["Value"] for one in rows}["peagle-sm:deadline"]
+    ends = datetime.fromisoformat(answer.replace("Z", "+00:00")) - done.job.created_at
     assert abs(ends - timedelta(hours=2, minutes=30)) < timedelta(minutes=1)
 
 

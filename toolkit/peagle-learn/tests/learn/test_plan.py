@@ -36,8 +36,10 @@ MEASURED = {(2048, 1): 1.105, (2048, 4): 0.505, (2048, 8): 0.388}
 def test_the_sum_is_near_each_measured_point(tokens: int, partitions: int) -> None:
     recipe = BOOK.recipe("tiny-code")
     head = recipe.head.model_copy(update={"depths": 8})
-    found = memory_of(recipe.target, head, TrainingLoad(tokens, partitions, 0.7, 0.2), TrainingMachine(0, 16))
-    above = (found.needed_gb - HOST_BASE_GB - recipe.target.weights_bytes / 1e9) * 1e9 / 2**30
+    memory = memory_of(
+        recipe.target, head, TrainingLoad(tokens, partitions, 0.7, 0.2), TrainingMachine(0, 16)
+    )
+    above = (memory.needed_gb - HOST_BASE_GB - recipe.target.weights_bytes / 1e9) * 1e9 / 2**30
     assert above == pytest.approx(MEASURED[tokens, partitions], rel=0.13)
 
 
@@ -99,9 +101,9 @@ def options(model: str, price: PriceEntry | None = None) -> list[TrainingOption]
 
 
 def test_a_dense_target_fits_20480_tokens_because_it_is_sharded() -> None:
-    found = {one.instance_type: one for one in options("gemma-4-31b-it")}
-    assert [name for name, one in found.items() if one.fits] == ["ml.p6-b300.48xlarge"]
-    assert "over 8 GPUs" in found["ml.p6-b300.48xlarge"].lines[0]
+    by_name = {one.instance_type: one for one in options("gemma-4-31b-it")}
+    assert [name for name, one in by_name.items() if one.fits] == ["ml.p6-b300.48xlarge"]
+    assert "over 8 GPUs" in by_name["ml.p6-b300.48xlarge"].lines[0]
 
 
 @pytest.mark.parametrize(
@@ -164,11 +166,11 @@ def test_no_job_above_its_budget_passes_and_the_advised_hours_keep_it(
     price: float, count: int, hours: float, budget: float
 ) -> None:
     train = TrainSpec(instance_count=count, max_hours=hours, budget_usd=budget)
-    made = TrainingPrice(price, count, hours, False, "test")
-    found = list(price_findings(train, made))
-    assert bool(found) == (price * count * hours > budget)
-    if found and "or less" in found[0].next_step:
-        advised = float(found[0].next_step.split("max_hours to ")[1].split(" ")[0])
+    training_price = TrainingPrice(price, count, hours, False, "test")
+    rows = list(price_findings(train, training_price))
+    assert bool(rows) == (price * count * hours > budget)
+    if rows and "or less" in rows[0].next_step:
+        advised = float(rows[0].next_step.split("max_hours to ")[1].split(" ")[0])
         assert price * count * advised <= budget * (1 + 1e-9)
 
 
@@ -211,17 +213,17 @@ def test_no_line_breaks_the_reader(text: str) -> None:
 
 
 def test_aws_takes_the_metric_definitions() -> None:
-    found = metric_definitions(32)
-    assert len(found) <= 40
-    assert all(len(one["Regex"]) <= 500 for one in found)
+    result = metric_definitions(32)
+    assert len(result) <= 40
+    assert all(len(one["Regex"]) <= 500 for one in result)
 
 
 def test_all_that_is_wrong_in_a_spec_is_told_with_its_line() -> None:
     text = "name: a b\ntarget: {model: tiny-code}\nbucket: b\ntrain:\n  spoot: true\n  subnets: [subnet-1]\n"
     with pytest.raises(SpecError) as caught:
         parse_learn_spec(text, "learn.yaml")
-    said = str(caught.value)
-    assert "line 1: name" in said
-    assert "line 3: bucket: found 'b'; allowed: s3://BUCKET" in said
-    assert "line 5: unknown field 'train.spoot'" in said
-    assert "Did you mean 'spot'?" in said
+    message = str(caught.value)
+    assert "line 1: name" in message
+    assert "line 3: bucket: found 'b'; allowed: s3://BUCKET" in message
+    assert "line 5: unknown field 'train.spoot'" in message
+    assert "Did you mean 'spot'?" in message

@@ -107,10 +107,10 @@ def store_proof(plan: ProvePlan, session: Session, folder: Path) -> None:
     stage_candidate(
         plan.candidate, plan.bound.head_uri, session, sources, cache=folder / "cache", version=__version__
     )
-    found = replace(proof(), bound=plan.bound)
-    assert decide(found.evidence, found.thresholds).offered
+    result = replace(proof(), bound=plan.bound)
+    assert decide(result.evidence, result.thresholds).offered
     place, key = s3.split_uri(proof_uri(plan.spec, plan.bound.head))
-    put_bytes(session, place, key, found.to_json().encode())
+    put_bytes(session, place, key, result.to_json().encode())
 
 
 @dataclass(frozen=True)
@@ -213,9 +213,9 @@ def test_a_promotion_that_is_killed_is_finished_and_its_alarms_stay_as_long_as_t
     project: Project, moment: str, left: int
 ) -> None:
     spec, path = project.spec, project.folder / "peagle.yaml"
-    told = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
+    answer = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, told, str(path), str(project.port), moment],
+        [sys.executable, "-c", KILLED, answer, str(path), str(project.port), moment],
         capture_output=True,
         text=True,
         timeout=120,
@@ -310,5 +310,5 @@ def test_a_promotion_after_a_stopped_rollback_brings_the_new_head(project: Proje
 
 
 def _alarms(session: Session) -> list[str]:
-    found = session.api("cloudwatch").describe_alarms()["MetricAlarms"]
-    return sorted(each["AlarmName"] for each in found if NAME in each["AlarmName"])
+    metric_alarms = session.api("cloudwatch").describe_alarms()["MetricAlarms"]
+    return sorted(each["AlarmName"] for each in metric_alarms if NAME in each["AlarmName"])

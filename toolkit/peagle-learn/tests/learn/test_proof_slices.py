@@ -77,18 +77,25 @@ def test_requests_that_the_serving_head_failed_are_counted_not_only_left_out() -
 
 def proof(held_out: SetEvidence) -> Proof:
     fine = replace(held_out, acceptance=Ratio(1.2, 1.1, 1.3), speed=Ratio(1.1, 1.0, 1.2))
-    found = ProofEvidence(
+    proof_evidence = ProofEvidence(
         held_out=fine,
         general=replace(fine, slices=()),
         identity=(ProofCheck("greedy", True),),
     )
     bound = Bound("h" * 64, "s3://b/h/", "d" * 64, "tiny-code", None, "demo", "demo-1", 7)
-    return Proof(bound, Thresholds(), found, decide(found, Thresholds()), "2026-11-26T00:00:00", "0.1.0")
+    return Proof(
+        bound,
+        Thresholds(),
+        proof_evidence,
+        decide(proof_evidence, Thresholds()),
+        "2026-11-26T00:00:00",
+        "0.1.0",
+    )
 
 
 def test_the_candidate_is_compared_in_each_slice_with_intervals_that_cover_together() -> None:
-    found = evidence({"code": 40, "prose": 20, "other": 3})
-    by_name = {(each.dimension, each.value): each for each in found.slices}
+    result = evidence({"code": 40, "prose": 20, "other": 3})
+    by_name = {(each.dimension, each.value): each for each in result.slices}
     assert {dimension for dimension, _ in by_name} == {"category"}
     code, prose, other = (by_name["category", name] for name in ("code", "prose", "other"))
     assert [each.prompts for each in (code, prose, other)] == [40, 20, 3]
@@ -104,16 +111,16 @@ def test_the_candidate_is_compared_in_each_slice_with_intervals_that_cover_toget
 
 
 def test_a_proof_shows_the_worse_slices_in_80_columns_has_all_in_json_and_decides_without_them() -> None:
-    made = proof(evidence({"code": 40, "prose": 20, "other": 3}))
-    assert made.decision.offered
-    shown = render_proof(made)
+    created = proof(evidence({"code": 40, "prose": 20, "other": 3}))
+    assert created.decision.offered
+    shown = render_proof(created)
     assert "3 slices, 1 worse" in shown
     assert "category: prose" in shown
     assert "category: code" not in shown
     assert max(map(len, shown.splitlines())) <= 80
-    assert parse_proof(made.to_json(), "proof.json") == made
-    told = json.loads(json.dumps(proof_data(made)))["evidence"]["held_out"]["slices"]
-    assert {each["value"] for each in told} == {"code", "prose", "other"}
+    assert parse_proof(created.to_json(), "proof.json") == created
+    slices = json.loads(json.dumps(proof_data(created)))["evidence"]["held_out"]["slices"]
+    assert {each["value"] for each in slices} == {"code", "prose", "other"}
 
 
 def test_many_long_names_and_wide_figures_still_fit() -> None:
@@ -131,10 +138,10 @@ def test_many_long_names_and_wide_figures_still_fit() -> None:
 
 
 def test_a_proof_of_an_earlier_version_has_no_slices_and_is_read() -> None:
-    made = proof(SetEvidence(40, None, None))
-    assert made.evidence.held_out is not None
-    assert parse_proof(made.to_json(), "proof.json").evidence.held_out == made.evidence.held_out
-    assert "by slice" not in render_proof(made)
+    created = proof(SetEvidence(40, None, None))
+    assert created.evidence.held_out is not None
+    assert parse_proof(created.to_json(), "proof.json").evidence.held_out == created.evidence.held_out
+    assert "by slice" not in render_proof(created)
 
 
 def test_the_speed_beside_a_busy_serving_head_is_not_shown() -> None:

@@ -220,8 +220,14 @@ prove(plan, session, Path(work), confirm=lambda o: True, progress=lambda e: None
 def test_what_a_killed_proof_leaves_has_an_end_and_the_next_run_deletes_it(
     spec: LearnSpec, session: Session, tmp_path: Path, server: Server
 ) -> None:
-    told = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
-    arguments = [told, dump_spec(served()), str(HEAD), str(tmp_path / "work"), server.url.rpartition(":")[2]]
+    answer = json.dumps(spec.model_dump(mode="json", exclude_unset=True))
+    arguments = [
+        answer,
+        dump_spec(served()),
+        str(HEAD),
+        str(tmp_path / "work"),
+        server.url.rpartition(":")[2],
+    ]
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
@@ -303,15 +309,15 @@ def test_the_requests_of_others_to_the_serving_head_are_counted(endpoint: str, s
     own = tuple(request(SERVING, f"p{n}", seconds=1.0, tokens=4, drafts=2, accepted=2) for n in range(4))
     results = [Results(Header("r", "compare", {}, {}, True), (), own)]
     asked(2)
-    found = other_requests(session, serving, results, began, session.now())
-    assert found == pytest.approx((before + 2 - 4) / 4)
+    result = other_requests(session, serving, results, began, session.now())
+    assert result == pytest.approx((before + 2 - 4) / 4)
     many = [Results(Header("r", "compare", {}, {}, True), (), own * 1000)]
     assert other_requests(session, serving, many, began, session.now()) is None, "minutes are missing"
 
 
 def arm(**tags: str) -> EndpointSpec:
-    made = served().model_copy(update={"name": "team-proof-plain", "tags": tags})
-    return made.model_copy(update={"serving": made.serving.model_copy(update={"env": {}})})
+    created = served().model_copy(update={"name": "team-proof-plain", "tags": tags})
+    return created.model_copy(update={"serving": created.serving.model_copy(update={"env": {}})})
 
 
 @pytest.mark.parametrize(

@@ -42,24 +42,24 @@ def faults_of(session: Session, request: dict[str, Any]) -> list[str]:
     """Return all that AWS refuses of a CreateTrainingJob request, and what the project's own rules forbid."""
     shape = session.client("sagemaker").meta.service_model.operation_model("CreateTrainingJob").input_shape
     report = ParamValidator().validate(request, shape)
-    found = [report.generate_report()] if report.has_errors() else []
-    return [*found, *_against_model(request, shape, "request"), *_against_text(request)]
+    result = [report.generate_report()] if report.has_errors() else []
+    return [*result, *_against_model(request, shape, "request"), *_against_text(request)]
 
 
 def _against_model(value: Any, shape: Any, where: str) -> Iterator[str]:
     """The patterns, enumerations and greatest lengths, which botocore leaves to the service."""
-    told = shape.metadata
+    metadata = shape.metadata
     if shape.type_name == "string":
-        pattern = told.get("pattern", ".*")
+        pattern = metadata.get("pattern", ".*")
         for java, python in (("\\p{L}", r"\w"), ("\\p{N}", r"\d"), ("\\p{Z}", r"\s")):
             pattern = pattern.replace(java, python)
         if not re.fullmatch(pattern, value, re.DOTALL):
             yield f"{where} is {value!r}, not {pattern}"
-        if told.get("enum") and value not in told["enum"]:
+        if metadata.get("enum") and value not in metadata["enum"]:
             yield f"{where} is {value!r}, not in the enumeration"
     size = value if shape.type_name in ("integer", "long") else len(value) if hasattr(value, "__len__") else 0
-    if size > told.get("max", size):
-        yield f"{where} is {size}, more than {told['max']}"
+    if size > metadata.get("max", size):
+        yield f"{where} is {size}, more than {metadata['max']}"
     if shape.type_name == "structure":
         for name, one in value.items():
             yield from _against_model(one, shape.members[name], f"{where}.{name}")
@@ -164,10 +164,12 @@ def test_aws_takes_every_combination_and_each_setting_is_where_it_belongs(
         assert resources.get("VolumeKmsKeyId") == on_disk
         vpc = request.get("VpcConfig", {"Subnets": [], "SecurityGroupIds": []})
         assert (vpc["Subnets"], vpc["SecurityGroupIds"]) == (given.subnets, given.security_groups)
-        said = {one.check: one.message for one in plan.findings}
+        by_name = {one.check: one.message for one in plan.findings}
         # Nobody is left to believe that a key encrypts disks that take none.
-        assert ("encrypts the head alone" in said.get("kms-key", "")) == bool(given.kms_key and not on_disk)
-        assert ("UDP 500" in said.get("network", "")) == bool(given.subnets and given.instance_count > 1)
+        assert ("encrypts the head alone" in by_name.get("kms-key", "")) == bool(
+            given.kms_key and not on_disk
+        )
+        assert ("UDP 500" in by_name.get("network", "")) == bool(given.subnets and given.instance_count > 1)
 
 
 def test_what_aws_would_refuse_is_an_error_before_anything_is_created(

@@ -175,7 +175,7 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     spec = LearnSpec.model_validate({**given, **TINY, "train": own})
     work, offers = folder / "work", list[RunOffer]()
     data, train, *_ = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
-    made = {"data": "d", "uri": f"s3://{bucket}/x/data/d/"}
+    values = {"data": "d", "uri": f"s3://{bucket}/x/data/d/"}
     stored = {"Bucket": bucket, "Key": "x/data/d/prompts/held-out.jsonl"}
     session.client("s3").put_object(**stored, Body=b"prompts")
 
@@ -186,8 +186,8 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     store_manifest("d")
     trained = {"job": "team-1", "head": f"s3://{bucket}/x/team-1/output/model.tar.gz"}
     state = RunState(spec.name)
-    state = state.with_step("data", StepDone(inputs_hash(data.inputs({})), made, "2026-11-24T01:02:03"))
-    inputs = inputs_hash(train.inputs({"data": made}))
+    state = state.with_step("data", StepDone(inputs_hash(data.inputs({})), values, "2026-11-24T01:02:03"))
+    inputs = inputs_hash(train.inputs({"data": values}))
     state = state.with_step("train", StepDone(inputs, trained, "2026-11-25T01:02:03"))
     work.mkdir()
     (work / "state.json").write_text(state.to_json())
@@ -219,8 +219,8 @@ def test_a_deleted_head_is_trained_again_and_the_offer_says_so(
     with pytest.raises(Declined):
         again()
     shown = render_run_offer(offers[0])
-    told = "train: done 2026-11-25, but its result was deleted or replaced; it starts again"
-    assert told in " ".join(shown.split())
+    line = "train: done 2026-11-25, but its result was deleted or replaced; it starts again"
+    assert line in " ".join(shown.split())
     assert "data: " not in shown
     assert max(map(len, shown.splitlines())) <= 80
     session.client("s3").delete_object(**stored)
@@ -383,12 +383,12 @@ def test_a_budget_without_a_price_is_refused_by_data_and_run(
     free, spec = spec_of(lines), spec_of(lines, budget_usd=5.0)
     assert plan_data(free, billed, work).offer.usd is None
     assert plan_data(spec, session, work).offer.usd == 0.0
-    said = r"data\.budget_usd: found 5\.00 USD; the price of endpoint learn-data-\d+ is unknown"
-    with pytest.raises(PlanRefused, match=said) as refused:
+    text = r"data\.budget_usd: found 5\.00 USD; the price of endpoint learn-data-\d+ is unknown"
+    with pytest.raises(PlanRefused, match=text) as refused:
         plan_data(spec, billed, work)
     assert "pricing:GetProducts" in str(refused.value.next_step)
     steps = RunSteps(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
-    with pytest.raises(PlanRefused, match=said):
+    with pytest.raises(PlanRefused, match=text):
         run(spec, steps, billed, work, until="data", confirm=lambda _: True, **QUIET)
     assert not work.exists()
 

@@ -44,7 +44,7 @@ def sampling(
     now: Callable[[], datetime] = lambda: NOW,
     clock: Callable[[], float] | None = None,
 ) -> Sampling:
-    told: list[Event] = []
+    lines: list[Event] = []
     ticks = itertools.count()
     return Sampling(
         engine,
@@ -52,7 +52,7 @@ def sampling(
         limits or SamplingLimits(),
         2,
         256,
-        told.append,
+        lines.append,
         now,
         clock or (lambda: next(ticks) * 0.01),
     )
@@ -174,12 +174,12 @@ def test_the_hours_end_when_the_guard_says(minutes: int, age: int) -> None:
     lifecycle = Lifecycle(max_lifetime=timedelta(days=99), hours=parse_hours(text))
     endpoint = Endpoint(name="e", arn="", status="InService", created_at=created, modified_at=created)
     limit = next_limit(endpoint, lifecycle, Record(name="e", created_at=created), now)
-    found = turn_off_of(replace(ENDPOINT, created_at=created, hours=text), now)
-    assert found is not None
+    result = turn_off_of(replace(ENDPOINT, created_at=created, hours=text), now)
+    assert result is not None
     if limit.by is OffBy.HOURS:
-        assert found.at == limit.at
+        assert result.at == limit.at
     else:  # turned on by hand: the guard knows the next closing once the hours begin
-        assert found.at > now
+        assert result.at > now
 
 
 def test_the_hours_stop_it_in_time_and_say_so(tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ def test_the_hours_stop_it_in_time_and_say_so(tmp_path: Path) -> None:
     end = turn_off_of(replace(ENDPOINT, hours=OFFICE), NOW)
     assert end is not None
     limits = SamplingLimits(until=end.stops_at, ends=end.ends)
-    asked = itertools.count()
+    count = itertools.count()
 
     def now() -> datetime:  # each look is a minute later, from ten minutes before the closing
-        return NOW.replace(hour=18, minute=50) + timedelta(minutes=next(asked))
+        return NOW.replace(hour=18, minute=50) + timedelta(minutes=next(count))
 
     stopped = sampling(Journal.open(tmp_path / "a.jsonl"), ByteEngine(), limits, now).run(prompts)
     assert stopped.stopped_by == "the end of the endpoint's hours"

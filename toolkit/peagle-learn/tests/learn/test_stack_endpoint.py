@@ -47,8 +47,8 @@ def create_as_a_stack(spec: EndpointSpec, session: Session) -> Plan:
     }  # the guard, whose role it would be, is not here
 
     def status_of_component() -> str | None:
-        found = describe_component(session, spec.name)
-        return None if found is None else str(found["InferenceComponentStatus"])
+        component = describe_component(session, spec.name)
+        return None if component is None else str(component["InferenceComponentStatus"])
 
     for request in plan.requests:
         if request.service != "sagemaker":
@@ -93,8 +93,8 @@ def asked(server: Server, component: str) -> dict[str, Any]:
 
 def shown(session: Session) -> dict[str, Any]:
     """The serving component as SageMaker describes it."""
-    found = describe_component(session, NAME) or {}
-    return {key: value for key, value in found.items() if key != "ResponseMetadata"}
+    result = describe_component(session, NAME) or {}
+    return {key: value for key, value in result.items() if key != "ResponseMetadata"}
 
 
 def test_the_arms_are_measured_beside_the_serving_component_and_deleted(

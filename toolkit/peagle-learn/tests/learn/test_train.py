@@ -280,8 +280,8 @@ def test_the_role_of_the_stack_is_checked_for_what_it_may_use(
     session = Session.from_boto3(aws, clock=aws.clock.now)
 
     def said(**more: Any) -> list[str]:
-        found = _reach_findings(make_spec(**more), facts, session)
-        return [f"{one.severity} {one.message.partition(';')[0]}" for one in found]
+        reach_findings = _reach_findings(make_spec(**more), facts, session)
+        return [f"{one.severity} {one.message.partition(';')[0]}" for one in reach_findings]
 
     target, head = f"{WEIGHTS}target/", f"{WEIGHTS}p-eagle/"
     assert said() == [f"error target.uri: found {target}", f"error head: found {head}"]
@@ -289,8 +289,8 @@ def test_the_role_of_the_stack_is_checked_for_what_it_may_use(
     assert said(execution_role_arn="arn:aws:iam::123456789012:role/mine") == []
     in_reach = replace(facts, target_uri="s3://jumpstart-cache-prod-us-east-1/a/", head_uri="s3://seen/b/h/")
     assert list(out_of_reach(make_spec(), in_reach, {"Bucket": "learn-tests", "Prefix": "x"})) == ["head"]
-    told = {"Bucket": "learn-tests", "Prefix": "x", "PromptsBucket": "seen", "PromptsPrefix": "b/"}
-    assert out_of_reach(make_spec(), in_reach, told) == {}
+    answer = {"Bucket": "learn-tests", "Prefix": "x", "PromptsBucket": "seen", "PromptsPrefix": "b/"}
+    assert out_of_reach(make_spec(), in_reach, answer) == {}
 
 
 def test_a_head_of_another_kind_and_a_missing_bucket_are_refused(
@@ -300,6 +300,6 @@ def test_a_head_of_another_kind_and_a_missing_bucket_are_refused(
     spec = make_spec("other", head=f"{WEIGHTS}eagle3/", bucket="s3://no-such-bucket")
     with pytest.raises(PlanRefused) as caught:
         run(local, spec, folder, confirm=never)
-    said = {one["check"] for one in caught.value.details["findings"] if one["severity"] == "error"}
-    assert "bucket" in said
-    assert any(one.startswith("head-") for one in said)
+    names = {one["check"] for one in caught.value.details["findings"] if one["severity"] == "error"}
+    assert "bucket" in names
+    assert any(one.startswith("head-") for one in names)

@@ -61,8 +61,8 @@ def test_a_head_is_not_proved_on_another_set_than_it_learned(
 
     other = with_seed(spec, 5)
     newest = made(other, session, work)
-    asked = {json.loads(line)["conversation"] for line in _rows(newest.folder / "validation")}
-    assert learned & asked, "held-out prompts of the other set are among what the head learned"
+    names = {json.loads(line)["conversation"] for line in _rows(newest.folder / "validation")}
+    assert learned & names, "held-out prompts of the other set are among what the head learned"
     with pytest.raises(PlanRefused, match="trained on other data than the newest set"):
         planned(other, head, session, work)
 
@@ -95,5 +95,5 @@ def test_data_of_ones_own_is_unknown_and_not_refused(
     own.mkdir()
     (own / "own.tokens.jsonl").write_text("\n".join(_rows(data.folder / "training")[:3]))
     head = trained_on(own, tmp_path / "head")
-    told = spec.model_copy(update={"train": spec.train.model_copy(update={"training": "own.tokens.jsonl"})})
-    assert planned(told, head, session, tmp_path / "work").trained_apart is None
+    answer = spec.model_copy(update={"train": spec.train.model_copy(update={"training": "own.tokens.jsonl"})})
+    assert planned(answer, head, session, tmp_path / "work").trained_apart is None

@@ -86,14 +86,14 @@ def read_lines(folder: Path, lines: Sequence[dict[str, Any]], name: str = "p", f
 
 def asked(item: WorkItem | None) -> list[str]:
     """Return what the user has written by each request that is sent, and all of the first one."""
-    found: list[str] = []
+    matches: list[str] = []
     while item is not None:
         own = [each["content"] for each in item.body.get("messages", ()) if each["role"] == "user"]
-        found += ["\n".join(own) if own else item.body["prompt"]]
+        matches += ["\n".join(own) if own else item.body["prompt"]]
         if item.turn == 0:
-            found.append(user_text(item.body))
+            matches.append(user_text(item.body))
         item = item.then("an answer") if item.then else None
-    return found
+    return matches
 
 
 def rows(read: Read, groups: Sequence[PromptGroup]) -> list[frozenset[int]]:
@@ -113,11 +113,11 @@ def test_no_turn_of_a_held_out_conversation_is_nearly_in_training(
         read = read_lines(Path(folder), lines_of(seed, count))
         general = read_lines(Path(folder), [*lines_of(seed, 6), *lines_of(seed + 1, 20)], "g")
     try:
-        found = split(read.prompts, share, 7, general.prompts, 0.5)
+        lines = split(read.prompts, share, 7, general.prompts, 0.5)
     except SpecError:  # too few conversations
         return
-    learned = [*rows(read, found.train), *rows(general, found.general_train)]
-    measured = [*rows(read, found.held_out), *rows(general, [PromptGroup("", found.general)])]
+    learned = [*rows(read, lines.train), *rows(general, lines.general_train)]
+    measured = [*rows(read, lines.held_out), *rows(general, [PromptGroup("", lines.general)])]
     assert learned
     assert nearest(learned, measured) < NEAR
 
@@ -147,9 +147,9 @@ def halves(split: Split) -> tuple[int, int]:
 def test_the_same_text_in_a_later_turn_is_a_near_duplicate(tmp_path: Path) -> None:
     for other in ("greeting", "message", "text", "longer"):
         read = read_lines(tmp_path, pairs(other))
-        found = split(read.prompts, 0.3, 7)
-        assert nearest(rows(read, found.train), rows(read, found.held_out)) < NEAR, other
-        assert (sum(halves(found)), found.near_repeats) == (20, 20), other
+        lines = split(read.prompts, 0.3, 7)
+        assert nearest(rows(read, lines.train), rows(read, lines.held_out)) < NEAR, other
+        assert (sum(halves(lines)), lines.near_repeats) == (20, 20), other
 
 
 def test_conversations_that_begin_alike_are_no_repeats_and_have_answers_of_their_own(tmp_path: Path) -> None:
@@ -157,13 +157,13 @@ def test_conversations_that_begin_alike_are_no_repeats_and_have_answers_of_their
     lines = [{"turns": ["hello", words(rng, 30)]} for _ in range(6)]
     lines += [{"turns": [words(rng, 30), "and then?"]} for _ in range(6)]
     read = read_lines(tmp_path, [*lines, lines[0]])
-    found = split(read.prompts, 0.3, 7)
-    assert (sum(halves(found)), found.repeats, found.near_repeats) == (12, 1, 0)
-    kept = [prompt for each in (*found.train, *found.held_out) for prompt in each.prompts]
+    result = split(read.prompts, 0.3, 7)
+    assert (sum(halves(result)), result.repeats, result.near_repeats) == (12, 1, 0)
+    kept = [prompt for each in (*result.train, *result.held_out) for prompt in each.prompts]
     assert len({WantedAnswer(read.items[each.id], "c", each.turns).key for each in kept}) == 12
     one = {
         prompt.id
-        for each in (*found.train, *found.held_out)
+        for each in (*result.train, *result.held_out)
         if len(each.prompts) == 6
         for prompt in each.prompts
     }

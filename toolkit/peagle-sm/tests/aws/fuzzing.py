@@ -89,33 +89,33 @@ def both(parts: list[bytes], *, frames: bool) -> Outcome:
     """Read with both readers, which must agree."""
     if not _LOOPS:
         _LOOPS.append(asyncio.new_event_loop())
-    found = outcome(parts, frames=frames)
-    assert async_outcome(_LOOPS[0], parts, frames=frames) == found
-    return found
+    result = outcome(parts, frames=frames)
+    assert async_outcome(_LOOPS[0], parts, frames=frames) == result
+    return result
 
 
 def check_frames(name: str, changes: list[Change], cuts: Cuts) -> str:
     """Damage below the checksums: the exact answer, or a typed error after a beginning of it."""
     whole = outcome([framed(name)])
-    found = both(parts_of(changed(framed(name), changes), cuts), frames=True)
-    if found.error is None:
-        assert found.answer == whole.answer
+    result = both(parts_of(changed(framed(name), changes), cuts), frames=True)
+    if result.error is None:
+        assert result.answer == whole.answer
     elif not any(kind == "repeat" for kind, *_ in changes):  # a message that comes twice is no damage
-        assert whole.text.startswith(found.text)
-    return found.error or "exact"
+        assert whole.text.startswith(result.text)
+    return result.error or "exact"
 
 
 def check_events(name: str, crlf: bool, changes: list[Change], cuts: Cuts) -> str:
     """Damage above the checksums, in sound messages cut anywhere."""
     data = changed(recorded(name).replace(b"\n", b"\r\n") if crlf else recorded(name), changes)
     parts = parts_of(data, cuts)
-    found = both(parts, frames=False)
+    result = both(parts, frames=False)
     wrapped = b"".join(map(eventstream.payload_part, parts))
     again = both(parts_of(wrapped, cuts), frames=True)
-    assert (again.error, again.answer) == (found.error, found.answer)
-    if found.error is None:
-        assert (found.text, found.reasoning) == plain_reading(data)
-    return found.error or "exact"
+    assert (again.error, again.answer) == (result.error, result.answer)
+    if result.error is None:
+        assert (result.text, result.reasoning) == plain_reading(data)
+    return result.error or "exact"
 
 
 def check_shapes(name: str, place: int, value: object, cuts: Cuts) -> str:
@@ -126,10 +126,10 @@ def check_shapes(name: str, place: int, value: object, cuts: Cuts) -> str:
     _replace(document, place // len(events), value)
     events[chosen] = b"data: " + json.dumps(document).encode() + b"\n\n"
     data = b"".join(events)
-    found = both(parts_of(data, cuts), frames=False)
-    if found.error is None:
-        assert (found.text, found.reasoning) == plain_reading(data)
-    return found.error or "exact"
+    result = both(parts_of(data, cuts), frames=False)
+    if result.error is None:
+        assert (result.text, result.reasoning) == plain_reading(data)
+    return result.error or "exact"
 
 
 def plain_reading(data: bytes) -> tuple[str, str]:
@@ -143,11 +143,11 @@ def plain_reading(data: bytes) -> tuple[str, str]:
         if not event:
             continue
         for choice in (json.loads(event).get("choices") or [])[:1]:
-            said = choice if "text" in choice else choice.get("delta", choice.get("message"))
-            thought = None if "text" in choice else said.get("reasoning")
+            message = choice if "text" in choice else choice.get("delta", choice.get("message"))
+            thought = None if "text" in choice else message.get("reasoning")
             if thought is None and "text" not in choice:
-                thought = said.get("reasoning_content")
-            written = said["text"] if "text" in choice else said.get("content")
+                thought = message.get("reasoning_content")
+            written = message["text"] if "text" in choice else message.get("content")
             assert {type(written), type(thought)} <= {str, type(None)}, "no text, and the reader took it"
             text += written or ""
             thoughts += thought or ""
@@ -186,7 +186,7 @@ def run(seconds: float, say: Callable[[str], None], start: int = 0) -> Counter[s
 
     Each batch has a seed of its own, counted from ``start``, so that a failure can be repeated.
     """
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     until = time.monotonic() + seconds
     number = start
     while time.monotonic() < until:
@@ -198,12 +198,12 @@ def run(seconds: float, say: Callable[[str], None], start: int = 0) -> Counter[s
 
             def example(*values: object, level: str = level, check: Callable[..., str] = check) -> None:
                 if time.monotonic() < until + 30:  # shrinking may take a while, never for ever
-                    found[f"{level}: {check(*values)}"] += 1
+                    counter[f"{level}: {check(*values)}"] += 1
 
             _drawn(example, drawn, number)
         number += 1
-        say(f"{sum(found.values()):,} streams, seed {number - 1}")
-    return found
+        say(f"{sum(counter.values()):,} streams, seed {number - 1}")
+    return counter
 
 
 def _drawn(example: Callable[..., None], drawn: tuple[st.SearchStrategy[object], ...], number: int) -> None:
@@ -228,10 +228,10 @@ def main() -> None:
     if len(words) > 1 or (words and not re.fullmatch(r"\d+(\.\d+)?", words[0])):
         sys.exit("usage: scripts/fuzz [SECONDS]; found: " + " ".join(words))
     seconds = float(words[0]) if words else DEFAULT_S
-    found = run(seconds, lambda line: print(line, file=sys.stderr), start=int(time.time()))
-    for kind, count in sorted(found.items()):
+    result = run(seconds, lambda line: print(line, file=sys.stderr), start=int(time.time()))
+    for kind, count in sorted(result.items()):
         print(f"{count:9,}  {kind}")
-    print(f"{sum(found.values()):9,}  in {seconds:g} s, nothing but exact answers and typed errors")
+    print(f"{sum(result.values()):9,}  in {seconds:g} s, nothing but exact answers and typed errors")
 
 
 if __name__ == "__main__":

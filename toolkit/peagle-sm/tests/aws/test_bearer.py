@@ -51,15 +51,15 @@ def temporary(ends: datetime, renewed: datetime | None = None) -> RefreshableCre
 def test_the_token_is_the_sdk_s_own_to_the_byte(case: dict[str, Any]) -> None:
     keys: Any = Credentials(case["access_key"], case["secret_key"], case["session_token"])
     at = datetime.fromisoformat(case["at"]).timestamp()
-    made = presigned(keys.get_frozen_credentials(), case["region"], case["seconds"], at)
-    assert made == case["token"]
+    created = presigned(keys.get_frozen_credentials(), case["region"], case["seconds"], at)
+    assert created == case["token"]
 
 
 def test_a_session_s_token_says_when_it_ends_and_does_not_print_itself() -> None:
-    made = bearer_token(session_with(Credentials("local", "local")), utc=NOW.timestamp)
-    assert made.token == RECORDED[0]["token"]
-    assert made.expires_at == NOW + timedelta(hours=12)
-    assert "sagemaker-api-key" not in repr(made)
+    created = bearer_token(session_with(Credentials("local", "local")), utc=NOW.timestamp)
+    assert created.token == RECORDED[0]["token"]
+    assert created.expires_at == NOW + timedelta(hours=12)
+    assert "sagemaker-api-key" not in repr(created)
 
 
 def test_a_token_ends_with_the_credentials_that_signed_it() -> None:
@@ -69,8 +69,8 @@ def test_a_token_ends_with_the_credentials_that_signed_it() -> None:
 
 def test_credentials_about_to_end_are_renewed_before_they_sign() -> None:
     session = session_with(temporary(NOW + timedelta(minutes=1), renewed=NOW + timedelta(hours=6)))
-    made = bearer_token(session, hours=12, utc=NOW.timestamp)
-    assert made.expires_at == NOW + timedelta(hours=6)
+    created = bearer_token(session, hours=12, utc=NOW.timestamp)
+    assert created.expires_at == NOW + timedelta(hours=6)
 
 
 def test_expired_credentials_are_told_with_what_to_do() -> None:

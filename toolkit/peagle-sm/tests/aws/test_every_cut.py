@@ -18,9 +18,9 @@ ASYNC_EVERY = 4
 
 @pytest.fixture(scope="module")
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    made = asyncio.new_event_loop()
-    yield made
-    made.close()
+    new_event_loop = asyncio.new_event_loop()
+    yield new_event_loop
+    new_event_loop.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -40,11 +40,11 @@ def test_cut_short_at_every_byte(name: str, loop: asyncio.AbstractEventLoop) -> 
     whole = outcome([data])
     kinds = set()
     for end in range(len(data)):
-        found = outcome([data[:end]])
-        _check_cut(found, whole)
-        kinds.add(found.error)
+        result = outcome([data[:end]])
+        _check_cut(result, whole)
+        kinds.add(result.error)
         if end % 7 == 0:
-            assert async_outcome(loop, [data[:end]]) == found
+            assert async_outcome(loop, [data[:end]]) == result
     assert kinds <= {"StreamCut", None}
     assert "StreamCut" in kinds
 

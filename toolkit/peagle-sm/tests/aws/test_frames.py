@@ -24,14 +24,14 @@ def _cut(data: bytes, places: list[int]) -> list[tuple[bytes, float]]:
 def test_any_cuts_give_the_payloads_of_botocore(payloads: list[bytes], places: list[int]) -> None:
     data = b"".join(eventstream.payload_part(payload) for payload in payloads)
     decoder = FrameDecoder()
-    found = []
+    rows = []
     for part in _cut(data, places):
         some, error = decoder.feed([part])
         assert error is None
-        found += some
+        rows += some
     theirs = EventStreamBuffer()
     theirs.add_data(data)
-    assert [payload for payload, _ in found] == [event.payload for event in theirs] == payloads
+    assert [payload for payload, _ in rows] == [event.payload for event in theirs] == payloads
     assert decoder.is_whole
 
 
@@ -52,8 +52,8 @@ def test_a_changed_byte_never_passes(place: int, change: int) -> None:
 
 
 def test_an_exception_keeps_its_error_code_and_what_came_before_it() -> None:
-    told = {"Message": "gone", "ErrorCode": "StreamBroken"}
-    data = eventstream.payload_part(b"before") + eventstream.exception("ModelStreamError", told)
+    answer = {"Message": "gone", "ErrorCode": "StreamBroken"}
+    data = eventstream.payload_part(b"before") + eventstream.exception("ModelStreamError", answer)
     payloads, error = FrameDecoder().feed([(data, 1.0)])
     assert payloads == [(b"before", 1.0)]
     assert isinstance(error, FrameException)

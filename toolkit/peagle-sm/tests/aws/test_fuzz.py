@@ -20,7 +20,7 @@ def test_the_plain_reading_is_right_on_whole_streams(name: str) -> None:
 @pytest.mark.campaign
 @pytest.mark.slow
 def test_a_minute_of_damaged_streams_gives_nothing_but_exact_answers_and_typed_errors() -> None:
-    found = run(SECONDS, lambda line: None, start=20261122)
+    result = run(SECONDS, lambda line: None, start=20261122)
     for level in ("frames", "events", "shapes"):
         for kind in ("exact", "StreamDamaged"):
-            assert found[f"{level}: {kind}"] > 0
+            assert result[f"{level}: {kind}"] > 0

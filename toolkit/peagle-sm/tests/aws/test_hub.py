@@ -37,9 +37,9 @@ def fetch(hub: Hub, snapshot: Snapshot, to: Path) -> int:
 
 
 def test_a_branch_is_resolved_to_its_commit(hub: Hub, server: LocalHub) -> None:
-    found = hub.snapshot(NAME)
-    assert (found.asked, found.commit, found.licence) == ("main", "a" * 40, "apache-2.0")
-    assert found.sizes == {name: len(content) for name, content in server.models[NAME].files.items()}
+    snapshot = hub.snapshot(NAME)
+    assert (snapshot.asked, snapshot.commit, snapshot.licence) == ("main", "a" * 40, "apache-2.0")
+    assert snapshot.sizes == {name: len(content) for name, content in server.models[NAME].files.items()}
     assert hub.snapshot(NAME, "a" * 40).commit == "a" * 40
 
 

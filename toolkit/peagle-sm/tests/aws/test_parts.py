@@ -78,11 +78,11 @@ def test_log_probabilities_of_a_completion() -> None:
 
 
 def test_acceptance_of_a_recorded_answer() -> None:
-    told = _read("chat-acceptance.sse").summary
-    assert told.acceptance is not None
-    assert told.acceptance.acceptance_length == pytest.approx(3.9167, abs=1e-4)
-    assert told.acceptance.histogram == (5, 1, 2, 1, 0, 0, 0, 0, 0, 3)
-    assert (told.output_tokens, told.prompt_tokens) == (48, 12)
+    summary = _read("chat-acceptance.sse").summary
+    assert summary.acceptance is not None
+    assert summary.acceptance.acceptance_length == pytest.approx(3.9167, abs=1e-4)
+    assert summary.acceptance.histogram == (5, 1, 2, 1, 0, 0, 0, 0, 0, 3)
+    assert (summary.output_tokens, summary.prompt_tokens) == (48, 12)
 
 
 def test_acceptance_in_a_form_that_is_not_known_costs_no_answer() -> None:
@@ -130,10 +130,10 @@ class _Client:
 
 def test_a_whole_answer_is_typed_alike() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
-    told = {"token": "4", "logprob": -0.5, "bytes": [52], "top_logprobs": []}
+    fields = {"token": "4", "logprob": -0.5, "bytes": [52], "top_logprobs": []}
     choice = {
         "message": {"content": None, "reasoning": "hm", "tool_calls": [call, {**call, "id": "c2"}]},
-        "logprobs": {"content": [told]},
+        "logprobs": {"content": [fields]},
         "finish_reason": "tool_calls",
     }
     answer = {"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 9}}

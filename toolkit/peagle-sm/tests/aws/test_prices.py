@@ -78,12 +78,12 @@ class PriceList:
         self.calls += 1
         if self.error is not None:
             raise self.error
-        found = [
+        rows = [
             json.dumps(row)
             for row in self.rows
             if all(row["product"]["attributes"].get(one["Field"]) == one["Value"] for one in Filters)
         ]
-        return [{"PriceList": found[:1]}, {"PriceList": found[1:]}]
+        return [{"PriceList": rows[:1]}, {"PriceList": rows[1:]}]
 
 
 def product(
@@ -98,8 +98,8 @@ def product(
 
 
 def answering(*products: dict[str, Any], region: str = REGION) -> tuple[Session, Boto3]:
-    made = Boto3(region)
-    made.stub.add_response(
+    created = Boto3(region)
+    created.stub.add_response(
         "get_products",
         {"PriceList": [json.dumps(each) for each in products]},
         {
@@ -110,7 +110,7 @@ def answering(*products: dict[str, Any], region: str = REGION) -> tuple[Session,
             ],
         },
     )
-    return Session.from_boto3(made), made
+    return Session.from_boto3(created), created
 
 
 def test_the_hosting_row_is_taken_among_the_instance_s_uses() -> None:
@@ -152,9 +152,11 @@ def test_the_api_is_asked_where_it_answers(region: str, asked_in: str) -> None:
 
 
 def test_without_permission_the_catalogue_answers_and_says_why() -> None:
-    made = Boto3()
-    made.stub.add_client_error("get_products", "AccessDeniedException", "not authorized: pricing:GetProducts")
-    price = hourly(Session.from_boto3(made), INSTANCE)
+    created = Boto3()
+    created.stub.add_client_error(
+        "get_products", "AccessDeniedException", "not authorized: pricing:GetProducts"
+    )
+    price = hourly(Session.from_boto3(created), INSTANCE)
     assert price.usd_per_hour == 4.2
     assert "2026-11-20" in price.source
     assert "pricing:GetProducts" in (price.note or "")
@@ -226,9 +228,9 @@ def test_the_component_decides_where_a_document_has_one() -> None:
 
 def test_other_regions_are_offered_the_cheapest_first() -> None:
     def priced(prefix: str, region: str, usd: str) -> str:
-        made = product(f"{prefix}Host:{INSTANCE}", usd)
-        made["product"]["attributes"]["regionCode"] = region
-        return json.dumps(made)
+        created = product(f"{prefix}Host:{INSTANCE}", usd)
+        created["product"]["attributes"]["regionCode"] = region
+        return json.dumps(created)
 
     boto = Boto3()
     rows = [
@@ -237,8 +239,8 @@ def test_other_regions_are_offered_the_cheapest_first() -> None:
         priced("USW2-", "us-west-2", "8.25"),
     ]
     filters = [{"Type": "TERM_MATCH", "Field": "instanceName", "Value": INSTANCE}]
-    asked = {"ServiceCode": "AmazonSageMaker", "Filters": filters}
-    boto.stub.add_response("get_products", {"PriceList": rows}, asked)
+    request = {"ServiceCode": "AmazonSageMaker", "Filters": filters}
+    boto.stub.add_response("get_products", {"PriceList": rows}, request)
     offers = find_elsewhere(Session.from_boto3(boto), INSTANCE)
     assert [(one.region, one.usd_per_hour, one.source) for one in offers] == [
         ("us-west-2", 8.25, "AWS Price List API"),
@@ -420,9 +422,9 @@ def test_a_job_s_price_is_the_list_s_then_the_spec_s_then_hosting_s(tmp_path: Pa
 
 
 def test_a_denied_call_is_an_error_for_who_asks_for_it(tmp_path: Path) -> None:
-    made = Boto3()
-    made.stub.add_client_error("get_products", "AccessDeniedException", "not authorized")
-    session = Session.from_boto3(made, price_file=tmp_path / "p.json")
+    created = Boto3()
+    created.stub.add_client_error("get_products", "AccessDeniedException", "not authorized")
+    session = Session.from_boto3(created, price_file=tmp_path / "p.json")
     for _ in range(2):
         with pytest.raises(CredentialsError, match="not authorized"):
             ask_list(session, INSTANCE, REGION)

@@ -53,14 +53,14 @@ def _error(code: str, message: str, **more: Any) -> ClientError:
 
 def _body(**given: Any) -> dict[str, Any]:
     streamed = given.pop("streamed", False)
-    made = runtime.request_body(
+    request_body = runtime.request_body(
         given.pop("body", None),
         given.pop("prompt", None),
         given.pop("messages", None),
         given,
         streamed=streamed,
     )
-    document: dict[str, Any] = json.loads(made)
+    document: dict[str, Any] = json.loads(request_body)
     return document
 
 
@@ -218,8 +218,10 @@ def test_an_endpoint_that_is_not_in_service(described: dict[str, Any], block: st
 
 
 def test_the_engines_refusal_is_the_senders_error_in_the_engines_words() -> None:
-    said = json.dumps({"error": {"message": "max_tokens must be at least 1, got 0.", "code": 400}})
-    error = _error("ModelError", "Received client error (400)", OriginalStatusCode=400, OriginalMessage=said)
+    message = json.dumps({"error": {"message": "max_tokens must be at least 1, got 0.", "code": 400}})
+    error = _error(
+        "ModelError", "Received client error (400)", OriginalStatusCode=400, OriginalMessage=message
+    )
     with pytest.raises(SpecError) as caught:
         runtime.invoke(Session.from_boto3(Runtime(error)), "demo", b"{}")
     assert str(caught.value).endswith("refuses the request (400): max_tokens must be at least 1, got 0.")

@@ -50,9 +50,9 @@ def test_every_client_of_a_local_session_is_local_whatever_is_asked_for() -> Non
 def test_a_version_2_predictor_brings_its_session(own: boto3.Session) -> None:
     predictor = SimpleNamespace(endpoint_name="e", sagemaker_session=sdk_session(own))
     assert endpoint_name_of(predictor) == "e"
-    found = session_of(predictor)
-    assert found is not None
-    assert (found.to_boto3() is own, found.region) == (True, "eu-west-1")
+    session = session_of(predictor)
+    assert session is not None
+    assert (session.to_boto3() is own, session.region) == (True, "eu-west-1")
 
 
 def test_a_version_3_endpoint_brings_a_boto3_session_or_a_region_or_nothing(own: boto3.Session) -> None:

@@ -31,13 +31,13 @@ TEXTS = st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), min_siz
 def _events(parts: list[bytes]) -> list[bytes]:
     """The events, and last the kind of error that ended them, if one did."""
     parser = SseParser()
-    found: list[bytes] = []
+    rows: list[bytes] = []
     try:
         for part in parts:
-            found += parser.feed(part)
-        return found + parser.finish()
+            rows += parser.feed(part)
+        return rows + parser.finish()
     except SseError as error:
-        return [*found, *error.events, type(error).__name__.encode()]
+        return [*rows, *error.events, type(error).__name__.encode()]
 
 
 @given(

@@ -109,16 +109,16 @@ def test_the_figures_of_a_stream() -> None:
     parts += [_sse({"choices": [], "usage": usage, "metrics": metrics}), b"data: [DONE]\n\n"]
     stream = read(parts)
     list(stream)
-    told = stream.summary
+    summary = stream.summary
     # The clock ticks a millisecond at each part, and once more at the end.
-    assert (told.ttft_ms, told.total_ms) == (pytest.approx(1), pytest.approx(6))
-    assert told.otps == pytest.approx(11 / 0.006)
-    assert told.tpot_ms == pytest.approx(2 / 10)
-    assert told.acceptance is not None
-    assert told.acceptance.survival == (0.75, 0.75, 0.25)
-    assert told.acceptance_length == 2.5
-    assert told.to_dict()["acceptance"]["target_steps"] == 4
-    assert json.dumps(told.to_dict())
+    assert (summary.ttft_ms, summary.total_ms) == (pytest.approx(1), pytest.approx(6))
+    assert summary.otps == pytest.approx(11 / 0.006)
+    assert summary.tpot_ms == pytest.approx(2 / 10)
+    assert summary.acceptance is not None
+    assert summary.acceptance.survival == (0.75, 0.75, 0.25)
+    assert summary.acceptance_length == 2.5
+    assert summary.to_dict()["acceptance"]["target_steps"] == 4
+    assert json.dumps(summary.to_dict())
 
 
 def test_reasoning_counts_as_the_first_token_but_is_not_text() -> None:

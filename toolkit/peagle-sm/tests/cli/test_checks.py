@@ -112,13 +112,13 @@ def test_without_a_region_the_machine_is_checked_all_the_same(tmp_path: Path) ->
 
 def test_a_suggested_command_goes_where_was_looked() -> None:
     step = "Run `peagle-sm guard install`, then `peagle-sm local logs`, or `peagle-sm delete x --region r`."
-    found = Result("guard", "error", "none", "Title.", "Why.", step)
-    told = render_results([found], " --local-port 7070")
+    result = Result("guard", "error", "none", "Title.", "Why.", step)
+    results = render_results([result], " --local-port 7070")
     assert (
         "next: Run `peagle-sm guard install --local-port 7070`, then `peagle-sm local logs`, "
         "or `peagle-sm delete x --region r`.\n"
-    ) in told
-    assert step in render_results([found])
+    ) in results
+    assert step in render_results([result])
 
 
 def test_what_a_deploy_goes_on_in_spite_of() -> None:

@@ -48,8 +48,8 @@ def test_more_draft_tokens_than_the_head_was_trained_for_is_exit_code_3(peagle: 
     for command in (["plan"], ["plan", "--dry-run"], ["deploy", "--unguarded", "--yes"]):
         result = peagle(*command, str(path))
         assert result.exit_code == 3
-        found = json.loads(peagle(*command, str(path), "--format", "json").stderr)["error"]["details"]
-        message = next(each["message"] for each in found["findings"] if each["severity"] == "error")
+        details = json.loads(peagle(*command, str(path), "--format", "json").stderr)["error"]["details"]
+        message = next(each["message"] for each in details["findings"] if each["severity"] == "error")
         assert (result.stdout + result.stderr).count(message) == 1
         assert "next: " in result.stderr
         error = json.loads(peagle(*command, str(path), "--format", "json").stderr)["error"]
@@ -90,9 +90,9 @@ def test_yes_at_the_question_deploys_and_follows(peagle: Run, spec: Spec) -> Non
 
 def test_each_line_of_stderr_is_json_when_json_is_asked(peagle: Run, spec: Spec) -> None:
     result = peagle("deploy", spec(), "--unguarded", "--yes", "--format", "json")
-    said = [json.loads(line) for line in result.stderr.splitlines()]
-    assert said[0]["plan"]["name"] == "demo"
-    assert [each["progress"]["phase"] for each in said[1:]][-1] == "ready"
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert lines[0]["plan"]["name"] == "demo"
+    assert [each["progress"]["phase"] for each in lines[1:]][-1] == "ready"
     document = json.loads(result.stdout)
     assert (document["name"], document["status"], document["stand_in_weights"]) == ("demo", "InService", True)
 

@@ -70,9 +70,9 @@ def test_an_answer_that_was_paid_for_is_printed(
     shown = capsys.readouterr()
     assert DENIED in shown.err
     if output_format == "json":
-        told: dict[str, Any] = json.loads(shown.out)
-        assert (told["text"], told["stand_in_weights"]) == ("paid for", None)
-        assert told["summary"]["output_tokens"] == 2
+        document: dict[str, Any] = json.loads(shown.out)
+        assert (document["text"], document["stand_in_weights"]) == ("paid for", None)
+        assert document["summary"]["output_tokens"] == 2
     else:
         assert "2 tokens in 1.00 s" in shown.err
 
@@ -83,5 +83,5 @@ def test_who_may_not_list_models_reads_the_status() -> None:
     deploy(make_spec(), session=session, pacing=pacing_of(aws))
     refused = {"list_models", "list_endpoint_configs"}
     aws.before = lambda _, number, operation: denied(operation) if operation in refused else None
-    found = connect("demo", session=session).status()
-    assert found.summary.num_speculative_tokens == 3
+    result = connect("demo", session=session).status()
+    assert result.summary.num_speculative_tokens == 3

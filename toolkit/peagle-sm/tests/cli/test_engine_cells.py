@@ -56,8 +56,8 @@ def known(version: str, since: str = "0.16.0") -> bool:
 
 
 def before(version: str, since: str) -> bool:
-    found = number(version)
-    return found is not None and found < number(since)  # type: ignore[operator]
+    result = number(version)
+    return result is not None and result < number(since)  # type: ignore[operator]
 
 
 def image_uri(kind: str, version: str) -> str:
@@ -273,16 +273,16 @@ def ask(fields: Mapping[str, Any], session: Session, folder: Path) -> Answer:
     path = folder / "peagle.yaml"
     path.write_text(yaml.safe_dump(dict(fields)))
     try:
-        made = plan(load_spec(path), session=session)
+        created = plan(load_spec(path), session=session)
     except PeagleError as error:
         if error.exit_code not in (2, 3):  # a user's mistake, not a fault of the program
             raise
         return Answer(frozenset([str(error)]), frozenset(), frozenset(), {})
     by_severity: dict[str, set[str]] = {"error": set(), "warning": set(), "info": set()}
-    for finding in made.findings:
+    for finding in created.findings:
         by_severity[str(finding.severity)].add(f"{finding.check}: {finding.message}")
     container: dict[str, Any] = {}
-    for request in made.requests:
+    for request in created.requests:
         if request.operation == "create_model":
             container = request.parameters["PrimaryContainer"]["Environment"]
     errors, warnings, notes = (frozenset(by_severity[each]) for each in ("error", "warning", "info"))
@@ -320,8 +320,8 @@ def wrong_cells(image: str, versions: tuple[str, ...], session: Session, folder:
             where = f"{version}, {image}, {mode}, {name}"
             variables = " ".join(f"{key}={value}" for key, value in answer.variables.items())
             if found not in right:
-                said = sorted(answer.errors) or sorted(answer.warnings - base.warnings)
-                wrong.append(f"{where}: {found}, expected {' or '.join(sorted(right))} {said}")
+                message = sorted(answer.errors) or sorted(answer.warnings - base.warnings)
+                wrong.append(f"{where}: {found}, expected {' or '.join(sorted(right))} {message}")
             elif found in WORKS and setting.shown and setting.shown not in variables:
                 wrong.append(f"{where}: {found}, but the engine does not get it: {variables}")
     return wrong

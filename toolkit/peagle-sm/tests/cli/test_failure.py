@@ -75,8 +75,8 @@ def test_an_engines_last_lines_are_shown_unless_the_message_has_them() -> None:
     shown = failure.render_text(failure.from_exception(EndpointFailed("failed", details={"log_tail": tail})))
     assert shown.splitlines()[:3] == ["error: failed", "  last lines of the engine's log:", "    line 5"]
     assert shown.endswith("    line 19")
-    said = EndpointFailed("failed: x", details={"log_tail": ["x"]})
-    assert failure.render_text(failure.from_exception(said)) == "error: failed: x"
+    endpoint_failed = EndpointFailed("failed: x", details={"log_tail": ["x"]})
+    assert failure.render_text(failure.from_exception(endpoint_failed)) == "error: failed: x"
 
 
 def test_what_may_cost_money_is_named() -> None:
@@ -125,7 +125,10 @@ def test_a_bad_argument_is_exit_code_2_and_no_traceback(arguments: list[str], me
 
 
 def test_a_no_at_a_question_is_an_answer_and_not_an_error() -> None:
-    said = failure.from_exception(
+    from_exception = failure.from_exception(
         Declined("Nothing was deleted: it was not confirmed.", next_step="Run again.")
     )
-    assert (said.exit_code, failure.render_text(said)) == (3, "Nothing was deleted: it was not confirmed.")
+    assert (from_exception.exit_code, failure.render_text(from_exception)) == (
+        3,
+        "Nothing was deleted: it was not confirmed.",
+    )

@@ -24,9 +24,9 @@ def _json(result: Any) -> dict[str, Any]:
 def test_from_installation_to_nothing_left(peagle: Run, server: Server, spec: Callable[..., str]) -> None:
     assert peagle("guard", "status").exit_code == 4
 
-    made = _json(peagle("guard", "install", "--yes", "--email", "ops@example.com", "--format", "json"))
-    assert made["action"] == "created"
-    assert made["outputs"]["SwitchArn"].endswith(":function:peagle-guard-switch")
+    created = _json(peagle("guard", "install", "--yes", "--email", "ops@example.com", "--format", "json"))
+    assert created["action"] == "created"
+    assert created["outputs"]["SwitchArn"].endswith(":function:peagle-guard-switch")
     assert _json(peagle("guard", "install", "--yes", "--format", "json"))["action"] == "unchanged"
 
     swept = _json(peagle("guard", "sweep", "--format", "json"))

@@ -69,8 +69,8 @@ def test_the_guard_turns_an_endpoint_off_that_scales_without_a_stack(
     ids = ["inference-component/demo", "endpoint/demo/variant/AllTraffic"]
 
     def targets() -> int:
-        asked = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=ids)
-        return len(asked["ScalableTargets"])
+        scalable_targets = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=ids)
+        return len(scalable_targets["ScalableTargets"])
 
     def switch() -> str:
         payload = json.dumps({"action": "off", "endpoint": "demo", **which}).encode()

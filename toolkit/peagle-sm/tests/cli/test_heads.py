@@ -187,9 +187,9 @@ def test_a_deploy_refuses_a_bad_head_before_anything_is_made(
     )
     result = peagle("deploy", "--yes", "--unguarded")
     assert result.exit_code == 3
-    told = "the head at s3://cli-deploy/p-eagle/: the mask token is 2048; allowed: 0 to 2047"
-    assert told in result.stderr
-    assert told in peagle("doctor").stdout
+    text = "the head at s3://cli-deploy/p-eagle/: the mask token is 2048; allowed: 0 to 2047"
+    assert text in result.stderr
+    assert text in peagle("doctor").stdout
     assert "bad-head" not in said(peagle("list"))
     s3.put_object(Bucket="cli-deploy", Key="p-eagle/config.json", Body=json.dumps(config))
     assert said(peagle("deploy", "--yes", "--unguarded"))

@@ -241,13 +241,13 @@ def test_a_confirmed_deploy_of_bad_input_creates_nothing(server: Server, peagle:
     assert "next: " in result.stderr
     assert "Traceback" not in result.output
     sagemaker, scheduler = server.client("sagemaker"), server.client("scheduler")
-    made = [
+    created = [
         *sagemaker.list_endpoints(NameContains="refused")["Endpoints"],
         *sagemaker.list_endpoint_configs(NameContains="refused")["EndpointConfigs"],
         *sagemaker.list_models(NameContains="refused")["Models"],
         *(row for row in scheduler.list_schedules()["Schedules"] if "refused" in row["Name"]),
     ]
-    assert made == []
+    assert created == []
 
 
 @pytest.mark.parametrize(

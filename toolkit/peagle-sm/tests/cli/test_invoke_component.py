@@ -39,7 +39,7 @@ def test_a_component_that_is_not_there_is_exit_code_4_and_the_others_are_named(
         "error: endpoint 'cli-host' has no inference component 'nope'; it has: cli-host, cli-other.\n"
         "  next: Name one of its components with --component (in Python: component=…).\n"
     )
-    told = json.loads(
+    document = json.loads(
         peagle("invoke", host.name, "-p", "x", "--component", "nope", "--format", "json").stderr
     )
-    assert told["error"]["type"] == "NotFound"
+    assert document["error"]["type"] == "NotFound"

@@ -32,10 +32,10 @@ def test_a_stream_that_stalls_is_exit_code_9_with_the_text_so_far(
     shown = peagle("invoke", name, "--body", body, "--timeout", "2")
     assert (shown.exit_code, shown.stdout) == (6, "token0 token1 \n")
     assert "error: The stream" in shown.stderr
-    told = json.loads(peagle("invoke", name, "--body", body, "--timeout", "2", "--format", "json").stderr)
-    assert (told["error"]["type"], told["error"]["exit_code"]) == ("StreamStalled", 6)
-    assert told["error"]["details"]["partial_text"] == "token0 token1 "
-    assert told["error"]["details"]["total_timeout_s"] == 2
+    document = json.loads(peagle("invoke", name, "--body", body, "--timeout", "2", "--format", "json").stderr)
+    assert (document["error"]["type"], document["error"]["exit_code"]) == ("StreamStalled", 6)
+    assert document["error"]["details"]["partial_text"] == "token0 token1 "
+    assert document["error"]["details"]["total_timeout_s"] == 2
 
 
 def test_times_are_those_of_a_stream(peagle: Run, name: str) -> None:
@@ -46,8 +46,8 @@ def test_times_are_those_of_a_stream(peagle: Run, name: str) -> None:
 
 
 def test_a_prompt_of_a_dash_is_read_from_stdin(peagle: Run, name: str) -> None:
-    asked = peagle("invoke", name, "-p", "-", "--no-stream", "--format", "json", stdin="def f():")
-    assert "def f():" in asked.output, "the scripted engine gives back what it was sent"
+    request = peagle("invoke", name, "-p", "-", "--no-stream", "--format", "json", stdin="def f():")
+    assert "def f():" in request.output, "the scripted engine gives back what it was sent"
     empty = peagle("invoke", name, "-p", "-", stdin="")
     assert (empty.exit_code, "no prompt was given" in empty.stderr) == (2, True)
 
@@ -63,9 +63,9 @@ def test_tool_calls_and_thoughts_are_told(peagle: Run, name: str, tmp_path: Path
     body = _body(tmp_path, SCRIPT_INVOKE="status:200", SCRIPT_BODY=answer)
     shown = peagle("invoke", name, "--body", body, "--no-stream")
     assert shown.stdout == '\nget_weather({"city": "Köln"})\n', shown.stderr
-    told = json.loads(peagle("invoke", name, "--body", body, "--no-stream", "--format", "json").stdout)
-    assert told["tool_calls"] == [{"id": "c1", "name": "get_weather", "arguments": '{"city": "Köln"}'}]
-    assert (told["text"], told["reasoning"]) == ("", "hm")
+    document = json.loads(peagle("invoke", name, "--body", body, "--no-stream", "--format", "json").stdout)
+    assert document["tool_calls"] == [{"id": "c1", "name": "get_weather", "arguments": '{"city": "Köln"}'}]
+    assert (document["text"], document["reasoning"]) == ("", "hm")
 
 
 def test_all_answers_and_their_log_probabilities_are_printed(peagle: Run, name: str, tmp_path: Path) -> None:
@@ -83,13 +83,13 @@ def test_all_answers_and_their_log_probabilities_are_printed(peagle: Run, name: 
     shown = peagle("invoke", name, "--body", body, "--no-stream")
     assert shown.stdout == "[answer 1 of 2]\nfirst\n[answer 2 of 2]\nsecond\n"
     assert "9 tokens" in shown.stderr
-    told = json.loads(peagle("invoke", name, "--body", body, "--no-stream", "--format", "json").stdout)
-    assert told["text"] == "first"
-    assert [(each["text"], each["finish_reason"]) for each in told["choices"]] == [
+    document = json.loads(peagle("invoke", name, "--body", body, "--no-stream", "--format", "json").stdout)
+    assert document["text"] == "first"
+    assert [(each["text"], each["finish_reason"]) for each in document["choices"]] == [
         ("first", "stop"),
         ("second", "length"),
     ]
-    assert told["logprobs"] == [
+    assert document["logprobs"] == [
         {
             "token": "a",
             "logprob": -0.5,
@@ -118,5 +118,5 @@ def test_a_list_of_prompts_is_one_answer_each_or_none(peagle: Run, name: str, tm
     assert "a stream has one answer: found 2 prompts and n=1; allowed: one prompt" in streamed.stderr
     assert "--no-stream" in streamed.stderr
     whole = peagle("invoke", name, "--body", str(body), "--no-stream", "--format", "json")
-    told = json.loads(whole.stdout)
-    assert [choice["text"] for choice in told["choices"]] == ["a", "b"]
+    document = json.loads(whole.stdout)
+    assert [choice["text"] for choice in document["choices"]] == ["a", "b"]

@@ -43,19 +43,19 @@ def test_detached_it_stays_says_what_a_script_needs_and_down_ends_it(environment
     started = _peagle(environment, "local", "up", "--detach", "--format", "json")
     try:
         assert started.returncode == 0, started.stderr
-        said = json.loads(started.stdout)
-        assert said.keys() >= KEYS
-        assert _runs(said["pid"])
+        document = json.loads(started.stdout)
+        assert document.keys() >= KEYS
+        assert _runs(document["pid"])
         again = json.loads(_peagle(environment, "local", "status", "--format", "json").stdout)
-        assert {key: again[key] for key in KEYS} == {key: said[key] for key in KEYS}
-        assert said["endpoint_url"] in _peagle(environment, "local", "logs").stdout
-        taken = _peagle(environment, "local", "up", "--port", str(said["port"]))
+        assert {key: again[key] for key in KEYS} == {key: document[key] for key in KEYS}
+        assert document["endpoint_url"] in _peagle(environment, "local", "logs").stdout
+        taken = _peagle(environment, "local", "up", "--port", str(document["port"]))
         assert taken.returncode == 7
         assert "already runs at port" in taken.stderr
     finally:
         ended = _peagle(environment, "local", "down", "--format", "json")
-    assert [each["pid"] for each in json.loads(ended.stdout)["ended"]] == [said["pid"]]
-    assert not _runs(said["pid"])
+    assert [each["pid"] for each in json.loads(ended.stdout)["ended"]] == [document["pid"]]
+    assert not _runs(document["pid"])
     assert _peagle(environment, "local", "status").returncode == 4
 
 

@@ -218,9 +218,9 @@ def test_the_other_models_are_found_and_deployed_from_their_lock(
     assert plan.exit_code == 0
     assert f"locked       {found} 0.0.1+local, config lmi-optimized, on " in plan.stdout
     assert peagle("deploy", "--yes", "--unguarded", "--format", "quiet").exit_code == 0
-    made = server.client("sagemaker").describe_endpoint(EndpointName=name)
+    endpoint = server.client("sagemaker").describe_endpoint(EndpointName=name)
     config = server.client("sagemaker").describe_endpoint_config(
-        EndpointConfigName=made["EndpointConfigName"]
+        EndpointConfigName=endpoint["EndpointConfigName"]
     )
     sent = server.client("sagemaker").describe_model(ModelName=config["ProductionVariants"][0]["ModelName"])
     container = sent["PrimaryContainer"]

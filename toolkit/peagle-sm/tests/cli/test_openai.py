@@ -45,17 +45,17 @@ def test_what_it_prints_is_all_that_the_sdk_needs(peagle: Run, endpoint: str, se
 
 
 def test_json_has_the_same_and_the_end(peagle: Run, endpoint: str) -> None:
-    told = json.loads(peagle("openai", endpoint, "--format", "json", "--hours", "2").stdout)
-    assert told["endpoint"] == endpoint
-    assert told["model"] == ""
-    assert told["api_key"].startswith("sagemaker-api-key-")
-    left = datetime.fromisoformat(told["expires_at"]) - datetime.now(UTC)
+    document = json.loads(peagle("openai", endpoint, "--format", "json", "--hours", "2").stdout)
+    assert document["endpoint"] == endpoint
+    assert document["model"] == ""
+    assert document["api_key"].startswith("sagemaker-api-key-")
+    left = datetime.fromisoformat(document["expires_at"]) - datetime.now(UTC)
     assert timedelta(hours=1.9) < left <= timedelta(hours=2)
 
 
 def test_a_component_is_in_the_address(peagle: Run, endpoint: str) -> None:
-    told = json.loads(peagle("openai", endpoint, "--component", "a", "--format", "json").stdout)
-    assert told["base_url"].endswith(f"/endpoints/{endpoint}/inference-components/a/openai/v1")
+    document = json.loads(peagle("openai", endpoint, "--component", "a", "--format", "json").stdout)
+    assert document["base_url"].endswith(f"/endpoints/{endpoint}/inference-components/a/openai/v1")
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,14 @@ def test_each_line_is_json_and_a_no_changes_nothing(peagle: Run, deployed: str) 
     assert result.exit_code == 3
     assert result.stderr.endswith("Nothing was paused: it was not confirmed.\n")
     result = peagle("pause", deployed, "--yes", "--format", "json")
-    said = [json.loads(line) for line in result.stderr.splitlines()]
-    assert said[0]["pausing"]["name"] == "demo"
-    assert said[-1]["progress"]["phase"] == "done"
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert lines[0]["pausing"]["name"] == "demo"
+    assert lines[-1]["progress"]["phase"] == "done"
     assert json.loads(result.stdout)["was_off"] is False
     result = peagle("resume", deployed, "--unguarded", "--yes", "--format", "json")
-    said = [json.loads(line) for line in result.stderr.splitlines()]
-    assert said[0]["resume"]["usd_per_hour"] == 0.0
-    assert said[-1]["progress"]["phase"] == "ready"
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert lines[0]["resume"]["usd_per_hour"] == 0.0
+    assert lines[-1]["progress"]["phase"] == "ready"
     assert json.loads(result.stdout)["status"] == "InService"
 
 

@@ -129,10 +129,10 @@ def test_a_paused_endpoint_in_list_and_status() -> None:
         "-",
         "-",
     ]
-    found: EndpointStatus = replace(
+    result: EndpointStatus = replace(
         FULL, summary=PAUSED, config_name="c", config_asked="c", warnings=(), read_at=NOW
     )
-    assert str(found) == (
+    assert str(result) == (
         "name         coder\n"
         "status       Paused\n"
         "off          by hand, since 2026-11-20 08:00 UTC (now)\n"

@@ -40,9 +40,9 @@ def test_json_lines_are_one_object_each_without_repeats(capsys: pytest.CaptureFi
     follow(_waiting(1))
     follow(_waiting(2))
     follow(Event("ready", "in service", "InService", 3.04, 0.5, "endpoint/a"))
-    said = [json.loads(line)["progress"] for line in capsys.readouterr().err.splitlines()]
-    assert [each["phase"] for each in said] == ["waiting", "ready"]
-    assert said[1] == {
+    lines = [json.loads(line)["progress"] for line in capsys.readouterr().err.splitlines()]
+    assert [each["phase"] for each in lines] == ["waiting", "ready"]
+    assert lines[1] == {
         "phase": "ready",
         "status": "InService",
         "message": "in service",

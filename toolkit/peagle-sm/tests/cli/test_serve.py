@@ -44,8 +44,8 @@ def test_it_serves_until_ctrl_c_and_lets_a_stream_end(server: Server, endpoint: 
         assert process.stdout is not None
         assert process.stderr is not None
         url = process.stdout.readline().strip()
-        said = [process.stderr.readline().strip() for _ in range(3)]
-        assert said == [
+        lines = [process.stderr.readline().strip() for _ in range(3)]
+        assert lines == [
             f"{endpoint}: price unknown; NO lifetime schedule",
             f'OPENAI_BASE_URL={url}  model "{endpoint}"  OPENAI_API_KEY: any value (keys are not checked)',
             "Ctrl-C ends the proxy after the requests in flight; the endpoint stays on and is billed",
@@ -70,11 +70,11 @@ def test_it_serves_until_ctrl_c_and_lets_a_stream_end(server: Server, endpoint: 
 def test_json_names_the_url_and_the_process(server: Server, endpoint: str) -> None:
     with served(server, endpoint, "--format", "json") as process:
         assert process.stdout is not None
-        told: dict[str, Any] = json.loads(process.stdout.readline())
-        assert told["pid"] == process.pid
-        assert told["model"] == endpoint
-        assert told["status"] == "InService"
-        assert openai.OpenAI(base_url=told["url"], api_key="x").models.list().data[0].id == endpoint
+        document: dict[str, Any] = json.loads(process.stdout.readline())
+        assert document["pid"] == process.pid
+        assert document["model"] == endpoint
+        assert document["status"] == "InService"
+        assert openai.OpenAI(base_url=document["url"], api_key="x").models.list().data[0].id == endpoint
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
 

@@ -96,8 +96,8 @@ def test_the_process_writes_its_file_and_counts_at_the_end(
             ask(url)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
-        said = process.stderr.read()
-    assert f"recorded 3 of 3 requests; in {path}" in said
+        message = process.stderr.read()
+    assert f"recorded 3 of 3 requests; in {path}" in message
     assert len(read(path).records) == 3
 
 
@@ -121,8 +121,8 @@ def test_a_bucket_and_json(server: Server, endpoint: str) -> None:
         ask(json.loads(process.stdout.readline())["url"])
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
-        told = [json.loads(line) for line in process.stderr.read().splitlines()]
-    assert told[-1] == {"recording": {"requests": 1, "recorded": 1, "lost": {}}}
-    assert told[0]["recording"]["target"] == "s3://recorded-traffic/team"
+        lines = [json.loads(line) for line in process.stderr.read().splitlines()]
+    assert lines[-1] == {"recording": {"requests": 1, "recorded": 1, "lost": {}}}
+    assert lines[0]["recording"]["target"] == "s3://recorded-traffic/team"
     rows = server.client("s3").list_objects_v2(Bucket="recorded-traffic")["Contents"]
     assert len(rows) == 2

@@ -33,8 +33,8 @@ def test_an_update_in_place_is_shown_asked_and_followed(peagle: Run, spec: Spec,
     changed = spec(SCRIPT_CHUNKS="2")
     tried = peagle("update", changed, "--dry-run", "--format", "quiet")
     assert (tried.exit_code, tried.stdout) == (0, "PrimaryContainer.Environment.SCRIPT_CHUNKS\n")
-    told = json.loads(peagle("update", changed, "--dry-run", "--format", "json").stdout)
-    assert (told["strategy"], told["changes"][0]["after"]) == ("in-place", "2")
+    document = json.loads(peagle("update", changed, "--dry-run", "--format", "json").stdout)
+    assert (document["strategy"], document["changes"][0]["after"]) == ("in-place", "2")
     declined = peagle("update", changed, "--unguarded", answers="n\n")
     assert declined.exit_code == 3
     assert "was not updated" in declined.stderr
@@ -99,8 +99,8 @@ def test_where_only_tags_differ_nothing_is_started(peagle: Run, spec: Spec, depl
     assert result.exit_code == 0, result.stderr
     assert "Tags.peagle-sm:idle-minutes: 60 -> 25" in result.stderr
     assert "nothing is started" in result.stderr
-    found = json.loads(peagle("status", deployed, "--format", "json").stdout)
-    assert (found["idle_minutes"], found["created_at"]) == (25, created)
+    document = json.loads(peagle("status", deployed, "--format", "json").stdout)
+    assert (document["idle_minutes"], document["created_at"]) == (25, created)
 
 
 def test_what_is_not_there_is_not_updated(peagle: Run, spec: Spec) -> None:
@@ -152,9 +152,9 @@ def test_another_instance_type_is_refused_while_application_auto_scaling_has_the
     changed = _with_type(spec(), "ml.c7i.4xlarge")
     refused = peagle("update", changed, "--unguarded", "--yes")
     assert refused.exit_code == 3, refused.stderr
-    said = " ".join(refused.stderr.split())
-    assert "endpoint demo is a target of Application Auto Scaling" in said
-    assert f"--resource-id {VARIANT}" in said
+    message = " ".join(refused.stderr.split())
+    assert "endpoint demo is a target of Application Auto Scaling" in message
+    assert f"--resource-id {VARIANT}" in message
     scaling.deregister_scalable_target(**target)
     result = peagle("update", changed, "--unguarded", "--yes", "--format", "quiet")
     assert result.exit_code == 0, result.stderr

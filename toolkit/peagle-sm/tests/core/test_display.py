@@ -129,7 +129,7 @@ def test_no_text_becomes_markup(title: str, headline: str, pairs: list[tuple[str
 
 
 def test_it_needs_nothing_from_elsewhere_and_fits_both_themes() -> None:
-    made = html(CARD)
-    assert not re.findall(r"<(?:script|style|link|img)|url\(|class=|prefers-color-scheme", made)
+    created = html(CARD)
+    assert not re.findall(r"<(?:script|style|link|img)|url\(|class=|prefers-color-scheme", created)
     # The page's own colour for everything that is read; what is coloured stands beside it.
-    assert re.findall(r"(?<![-\w])color:[^;\"]+", made) == ["color:#c07f00"]
+    assert re.findall(r"(?<![-\w])color:[^;\"]+", created) == ["color:#c07f00"]

@@ -27,10 +27,10 @@ def variables(base: str, extra: str, context: Any = LOCAL) -> dict[str, str]:
 
 
 def test_draft_settings_are_fields_of_the_speculative_config() -> None:
-    found = variables(
+    result = variables(
         TINY, f"speculation: {{{TABLE}, draft_sample_method: probabilistic, draft_tensor_parallel_size: 1}}"
     )
-    assert json.loads(found["SM_VLLM_SPECULATIVE_CONFIG"]) == {
+    assert json.loads(result["SM_VLLM_SPECULATIVE_CONFIG"]) == {
         "method": "eagle3",
         "model": "/opt/ml/additional-model-data-sources/eagle",
         "num_speculative_tokens": 7,
@@ -39,7 +39,7 @@ def test_draft_settings_are_fields_of_the_speculative_config() -> None:
         "draft_sample_method": "probabilistic",
         "num_speculative_tokens_per_batch_size": [[1, 4, 7], [5, 8, 3]],
     }
-    assert found["PEAGLE_SM_RUNTIME_K"] == "1", "only so a P-EAGLE head may change its K"
+    assert result["PEAGLE_SM_RUNTIME_K"] == "1", "only so a P-EAGLE head may change its K"
 
 
 def test_the_plugin_is_on_only_for_a_table_with_p_eagle() -> None:
@@ -49,20 +49,20 @@ def test_the_plugin_is_on_only_for_a_table_with_p_eagle() -> None:
 
 
 def test_settings_become_arguments() -> None:
-    found = variables(
+    result = variables(
         TINY,
         "serving: {kv_cache_dtype: fp8, stream_interval: 4, cudagraph_mode: NONE, extra_args: "
         "{max_num_seqs: 8, enforce_eager: true, enable_prefix_caching: false, gpu_memory_utilization: 0.8, "
         "served_model_name: [a, b], compilation_config: {mode: 3}}}",
     )
-    assert found["SM_VLLM_KV_CACHE_DTYPE"] == "fp8"
-    assert found["SM_VLLM_STREAM_INTERVAL"] == "4"
-    assert json.loads(found["SM_VLLM_COMPILATION_CONFIG"]) == {"mode": 3, "cudagraph_mode": "NONE"}
-    assert found["SM_VLLM_MAX_NUM_SEQS"] == "8"
-    assert found["SM_VLLM_ENFORCE_EAGER"] == "true"
-    assert found["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true", "false would drop the argument"
-    assert found["SM_VLLM_GPU_MEMORY_UTILIZATION"] == "0.8"
-    assert found["SM_VLLM_SERVED_MODEL_NAME"] == '["a","b"]'
+    assert result["SM_VLLM_KV_CACHE_DTYPE"] == "fp8"
+    assert result["SM_VLLM_STREAM_INTERVAL"] == "4"
+    assert json.loads(result["SM_VLLM_COMPILATION_CONFIG"]) == {"mode": 3, "cudagraph_mode": "NONE"}
+    assert result["SM_VLLM_MAX_NUM_SEQS"] == "8"
+    assert result["SM_VLLM_ENFORCE_EAGER"] == "true"
+    assert result["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true", "false would drop the argument"
+    assert result["SM_VLLM_GPU_MEMORY_UTILIZATION"] == "0.8"
+    assert result["SM_VLLM_SERVED_MODEL_NAME"] == '["a","b"]'
 
 
 def test_settings_that_are_left_out_change_nothing() -> None:
@@ -163,10 +163,10 @@ def test_the_list_of_arguments_is_whole() -> None:
 def test_a_setting_that_the_engine_lacks_is_reported_once(extra: str, told: str) -> None:
     image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.17.0-gpu-py312-cu129-ubuntu22.04-sagemaker"
     plan = plan_of(CONTAINER, f"image: {image}\n{extra}", AWS)
-    found = [
+    rows = [
         one.message for one in plan.findings if "needs vLLM" in one.message and told in one.message.lower()
     ]
-    assert len(found) == 1, found
+    assert len(rows) == 1, rows
 
 
 def test_arguments_of_vllm_that_a_forbidden_one_begins_with_are_whole_names() -> None:

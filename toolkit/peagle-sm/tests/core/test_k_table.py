@@ -55,11 +55,11 @@ def test_a_bad_table_is_refused_with_what_is_allowed(table: Any, allowed: str) -
 
 def dense(rows: Any, most: int) -> list[int]:
     """K of each batch size up to ``most``, spelled out row by row."""
-    found: list[int] = []
+    matches: list[int] = []
     for first, last, k in rows:
-        assert first == len(found) + 1
-        found += [k] * (last - first + 1)
-    return (found + [found[-1]] * most)[:most]
+        assert first == len(matches) + 1
+        matches += [k] * (last - first + 1)
+    return (matches + [matches[-1]] * most)[:most]
 
 
 @given(k_tables())

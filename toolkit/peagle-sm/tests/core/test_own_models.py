@@ -40,7 +40,7 @@ def files_of(config: Any) -> int:
 
 def spec_with(config: Any, *, has_files: bool = True, **fields: Any) -> EndpointSpec:
     """Return a spec of one's own model, as if its config had been read at a place."""
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": "demo",
         "model": {"name": "mine", "config": "mine", "license": "mit"},
         "model_uri": "s3://bucket/target/",
@@ -50,7 +50,7 @@ def spec_with(config: Any, *, has_files: bool = True, **fields: Any) -> Endpoint
     }
     weights = files_of(config) if has_files else None
     facts = OwnFacts(config=config, place="mine/config.json", weights_bytes=weights)
-    return EndpointSpec(**{**made, **fields}).with_own_facts(facts)
+    return EndpointSpec(**{**values, **fields}).with_own_facts(facts)
 
 
 def plan_with(config: Any, **fields: Any) -> Plan:
@@ -401,11 +401,11 @@ def test_an_unknown_name_leads_to_the_mapping() -> None:
 
 
 def test_a_head_in_s3_is_its_own_name_and_prefix() -> None:
-    made = {"name": "a", "model": "gpt-oss-20b", "speculation": {"draft_head": "s3://bucket/heads/mine"}}
-    spec = EndpointSpec(**made)
+    values = {"name": "a", "model": "gpt-oss-20b", "speculation": {"draft_head": "s3://bucket/heads/mine"}}
+    spec = EndpointSpec(**values)
     assert (spec.head_uri, spec.speculation.draft_head) == ("s3://bucket/heads/mine/", "mine")
     with pytest.raises(SpecError, match="head_uri"):
-        EndpointSpec(**made, head_uri="s3://bucket/other/")
+        EndpointSpec(**values, head_uri="s3://bucket/other/")
 
 
 def test_a_jumpstart_model_of_any_id_waits_for_its_lock() -> None:

@@ -340,7 +340,7 @@ def test_the_rules_that_payloads_are_held_against_do_find_breaches() -> None:
             "Tags": [{"Key": "k" * 129, "Value": "a&b"}],
         },
     )
-    said = " ".join(breaches(broken))
+    message = " ".join(breaches(broken))
     for part in (
         "EndpointConfigName",
         "ml.g9.xlarge",
@@ -348,7 +348,7 @@ def test_the_rules_that_payloads_are_held_against_do_find_breaches() -> None:
         "longer than 128",
         "'a&b' does not match",
     ):
-        assert part in said
+        assert part in message
     assert "ModelName" in breaches(Request("sagemaker", "create_model", {}))[0]
 
 

@@ -26,10 +26,10 @@ def test_a_plan_in_a_notebook() -> None:
 
 def test_a_plan_that_would_be_refused_says_so_first() -> None:
     spec = EndpointSpec(name="demo", model="tiny-code", speculation={"mode": "p-eagle"})
-    made = make_plan(spec, Context(account="123456789012", region="us-east-1"))
-    assert made.refused
-    card = made.card()
+    plan = make_plan(spec, Context(account="123456789012", region="us-east-1"))
+    assert plan.refused
+    card = plan.card()
     assert card.tone == "bad"
     assert card.headline.startswith("The plan is refused: ")
     assert card.tables[-1].rows[0][0].strip() == "error"
-    assert "color:#d64545" in made._repr_html_()
+    assert "color:#d64545" in plan._repr_html_()

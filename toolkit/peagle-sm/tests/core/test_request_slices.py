@@ -42,9 +42,9 @@ FIELDS = (
     )
 )
 def test_any_json_body_has_slices_of_known_dimensions(body: dict[str, Any]) -> None:
-    found = slices_of_body(body)
-    assert set(found) <= set(DIMENSIONS)
-    assert all(0 < len(value) <= 64 for value in found.values())
+    slices = slices_of_body(body)
+    assert set(slices) <= set(DIMENSIONS)
+    assert all(0 < len(value) <= 64 for value in slices.values())
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def record(**more: Any) -> RequestRecord:
 
 
 def test_a_request_adds_its_lengths_its_turn_and_its_cached_tokens() -> None:
-    found = slices_of(record(slices={"api": "chat"}, category="code", turn=1, cached_tokens=160))
-    assert found == {
+    slices = slices_of(record(slices={"api": "chat"}, category="code", turn=1, cached_tokens=160))
+    assert slices == {
         "api": "chat",
         "category": "code",
         "turn": "2",

@@ -84,10 +84,10 @@ def test_it_says_what_was_wanted_or_refuses(
         written = write_fields(text, {".".join(path): value})
     except SpecError:
         return
-    found = yaml.safe_load(written)
+    safe_load = yaml.safe_load(written)
     for key in path:
-        found = found[key]
-    assert found == value
+        safe_load = safe_load[key]
+    assert safe_load == value
 
 
 BASES = {

@@ -112,8 +112,8 @@ def test_the_tags_say_what_list_shows() -> None:
         sent = bodies(plan_of(GPT, extra, STACK))
         tags = {tag["Key"]: tag["Value"] for tag in sent.endpoint["Tags"]}
         (variant,) = sent.config["ProductionVariants"]
-        told = json.loads(sent.model["PrimaryContainer"]["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"])
-        assert tags["peagle-sm:num-speculative-tokens"] == str(told["num_speculative_tokens"])
+        document = json.loads(sent.model["PrimaryContainer"]["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"])
+        assert tags["peagle-sm:num-speculative-tokens"] == str(document["num_speculative_tokens"])
         assert tags["peagle-sm:instance-type"] == variant["InstanceType"]
         assert tags["peagle-sm:instance-count"] == str(variant["InitialInstanceCount"])
         assert tags.get("peagle-sm:instance-bounds") == bounds

@@ -15,12 +15,12 @@ def config(**fields: object) -> dict[str, object]:
 
 
 def test_what_differs_within_a_variables_json_is_told_by_its_field() -> None:
-    found = config(num_speculative_tokens=11, parallel_drafting=True)
+    result = config(num_speculative_tokens=11, parallel_drafting=True)
     path = "Environment.SM_VLLM_SPECULATIVE_CONFIG"
-    assert changes(found, config(num_speculative_tokens=7, parallel_drafting=True)) == (
+    assert changes(result, config(num_speculative_tokens=7, parallel_drafting=True)) == (
         Change(f"{path}.num_speculative_tokens", "11", "7"),
     )
-    assert changes(found, config(num_speculative_tokens=11)) == (
+    assert changes(result, config(num_speculative_tokens=11)) == (
         Change(f"{path}.parallel_drafting", "true", None),
     )
     assert changes({}, config(parallel_drafting=True))[1:] == (
@@ -43,8 +43,8 @@ def test_a_canary_serves_a_share_first_and_without_one_all_traffic_moves_at_once
 
 
 def test_the_alarm_on_acceptance_is_silent_without_data() -> None:
-    found = update_alarms("demo", 2.34567)[1].parameters or {}
-    assert (found["Namespace"], found["Threshold"], found["TreatMissingData"]) == (
+    result = update_alarms("demo", 2.34567)[1].parameters or {}
+    assert (result["Namespace"], result["Threshold"], result["TreatMissingData"]) == (
         "peagle-sm/demo",
         2.3457,
         "notBreaching",

@@ -90,16 +90,14 @@ class Logs:
         return Pages(lambda params: self.aws.call("FilterLogEvents", lambda: self._filtered(params)))
 
     def _groups(self, params: Params) -> Params:
-        found = [
-            name for name in sorted(self.aws.log_groups) if name.startswith(params["logGroupNamePrefix"])
-        ]
-        return {"logGroups": [{"logGroupName": name} for name in found]}
+        rows = [name for name in sorted(self.aws.log_groups) if name.startswith(params["logGroupNamePrefix"])]
+        return {"logGroups": [{"logGroupName": name} for name in rows]}
 
     def _filtered(self, params: Params) -> Params:
         self._check_group(params["logGroupName"], "FilterLogEvents")
-        found = [one for one in self._events() if one["timestamp"] >= params["startTime"]]
+        rows = [one for one in self._events() if one["timestamp"] >= params["startTime"]]
         # No promise of order between streams.
-        return {"events": [{**one, "logStreamName": "AllTraffic/i-1"} for one in reversed(found)]}
+        return {"events": [{**one, "logStreamName": "AllTraffic/i-1"} for one in reversed(rows)]}
 
     def _check_group(self, group: str, operation: str) -> None:
         """The lines are those of an endpoint; no component has a group."""

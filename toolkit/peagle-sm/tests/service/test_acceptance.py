@@ -31,13 +31,13 @@ def records(fall_at_hour: int = 99, seed: int = 1) -> list[TrafficRecord]:
     """A request a minute of each of two scripts; the acceptance of one falls by a third."""
     rng = np.random.default_rng(seed)
     begin = NOW.timestamp() - HOURS * 3600
-    made = []
+    created = []
     for minute in range(HOURS * 60):
         for script, length in (("han", 2.0), ("latin", 3.0)):
             fallen = script == "han" and minute >= fall_at_hour * 60
             mean = length * (0.6 if fallen else 1.0)
             accepted = int(rng.normal(mean * 30, 12))
-            made.append(
+            created.append(
                 TrafficRecord(
                     id=f"{minute:016x}{script:0>16.16}",
                     time=begin + minute * 60.0,
@@ -49,15 +49,15 @@ def records(fall_at_hour: int = 99, seed: int = 1) -> list[TrafficRecord]:
                     accepted=max(0, accepted),
                 )
             )
-    return made
+    return created
 
 
 def test_a_label_of_a_thousand_values_keeps_the_most_frequent_and_says_so() -> None:
-    found = [
+    rows = [
         replace(one, slices={"label:user": "batch" if number % 2 else f"u{number}"})
         for number, one in enumerate(records()[:2000])
     ]
-    report = acceptance_from_records(found, NOW)
+    report = acceptance_from_records(rows, NOW)
     requests = {one.slice: one.requests for one in report.slices}
     assert requests["label:user: batch"] == 1000
     assert requests["label:user: other"] == 993
@@ -169,10 +169,10 @@ def gate_lines(
                 counter.count(record.slices, {**report, "num_draft_tokens": record.drafted}, {})
         counts, uncounted = counter.take()
         at = minute + shift
-        made = log_lines(
+        created = log_lines(
             counter, counts, uncounted, (), namespace="n", since=at, unix_ms=round(at * 1000) + 60_000
         )
-        lines += [(at + 60, line) for line in made]
+        lines += [(at + 60, line) for line in created]
     return lines
 
 
@@ -219,10 +219,10 @@ def test_an_endpoint_that_counts_nothing_says_what_to_do(local: Session) -> None
 def test_the_command_reads_a_file_without_aws(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.write_text("".join(to_line(record) + "\n" for record in records(20)))
-    asked = ("acceptance", "demo", "--records", path)
-    assert run(*asked).exit_code == 9
-    assert run(*asked, "--format", "quiet").stdout == "script: han\n"
-    other = run("acceptance", "other", *asked[2:])
+    request = ("acceptance", "demo", "--records", path)
+    assert run(*request).exit_code == 9
+    assert run(*request, "--format", "quiet").stdout == "script: han\n"
+    other = run("acceptance", "other", *request[2:])
     assert other.exit_code == 4
     assert "has no request of endpoint 'other'; it has those of demo" in other.stderr
     in_s3 = run("acceptance", "demo", "--records", "s3://traffic/team")

@@ -22,13 +22,13 @@ _numbers = itertools.count(1)
 @pytest.fixture
 def world(server: Server) -> Iterator[World]:
     """A world as on AWS, whose dearer type is short."""
-    made = World(Place(server), f"short-{next(_numbers)}")
-    made.place.short(FIRST, 0)
-    made.at_once = True
-    yield made
-    made.place.short(FIRST, None)
-    made.place.short(SECOND, None)
-    made.clear()
+    created = World(Place(server), f"short-{next(_numbers)}")
+    created.place.short(FIRST, 0)
+    created.at_once = True
+    yield created
+    created.place.short(FIRST, None)
+    created.place.short(SECOND, None)
+    created.clear()
 
 
 def _deploy(world: World, pacing: Pacing | None = None, types: tuple[str, ...] = (FIRST,)) -> None:
@@ -37,8 +37,8 @@ def _deploy(world: World, pacing: Pacing | None = None, types: tuple[str, ...] =
 
 
 def _described(world: World) -> dict[str, Any]:
-    found: dict[str, Any] = world.place.sagemaker.describe_endpoint(EndpointName=world.name)
-    return found
+    endpoint: dict[str, Any] = world.place.sagemaker.describe_endpoint(EndpointName=world.name)
+    return endpoint
 
 
 def test_the_next_type_in_order_of_preference_is_taken(world: World) -> None:

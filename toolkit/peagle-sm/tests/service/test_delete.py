@@ -363,8 +363,8 @@ def test_deleting_an_endpoint_that_is_creating_says_why_it_waits_and_not_after(
     waiting = "waiting for endpoint demo to be deleted"
     events: list[Event] = []
     delete(["demo"], session=session, pacing=pacing, progress=events.append)
-    said = {event.status: event.message for event in events if "to be deleted" in event.message}
-    assert said == {
+    by_name = {event.status: event.message for event in events if "to be deleted" in event.message}
+    assert by_name == {
         "Creating": f"{waiting}: SageMaker does not delete it while it is Creating",
         "InService": waiting,
         "Deleting": waiting,

@@ -36,8 +36,8 @@ def test_the_lifetime_limit_is_armed_before_anything_that_costs(
 ) -> None:
     endpoint = deploy(spec, session=session, pacing=pacing)
     assert endpoint.name == "demo"
-    made = [call for call in aws.calls if call.startswith("Create")]
-    assert made == [
+    created = [call for call in aws.calls if call.startswith("Create")]
+    assert created == [
         "CreateSchedule",
         "CreateModel",
         "CreateEndpointConfig",
@@ -70,8 +70,8 @@ def test_the_log_group_is_created_before_the_endpoint_since_its_role_may_not(
     deploy(spec, session=session, pacing=pacing, progress=events.append)
     assert aws.log_groups == {_GROUP}
     assert aws.calls.index("PutRetentionPolicy") < aws.calls.index("CreateEndpoint")
-    told = [event.message for event in events if event.resource == f"log-group/{_GROUP}"]
-    assert told == [f"log group {_GROUP} created; it keeps logs for 30 days"]
+    lines = [event.message for event in events if event.resource == f"log-group/{_GROUP}"]
+    assert lines == [f"log group {_GROUP} created; it keeps logs for 30 days"]
 
 
 def test_a_log_group_that_is_there_is_used_as_it_is(

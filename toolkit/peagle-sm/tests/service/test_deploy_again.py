@@ -18,12 +18,12 @@ def test_a_deploy_of_what_is_in_service_asks_nothing_and_says_that_nothing_was_c
     aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
     deploy(spec, session=session, pacing=pacing)
-    asked: list[Plan] = []
+    requests: list[Plan] = []
     states: list[str] = []
-    told: list[Event] = []
+    lines: list[Event] = []
 
     def confirm(plan: Plan) -> bool:
-        asked.append(plan)
+        requests.append(plan)
         return True
 
     def again(spec: EndpointSpec) -> None:
@@ -33,20 +33,20 @@ def test_a_deploy_of_what_is_in_service_asks_nothing_and_says_that_nothing_was_c
             pacing=pacing,
             confirm=confirm,
             surveyed=lambda found: states.append(found.state),
-            progress=told.append,
+            progress=lines.append,
         )
 
     again(spec)
-    assert (asked, states) == ([], ["live"])
-    assert told[-1].message == "endpoint demo is already in service with this spec: nothing was created"
+    assert (requests, states) == ([], ["live"])
+    assert lines[-1].message == "endpoint demo is already in service with this spec: nothing was created"
     again(make_spec(lifecycle={"max_lifetime_hours": 8, "idle_minutes": 20}))
-    assert told[-1].message.endswith(
+    assert lines[-1].message.endswith(
         ". The spec has other tags (peagle-sm:idle-minutes): "
         "`peagle-sm update SPEC --region us-east-1` writes them"
     )
     aws.schedules.clear()
     again(spec)
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_what_served_and_is_gone_before_the_call_is_asked_about(

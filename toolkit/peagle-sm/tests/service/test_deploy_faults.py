@@ -121,9 +121,9 @@ def test_a_killed_run_is_taken_up_by_the_next(number: int) -> None:
     with pytest.raises(Killed):
         deploy(make_spec(), session=session_of(aws), pacing=pacing_of(aws))
     aws.after = lambda _, call, operation: None
-    made = aws.calls.count("CreateEndpoint")
+    count = aws.calls.count("CreateEndpoint")
     assert _run(aws) is None
     assert aws.status(aws.endpoints["demo"]) == "InService"
     assert len(aws.everything()) == 4
     assert not aws.unguarded
-    assert aws.calls.count("CreateEndpoint") == 1, f"created again after {made}"
+    assert aws.calls.count("CreateEndpoint") == 1, f"created again after {count}"

@@ -39,15 +39,15 @@ def test_all_that_is_left_goes(aws: FakeAws, pacing: Pacing, pattern: str, pause
     if paused:
         pause("demo", session=session, pacing=pacing)
         del aws.stacks["Peagle-demo"]
-    asked: list[Deletable] = []
+    requests: list[Deletable] = []
     events: list[Event] = []
 
     def yes(rows: Sequence[Deletable]) -> bool:
-        asked.extend(rows)
+        requests.extend(rows)
         return True
 
     report = delete([pattern], session=session, pacing=pacing, confirm=yes, progress=events.append)
-    assert [row.gone_stack for row in asked] == ["Peagle-demo"]
+    assert [row.gone_stack for row in requests] == ["Peagle-demo"]
     assert "stack Peagle-demo no longer exists" in events[0].message
     assert not aws.everything()
     assert report.leftovers == ()
@@ -102,12 +102,12 @@ def test_what_is_deployed_again_during_the_question_stays(aws: FakeAws, pacing: 
 
 def test_ctrl_c_brings_the_limit_of_the_gone_stack_forward(aws: FakeAws, pacing: Pacing) -> None:
     session = _left_behind(aws)
-    asked = 0
+    request = 0
 
     def interrupted(_: FakeAws, number: int, operation: str) -> BaseException | None:
-        nonlocal asked
-        asked += operation == "DeleteEndpoint"
-        return KeyboardInterrupt() if operation == "DeleteEndpoint" and asked == 1 else None
+        nonlocal request
+        request += operation == "DeleteEndpoint"
+        return KeyboardInterrupt() if operation == "DeleteEndpoint" and request == 1 else None
 
     aws.before = interrupted
     with pytest.raises(BillableLeft, match="moved to now"):

@@ -64,8 +64,12 @@ def test_a_first_installation(aws: FakeGuardAws, installed: InstallReport, guard
     assert installed.outputs["Version"] == "1.0"
     request = aws.request("create_stack")
     assert request["Capabilities"] == ["CAPABILITY_NAMED_IAM"]
-    told = _parameters(request)
-    assert told == {"AssetBucket": BUCKET, "AssetKey": guard_files.key, "NoticesEmail": "ops@example.com"}
+    parameters = _parameters(request)
+    assert parameters == {
+        "AssetBucket": BUCKET,
+        "AssetKey": guard_files.key,
+        "NoticesEmail": "ops@example.com",
+    }
     assert list(aws.objects) == [guard_files.key]
 
 
@@ -132,15 +136,15 @@ def test_a_parameter_that_cannot_be_set_is_refused_before_anything_is_created(
 def test_declining_changes_nothing(
     aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
-    asked: list[InstallPlan] = []
+    requests: list[InstallPlan] = []
 
     def decline(plan: InstallPlan) -> bool:
-        asked.append(plan)
+        requests.append(plan)
         return False
 
     report = install(session, confirm=decline, pacing=pacing, guard_files=guard_files)
     assert report is None
-    assert asked[0].price.usd_per_month < 1.0
+    assert requests[0].price.usd_per_month < 1.0
     assert not [call for call in aws.calls if call.startswith(CHANGING)]
 
 
@@ -232,15 +236,15 @@ def test_uninstall_goes_on_when_that_is_spelled_out_and_says_what_is_left(
     aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
 ) -> None:
     aws.endpoints = {"demo": OURS}
-    told: list[list[str]] = []
+    lines: list[list[str]] = []
 
     def agree(names: Sequence[str]) -> bool:
-        told.append(list(names))
+        lines.append(list(names))
         return True
 
     report = uninstall(session, leave_unguarded=True, confirm=agree, pacing=pacing)
     assert report is not None
-    assert (told, report.unguarded) == ([["demo"]], ("demo",))
+    assert (lines, report.unguarded) == ([["demo"]], ("demo",))
 
 
 def test_uninstall_refuses_while_stacks_import_from_it_whatever_is_spelled_out(

@@ -58,19 +58,19 @@ def test_a_guard_in_good_health_has_no_warnings(aws: FakeGuardAws, session: Sess
             "paused": {"BOOL": False},
         }
     )
-    found = _status(aws, session)
-    assert (found.warnings, found.current) == ((), True)
-    assert [(row.name, row.quiet_since is not None) for row in found.endpoints] == [("demo", True)]
-    json.dumps(found.to_dict())
+    status = _status(aws, session)
+    assert (status.warnings, status.current) == ((), True)
+    assert [(row.name, row.quiet_since is not None) for row in status.endpoints] == [("demo", True)]
+    json.dumps(status.to_dict())
 
 
 def test_what_is_wrong_is_said(aws: FakeGuardAws, session: Session) -> None:
     aws.swept(minutes_ago=40)
     aws.alarm_state, aws.letters = "ALARM", 2
     aws.subscribers = [{**CONFIRMED, "SubscriptionArn": "PendingConfirmation"}]
-    said = " / ".join(_status(aws, session).warnings)
+    message = " / ".join(_status(aws, session).warnings)
     for word in ("40 minutes ago", "peagle-guard-no-sweep: why", "2 undelivered", "no confirmed subscriber"):
-        assert word in said
+        assert word in message
 
 
 def test_each_endpoint_without_a_metric_of_its_requests_in_flight_is_warned_of(

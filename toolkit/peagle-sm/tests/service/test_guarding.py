@@ -21,9 +21,9 @@ def test_without_a_guard_that_works_a_deploy_refuses_before_anything_is_made(
     aws.stacks = {} if status is None else {"PeagleGuard": status}
     with pytest.raises(GuardMissing) as caught:
         deploy(spec, session=session, pacing=pacing, confirm=lambda plan: pytest.fail("asked too early"))
-    found = "is not installed" if status is None else f"does not work (its stack is {status})"
+    result = "is not installed" if status is None else f"does not work (its stack is {status})"
     assert caught.value.message == (
-        f"The guard {found} in us-east-1: nothing would turn an idle endpoint off before its "
+        f"The guard {result} in us-east-1: nothing would turn an idle endpoint off before its "
         "lifetime ends. Nothing was created."
     )
     assert (caught.value.next_step or "").startswith(

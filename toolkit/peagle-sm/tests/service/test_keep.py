@@ -314,16 +314,16 @@ def test_a_schedule_that_moves_sends_its_new_end_and_is_not_retried(aws: FakeAws
     """The switch refuses an event whose end is earlier than the schedule's start."""
     session = in_a_stack(aws)
     switch = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-switch"
-    told = {"action": "off", "stack": "Peagle-demo", "expires_at": (START + 8 * HOUR).isoformat()}
+    answer = {"action": "off", "stack": "Peagle-demo", "expires_at": (START + 8 * HOUR).isoformat()}
     aws.schedules[SCHEDULE] = {
         "Name": SCHEDULE,
         "ScheduleExpression": "rate(10 minutes)",
         "StartDate": START + 8 * HOUR,
-        "Target": {"Arn": switch, "RoleArn": ROLE, "Input": json.dumps(told)},
+        "Target": {"Arn": switch, "RoleArn": ROLE, "Input": json.dumps(answer)},
     }
     lease = keep("demo", 20 * HOUR, session=session, pacing=pacing)
     target = aws.schedules[SCHEDULE]["Target"]
-    assert json.loads(target["Input"]) == {**told, "expires_at": lease.expires_at.isoformat()}
+    assert json.loads(target["Input"]) == {**answer, "expires_at": lease.expires_at.isoformat()}
     assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
 
 

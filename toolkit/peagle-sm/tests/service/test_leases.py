@@ -180,9 +180,9 @@ def test_who_may_not_use_the_register_pauses_and_resumes_all_the_same(aws: FakeA
     resume("demo", session=session, pacing=pacing, progress=events.append)
     assert aws.status(aws.endpoints["demo"]) == "InService"
     assert aws.schedules[SCHEDULE]["Target"]["RoleArn"] == ROLE
-    told = [event.message for event in events if "could not write the guard's register" in event.message]
-    assert len(told) == 2
-    assert "UpdateItem" in told[0] or "GetItem" in told[0]
+    lines = [event.message for event in events if "could not write the guard's register" in event.message]
+    assert len(lines) == 2
+    assert "UpdateItem" in lines[0] or "GetItem" in lines[0]
 
 
 def test_an_update_that_is_done_ends_the_pause_that_the_register_still_has(

@@ -81,19 +81,19 @@ def test_status_compares_the_config_asked_for_with_the_one_that_runs(
     aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
     endpoint = deploy(spec, session=session, pacing=pacing)
-    found = endpoint.status()
-    assert found.config_name == found.config_asked
-    assert found.speculative_config is not None
-    assert found.speculative_config["parallel_drafting"] is True
-    assert found.warnings == ()
+    result = endpoint.status()
+    assert result.config_name == result.config_asked
+    assert result.speculative_config is not None
+    assert result.speculative_config["parallel_drafting"] is True
+    assert result.warnings == ()
     aws.endpoints["demo"].config = "demo-before"
     aws.schedules.clear()
-    found = endpoint.status()
-    assert [warning.split(":")[0] for warning in found.warnings] == [
-        f"runs config demo-before, expected {found.config_asked}",
+    result = endpoint.status()
+    assert [warning.split(":")[0] for warning in result.warnings] == [
+        f"runs config demo-before, expected {result.config_asked}",
         "it has no lifetime schedule",
     ]
-    json.dumps(found.to_dict())
+    json.dumps(result.to_dict())
 
 
 def test_status_of_a_limit_that_is_over_warns(
@@ -156,14 +156,14 @@ def test_following_shows_the_tail_and_then_only_what_is_new(
 ) -> None:
     deploy(spec, session=session, pacing=pacing)
     aws.log_lines = [f"old {number}" for number in range(12)]  # all within the overlap, two a moment
-    told = logs("demo", session=session, follow=True, limit=3, pacing=pacing)
-    assert [next(told).message for _ in range(3)] == ["old 9", "old 10", "old 11"]
+    answer = logs("demo", session=session, follow=True, limit=3, pacing=pacing)
+    assert [next(answer).message for _ in range(3)] == ["old 9", "old 10", "old 11"]
     aws.log_lines += ["new 0", "new 1", "new 2"]
-    assert {next(told).message for _ in range(2)} == {"new 0", "new 1"}
-    assert next(told).message == "new 2"
+    assert {next(answer).message for _ in range(2)} == {"new 0", "new 1"}
+    assert next(answer).message == "new 2"
     aws.log_lines += ["new 3"]
     aws.endpoints.clear()
-    assert [line.message for line in told] == ["new 3"]
+    assert [line.message for line in answer] == ["new 3"]
 
 
 def test_logs_of_nothing(session: Session) -> None:
@@ -188,9 +188,9 @@ def test_a_register_that_is_throttled_hides_no_status(
 ) -> None:
     endpoint = deploy(spec, session=session, pacing=pacing)
     aws.before = lambda _, number, operation: throttled(operation) if operation == "GetItem" else None
-    found = endpoint.status()
-    assert found.summary.status == "InService"
-    assert found.warnings == (
+    result = endpoint.status()
+    assert result.summary.status == "InService"
+    assert result.warnings == (
         "the guard's register could not be read (GetItem: Rate exceeded): no lease of `keep` is shown",
     )
     # Without an endpoint only the register knows whether the guard turned it off.

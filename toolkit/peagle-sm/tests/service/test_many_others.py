@@ -221,9 +221,9 @@ def test_without_the_tagging_api_all_works_and_a_note_says_why_it_takes_longer(
     (note,) = notes
     assert note.startswith("GetResources: ")
     assert note.endswith("; reading each resource's tags instead, which needs more calls")
-    told: list[Event] = []
-    delete(["demo"], session=session, pacing=pacing, progress=told.append)
-    assert note in [event.message for event in told]
+    lines: list[Event] = []
+    delete(["demo"], session=session, pacing=pacing, progress=lines.append)
+    assert note in [event.message for event in lines]
     assert aws.everything() == []
 
 

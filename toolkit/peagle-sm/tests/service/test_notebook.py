@@ -28,8 +28,8 @@ def test_progress_is_told_once_until_it_changes(capsys: pytest.CaptureFixture[st
     ]
     for event in looks:
         tell(event)
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split("s  ")[1] for line in told] == [
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("s  ")[1] for line in lines] == [
         "endpoint demo created",
         "endpoint demo is Creating  0.00 USD so far",
         "endpoint demo is InService",

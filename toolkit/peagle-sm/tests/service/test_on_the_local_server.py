@@ -87,13 +87,13 @@ def test_from_a_spec_to_an_endpoint_and_back_to_nothing(local: Session, pacing: 
 
 
 def test_status_shows_the_engine_behind_it(endpoint: Endpoint) -> None:
-    found = endpoint.status()
-    assert found.config_name == found.config_asked
-    assert found.lifetime is not None
-    assert found.engine is not None
-    assert found.warnings == ()
-    assert found.speculative_config is not None
-    assert found.speculative_config["num_speculative_tokens"] == 7
+    result = endpoint.status()
+    assert result.config_name == result.config_asked
+    assert result.lifetime is not None
+    assert result.engine is not None
+    assert result.warnings == ()
+    assert result.speculative_config is not None
+    assert result.speculative_config["num_speculative_tokens"] == 7
     assert "vllm:num_requests_running" in endpoint.metrics()
 
 

@@ -44,12 +44,12 @@ _numbers = itertools.count(1)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A model beside the spec: config and index, no weights."""
-    made = tmp_path / "model"
-    made.mkdir()
-    (made / "config.json").write_text(json.dumps(CONFIG))
+    total = tmp_path / "model"
+    total.mkdir()
+    (total / "config.json").write_text(json.dumps(CONFIG))
     index = {"metadata": {"total_size": 269_030_016}, "weight_map": {"a": "model-1.safetensors"}}
-    (made / INDEX).write_text(json.dumps(index))
-    return made
+    (total / INDEX).write_text(json.dumps(index))
+    return total
 
 
 @pytest.fixture

@@ -85,10 +85,10 @@ def test_list_and_status_show_it_as_paused(aws: FakeAws, pacing: Pacing) -> None
     assert (row.usd_per_hour, row.spent_usd, row.expires_at) == (4.2, None, None)
     assert (row.off_why, row.hours) == ("by hand", "Mon-Fri 08:00-19:00 Europe/Berlin")
     assert row.off_since is not None
-    found = status("demo", session=session)
-    assert found.summary == row
-    assert found.config_name == found.config_asked
-    assert found.warnings == (
+    result = status("demo", session=session)
+    assert result.summary == row
+    assert result.config_name == result.config_asked
+    assert result.warnings == (
         "it is off (by hand): it costs nothing; `peagle-sm resume demo --region us-east-1` turns it on",
     )
 
@@ -108,8 +108,8 @@ def test_resuming_arms_the_limit_anew_and_creates_the_same_endpoint(aws: FakeAws
     at = aws.clock.now().replace(microsecond=0)
     events: list[Event] = []
     offer = resume("demo", session=session, pacing=pacing, progress=events.append)
-    made = [call for call in aws.calls if call.startswith("Create")]
-    assert made == ["CreateSchedule", "CreateEndpoint"]
+    rows = [call for call in aws.calls if call.startswith("Create")]
+    assert rows == ["CreateSchedule", "CreateEndpoint"]
     assert aws.schedules[SCHEDULE]["StartDate"] == offer.expires_at == at + timedelta(hours=8)
     assert aws.schedules[SCHEDULE]["Target"]["RoleArn"] == ROLE
     after = aws.endpoints["demo"]
@@ -128,13 +128,13 @@ def test_resuming_arms_the_limit_anew_and_creates_the_same_endpoint(aws: FakeAws
 def test_a_resume_sends_the_requests_that_it_planned(aws: FakeAws, pacing: Pacing) -> None:
     """The same endpoint as that of the deploy: its config, and its tags without those of the pause."""
     session = _deployed(aws)
-    made = plan_for(make_spec(), session).parameters("create_endpoint")
-    tags = {tag["Key"]: tag["Value"] for tag in made["Tags"]}
+    parameters = plan_for(make_spec(), session).parameters("create_endpoint")
+    tags = {tag["Key"]: tag["Value"] for tag in parameters["Tags"]}
     paused = {**tags, "peagle-sm:paused": "2026-11-24T10:00:00+00:00", "peagle-sm:scheduler-role": ROLE}
     schedule = LifetimeSchedule(SCHEDULE, {"Name": SCHEDULE})
-    planned = resumed("demo", made["EndpointConfigName"], paused, [schedule])
+    planned = resumed("demo", parameters["EndpointConfigName"], paused, [schedule])
     assert [one.label for one in planned] == [f"schedule/{SCHEDULE}", "endpoint/demo"]
-    assert planned[1].parameters == made
+    assert planned[1].parameters == parameters
 
 
 def test_the_price_is_shown_before_and_a_no_costs_nothing(aws: FakeAws, pacing: Pacing) -> None:
@@ -240,18 +240,18 @@ def test_without_the_guards_role_no_end_is_promised(
     assert list_endpoints(session)[0].expires_at == status("demo", session=session).summary.expires_at
     assert keep("demo", timedelta(hours=1), session=session, pacing=pacing).limit_acts
     aws.register, aws.stacks = None, {} if stack_status is None else {"PeagleGuard": stack_status}
-    found = status("demo", session=session)
-    assert (found.summary.expires_at, list_endpoints(session)[0].expires_at) == (None, None)
-    assert "nothing deletes the endpoint automatically; `peagle-sm guard install" in " ".join(found.warnings)
+    result = status("demo", session=session)
+    assert (result.summary.expires_at, list_endpoints(session)[0].expires_at) == (None, None)
+    assert "nothing deletes the endpoint automatically; `peagle-sm guard install" in " ".join(result.warnings)
     assert not keep("demo", timedelta(hours=9), session=session, pacing=pacing).limit_acts
 
 
 def test_who_may_not_see_the_guards_stack_is_not_alarmed(aws: FakeAws) -> None:
     session = _deployed(aws, scheduler_role_arn=GUARDS_ROLE)
     aws.before = lambda _, number, operation: denied(operation) if operation == "DescribeStacks" else None
-    found = status("demo", session=session)
-    assert found.summary.expires_at is not None
-    assert not found.warnings
+    result = status("demo", session=session)
+    assert result.summary.expires_at is not None
+    assert not result.warnings
 
 
 def test_a_resume_that_fails_leaves_it_paused(aws: FakeAws, pacing: Pacing) -> None:

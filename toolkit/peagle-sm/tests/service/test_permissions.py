@@ -66,7 +66,7 @@ def test_every_call_of_an_endpoint_s_life_is_asked_for(server: Server, kind: str
     name = f"recorded-{kind}"
     speculation = {"mode": "p-eagle", "num_speculative_tokens": 7}
     spec = EndpointSpec(name=name, model="tiny-code", speculation=speculation, **LIVES[kind])
-    asked = {
+    names = {
         action for each in deploy_calls(plan_for(spec, session).draft, ACCOUNT) for action in each.actions
     }
 
@@ -88,7 +88,7 @@ def test_every_call_of_an_endpoint_s_life_is_asked_for(server: Server, kind: str
     assert {"sagemaker:CreateEndpoint", "scheduler:CreateSchedule"} <= recording.actions
     scaled = "application-autoscaling:RegisterScalableTarget" in recording.actions
     assert scaled is (kind != "fixed")
-    assert recording.actions - _FREE - asked == set()
+    assert recording.actions - _FREE - names == set()
 
 
 @pytest.fixture

@@ -106,17 +106,17 @@ def _role(server: Server, name: str, service: str, statement: dict[str, Any]) ->
 
 def _look(aws: Session, fields: dict[str, Any], **changes: Any) -> dict[str, Result]:
     plan = plan_for(EndpointSpec(**{**fields, **changes}), aws)
-    found: dict[str, Result] = {}
+    by_name: dict[str, Result] = {}
     for result in preflight(aws, plan):
-        found.setdefault(result.check, result)  # the worst comes first
-    return found
+        by_name.setdefault(result.check, result)  # the worst comes first
+    return by_name
 
 
 def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
     aws: Session, made: dict[str, Any]
 ) -> None:
-    found = _look(aws, made)
-    statuses = {check: result.status for check, result in found.items()}
+    outcome = _look(aws, made)
+    statuses = {check: result.status for check, result in outcome.items()}
     assert {check for check, status in statuses.items() if status == "error"} == {"guard-installed"}
     for check in (
         "credentials",
@@ -134,10 +134,10 @@ def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
         "artifacts-files",
         "name-taken",
     ):
-        assert statuses[check] == "ok", found[check]
+        assert statuses[check] == "ok", outcome[check]
     # The caller here is one whom IAM does not know; the local server's price list lacks the type.
     assert statuses["caller-rights"] == "unknown"
-    assert "no hosting price" in found["price"].message
+    assert "no hosting price" in outcome["price"].message
     assert "reservation" not in statuses
     assert "kms-key" not in statuses
 
@@ -172,11 +172,11 @@ def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
 def test_what_would_fail_is_an_error(
     aws: Session, made: dict[str, Any], check: str, changes: dict[str, Any], said: str
 ) -> None:
-    found = _look(aws, made, **changes)[check]
-    assert found.status == "error", found
-    assert said in found.message
-    assert found.next_step
-    assert found.source
+    result = _look(aws, made, **changes)[check]
+    assert result.status == "error", result
+    assert said in result.message
+    assert result.next_step
+    assert result.source
 
 
 def test_roles_that_may_too_little_and_trust_the_wrong_one(
@@ -184,11 +184,11 @@ def test_roles_that_may_too_little_and_trust_the_wrong_one(
 ) -> None:
     name = f"{made['name']}-weak"
     weak = _role(server, name, "ec2.amazonaws.com", {"Action": "s3:GetObject", "Resource": "*"})
-    found = _look(aws, made, execution_role_arn=weak, scheduler_role_arn=weak)
-    assert "it trusts ec2.amazonaws.com" in found["role-trust"].message
-    assert "ecr:BatchGetImage" in found["role-rights"].message
-    assert "s3:GetObject" not in found["role-rights"].message
-    assert "sagemaker:DeleteEndpoint" in found["scheduler-role-rights"].message
+    result = _look(aws, made, execution_role_arn=weak, scheduler_role_arn=weak)
+    assert "it trusts ec2.amazonaws.com" in result["role-trust"].message
+    assert "ecr:BatchGetImage" in result["role-rights"].message
+    assert "s3:GetObject" not in result["role-rights"].message
+    assert "sagemaker:DeleteEndpoint" in result["scheduler-role-rights"].message
 
 
 def test_weights_that_the_role_cannot_decrypt(server: Server, aws: Session, made: dict[str, Any]) -> None:
@@ -197,8 +197,8 @@ def test_weights_that_the_role_cannot_decrypt(server: Server, aws: Session, made
     server.client("s3").put_object(
         Bucket=bucket, Key="locked/config.json", Body=b"{}", ServerSideEncryption="aws:kms", SSEKMSKeyId=key
     )
-    found = _look(aws, made, model_uri=f"s3://{bucket}/locked/")["artifacts-kms"]
-    assert (found.status, key in found.message) == ("warning", True), found
+    artifacts_kms = _look(aws, made, model_uri=f"s3://{bucket}/locked/")["artifacts-kms"]
+    assert (artifacts_kms.status, key in artifacts_kms.message) == ("warning", True), artifacts_kms
     assert _look(aws, made)["artifacts-kms"].status == "ok"
 
 
@@ -213,10 +213,10 @@ def test_the_callers_rights_are_simulated_for_the_role_behind_a_session(
     session._session = boto3.Session(
         keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"], region_name="us-east-1"
     )
-    found = _look(Session.from_boto3(session), made)["caller-rights"]
-    assert found.status == "error", found
-    assert f"the caller {role} may not iam:PassRole on {made['execution_role_arn']}" in found.message
-    assert "sagemaker:CreateEndpoint" not in found.message
+    caller_rights = _look(Session.from_boto3(session), made)["caller-rights"]
+    assert caller_rights.status == "error", caller_rights
+    assert f"the caller {role} may not iam:PassRole on {made['execution_role_arn']}" in caller_rights.message
+    assert "sagemaker:CreateEndpoint" not in caller_rights.message
 
 
 def test_instances_of_other_endpoints_count_and_the_own_ones_do_not(
@@ -227,8 +227,8 @@ def test_instances_of_other_endpoints_count_and_the_own_ones_do_not(
     quotas = WITH_SPEC["quotas"](aws, draft)
     assert quotas.in_use["ml.g7e.2xlarge"] >= 1
     assert quotas.own_in_use == {"ml.g7e.2xlarge": 1}
-    found = _look(aws, made, name=name)["name-taken"]
-    assert (found.status, "peagle-sm did not create it" in found.message) == ("error", True)
+    name_taken = _look(aws, made, name=name)["name-taken"]
+    assert (name_taken.status, "peagle-sm did not create it" in name_taken.message) == ("error", True)
     server.client("sagemaker").delete_endpoint(EndpointName=name)
 
 
@@ -238,7 +238,7 @@ def test_a_missing_permission_is_named_and_is_no_error(
     advance_clock(server.status.port, 360)  # as other tests do
     services = ("service-quotas", "iam", "s3", "ecr", "cloudformation")
     session = Session.from_boto3(DenyingAll(server.url, *services), clock=aws.wall_clock)
-    found = _look(session, made)
+    outcome = _look(session, made)
     expected = {
         "quota-instances": "servicequotas:ListServiceQuotas",
         "role-trust": "iam:GetRole",
@@ -248,9 +248,9 @@ def test_a_missing_permission_is_named_and_is_no_error(
         "guard-installed": "cloudformation:DescribeStacks",
     }
     for check, permission in expected.items():
-        assert (found[check].status, found[check].permission) == ("unknown", permission), found[check]
-        assert permission in found[check].next_step
-    assert not [check for check, result in found.items() if result.status == "error"]
+        assert (outcome[check].status, outcome[check].permission) == ("unknown", permission), outcome[check]
+        assert permission in outcome[check].next_step
+    assert not [check for check, result in outcome.items() if result.status == "error"]
 
 
 class DenyingAll(AsOnAws):
@@ -261,10 +261,10 @@ class DenyingAll(AsOnAws):
         self._services = services
 
     def client(self, service: str, **options: Any) -> Any:
-        made = super().client(service, **options)
+        created = super().client(service, **options)
         if service in self._services:
-            made.meta.events.register("before-send", _denied)
-        return made
+            created.meta.events.register("before-send", _denied)
+        return created
 
 
 def _denied(request: Any, **_: Any) -> Any:
@@ -361,12 +361,12 @@ def test_the_folders_of_the_s3_console_and_requirements_are_found(
     bucket = made["model_uri"].split("/")[2]
     for key, body in (("target/", b""), ("target/old/", b""), ("target/requirements.txt", b"torch")):
         server.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
-    found = _look(aws, made)
-    markers = found["artifacts-markers"]
+    result = _look(aws, made)
+    markers = result["artifacts-markers"]
     assert markers.status == "error"
     assert f"`aws s3 rm {made['model_uri']}`" in markers.message
     assert f"`aws s3 rm {made['model_uri']}old/`" in markers.message
-    assert found["artifacts-requirements"].status == "error"  # the spec's containers are isolated
+    assert result["artifacts-requirements"].status == "error"  # the spec's containers are isolated
 
 
 def test_on_the_local_sagemaker_less_is_asked(server: Server) -> None:
@@ -380,11 +380,11 @@ def test_on_the_local_sagemaker_less_is_asked(server: Server) -> None:
         "artifacts",
         "taken",
     }
-    found = {each.check: each.status for each in preflight(local, plan)}
-    assert found["artifacts-readable"] == "ok"
-    assert found["role-trust"] == "ok"
-    assert found["clock-skew"] == "ok"
-    assert "quota-instances" not in found
+    by_name = {each.check: each.status for each in preflight(local, plan)}
+    assert by_name["artifacts-readable"] == "ok"
+    assert by_name["role-trust"] == "ok"
+    assert by_name["clock-skew"] == "ok"
+    assert "quota-instances" not in by_name
 
 
 def test_every_reader_is_judged_and_every_call_has_its_permission() -> None:

@@ -117,7 +117,7 @@ def _serves(account: Account, changes: Changes) -> None:
 def test_a_plan_has_the_requests_that_a_deploy_sends(local: Session, changes: Changes) -> None:
     plan = plan_for(_spec(changes), local)
     assert not plan.refused, plan.findings
-    told = [(one.service, one.operation, one.name) for one in plan.requests]
+    lines = [(one.service, one.operation, one.name) for one in plan.requests]
     name = plan.names.endpoint
     if changes is SCALING:
         ids = [f"endpoint/{name}/variant/AllTraffic", f"peagle-{name}-requests-in-flight"]
@@ -128,8 +128,8 @@ def test_a_plan_has_the_requests_that_a_deploy_sends(local: Session, changes: Ch
             f"peagle-{name}-from-zero",
             f"Peagle-{name}-from-zero",
         ]
-        assert ("sagemaker", "create_inference_component", name) in told
-    assert [each for service, _, each in told if service not in ("sagemaker", "scheduler", "logs")] == ids
+        assert ("sagemaker", "create_inference_component", name) in lines
+    assert [each for service, _, each in lines if service not in ("sagemaker", "scheduler", "logs")] == ids
 
 
 @BOTH

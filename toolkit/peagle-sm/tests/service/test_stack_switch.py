@@ -32,10 +32,10 @@ def test_a_stacks_endpoint_is_turned_off_and_on_by_its_stack(aws: FakeAws, pacin
 def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
-    asked: list[str] = []
+    requests: list[str] = []
 
     def no_capacity(event: dict[str, Any]) -> dict[str, Any]:
-        asked.append(event["action"])
+        requests.append(event["action"])
         aws.stacks["Peagle-demo"] = "UPDATE_IN_PROGRESS"
         end = {"Peagle-demo": "UPDATE_ROLLBACK_COMPLETE"}
         aws.late.append((aws.clock.seconds + 60, lambda: aws.stacks.update(end)))
@@ -45,7 +45,7 @@ def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, 
     with pytest.raises(EndpointFailed, match="UPDATE_ROLLBACK_COMPLETE") as caught:
         resume("demo", session=session, pacing=pacing)
     assert "describe-stack-events --stack-name Peagle-demo" in (caught.value.next_step or "")
-    assert asked == ["on"]
+    assert requests == ["on"]
 
 
 def test_a_switch_that_first_mends_its_stack_is_asked_again(aws: FakeAws, pacing: Pacing) -> None:

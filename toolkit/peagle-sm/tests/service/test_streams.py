@@ -276,13 +276,13 @@ def test_another_thread_closes_a_read_that_is_blocked(endpoint: Endpoint, add: A
     add("stall", operation="stream", after_events=1, seconds=60)
     stream = endpoint.stream(_body())
     next(stream)
-    found: list[BaseException] = []
+    rows: list[BaseException] = []
 
     def read() -> None:
         try:
             next(stream)
         except (StreamError, StopIteration) as error:
-            found.append(error)
+            rows.append(error)
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -290,7 +290,7 @@ def test_another_thread_closes_a_read_that_is_blocked(endpoint: Endpoint, add: A
     stream.close()
     reader.join(20)
     assert not reader.is_alive()
-    assert isinstance(found[0], StreamCut | StopIteration)
+    assert isinstance(rows[0], StreamCut | StopIteration)
 
 
 def test_one_aiohttp_session_serves_many_streams_and_stays_open(endpoint: Endpoint) -> None:

@@ -57,12 +57,12 @@ def test_what_never_appears_ends_in_about_a_minute_with_aws_s_own_words(
     "message", ['Could not find endpoint "demo".', "Member must have value less than or equal to 3600"]
 )
 def test_another_refusal_is_not_asked_for_again(aws: FakeAws, pacing: Pacing, message: str) -> None:
-    asked: list[int] = []
+    requests: list[int] = []
 
     def send() -> None:
-        asked.append(1)
+        requests.append(1)
         raise NotFound(message, details={"code": "ValidationException"})
 
     with pytest.raises(NotFound):
         once_visible(send, pacing, Reporter(None, pacing))
-    assert (len(asked), aws.clock.seconds) == (1, 0)
+    assert (len(requests), aws.clock.seconds) == (1, 0)

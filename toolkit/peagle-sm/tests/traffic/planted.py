@@ -38,13 +38,13 @@ def planted(seed: int = 15) -> list[Planted]:
     chance = random.Random(seed)
 
     def of(alphabet: str, length: int) -> str:
-        made = "".join(chance.choices(alphabet, k=length))
+        created = "".join(chance.choices(alphabet, k=length))
         # A real key of mixed characters has all of its classes.
         ok = alphabet in (_HEX, string.digits) or (
-            any(each.isdigit() for each in made) and any(each.isalpha() for each in made)
+            any(each.isdigit() for each in created) and any(each.isalpha() for each in created)
         )
-        mixed = "a" not in alphabet or "A" not in alphabet or (made.lower() != made != made.upper())
-        return made if ok and mixed else of(alphabet, length)
+        mixed = "a" not in alphabet or "A" not in alphabet or (created.lower() != created != created.upper())
+        return created if ok and mixed else of(alphabet, length)
 
     def token(name: str, prefix: str, tail: str, page: str) -> Planted:
         return Planted(name, prefix + tail, tail, page)

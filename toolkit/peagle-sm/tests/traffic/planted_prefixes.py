@@ -132,9 +132,9 @@ PREFIXED: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
 
 def made(of: Of) -> list[tuple[str, str, str, str]]:
     """Make each one: its name, its text, its secret part (from the first random character on), its page."""
-    found = []
+    rows = []
     for name, page, parts in PREFIXED:
         written = [part if isinstance(part, str) else of(*part) for part in parts]
         first = next(place for place, part in enumerate(parts) if not isinstance(part, str))
-        found.append((name, "".join(written), "".join(written[first:]), page))
-    return found
+        rows.append((name, "".join(written), "".join(written[first:]), page))
+    return rows

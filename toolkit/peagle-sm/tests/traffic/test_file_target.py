@@ -77,9 +77,9 @@ def test_a_killed_writer_s_half_line_does_not_spoil_the_next(tmp_path: Path) -> 
     target.write([line(5)])
     target.write([line(6)])
     target.close()
-    found = read(path)
-    assert [one.id[-1] for one in found.records] == ["1", "3", "5", "6"]
-    assert "line 2" in found.notes[0]
+    result = read(path)
+    assert [one.id[-1] for one in result.records] == ["1", "3", "5", "6"]
+    assert "line 2" in result.notes[0]
     assert b"\n\n" not in path.read_bytes()
 
 

@@ -58,11 +58,11 @@ def test_every_request_is_recorded_with_its_figures() -> None:
 
 @given(sizes=st.lists(st.sampled_from([0, 1, 300, 32_768, 100_000]) | st.integers(0, 50_000), max_size=40))
 def test_an_answer_in_parts_is_recorded_as_it_came(sizes: list[int]) -> None:
-    asked: list[Request] = []
+    request: list[Request] = []
 
     class Keeps(Quick):
         def lines(self, requests: Sequence[Request]) -> list[bytes | RecordLost]:
-            asked.extend(requests)
+            request.extend(requests)
             return super().lines(requests)
 
     recorder = Recorder(Kept(), TrafficSource("e"), worker=Keeps())
@@ -75,7 +75,7 @@ def test_an_answer_in_parts_is_recorded_as_it_came(sizes: list[int]) -> None:
     recording.end()
     recording.add(b"too late")
     assert recorder.close().recorded == 1
-    ((exchange, body, answer),) = asked
+    ((exchange, body, answer),) = request
     assert (body, answer) == (b"body", b"".join(parts))
     assert [size for size, _ in exchange.parts] == [size for size in sizes if size][:8]
     assert recorder.held == 0

@@ -66,9 +66,9 @@ def test_acceptance_of_records_is_that_of_requests() -> None:
         record(2, drafts=5, drafted=20, accepted=0, histogram=(5, 0, 0, 0, 0)),
         record(3),
     ]
-    found = from_requests(records)
-    assert found is not None
-    assert (found.drafts, found.accepted, found.per_step) == (15, 15, 2.0)
+    result = from_requests(records)
+    assert result is not None
+    assert (result.drafts, result.accepted, result.per_step) == (15, 15, 2.0)
     assert records[0].accepted_by_position == (8, 5, 2, 0)
     assert records[0].acceptance_length == 2.5
 
@@ -82,11 +82,11 @@ def test_a_damaged_file_is_read_up_to_the_damage(cut: int, packed: bool, spoil: 
     content = gzip.compress(content, mtime=0) if packed else content
     path = tmp_path / ("t.jsonl.gz" if packed else "t.jsonl")
     path.write_bytes(content[: len(content) - (0 if spoil else cut % len(content))])
-    found = whole_or_none(path)
-    if found is None:
+    result = whole_or_none(path)
+    if result is None:
         return
-    assert {one.id for one in found.records} <= {f"{number:032x}" for number in range(6)}
-    assert len(found.records) == 6 or found.notes or not (spoil or packed)
+    assert {one.id for one in result.records} <= {f"{number:032x}" for number in range(6)}
+    assert len(result.records) == 6 or result.notes or not (spoil or packed)
 
 
 def whole_or_none(path: Path) -> Traffic | None:
@@ -100,9 +100,9 @@ def whole_or_none(path: Path) -> Traffic | None:
 def test_the_note_names_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(line(1) + line(2)[:50] + b"\n" + line(3) + line(4)[:-40])
-    found = read(path)
-    assert [one.id[-1] for one in found.records] == ["1", "3"]
-    assert found.notes == (
+    result = read(path)
+    assert [one.id[-1] for one in result.records] == ["1", "3"]
+    assert result.notes == (
         "2 places cannot be read (a writer may have been stopped, or still writes) and were left out; the "
         f"first: {path}, line 2: not a whole JSON line",
     )
@@ -118,24 +118,24 @@ def test_a_recorded_file_is_a_workload(tmp_path: Path) -> None:
         + line(3, outcome="failed", error="no")
         + line(4, outcome="cut")[:-9]
     )
-    found = load_workload(str(path))
-    assert [(item.prompt_id, item.body, item.labels) for item in found.items] == [
+    workload = load_workload(str(path))
+    assert [(item.prompt_id, item.body, item.labels) for item in workload.items] == [
         (f"traffic/{1:032x}", CHAT, {"team": "search"})
     ]
-    assert len(found.notes) == 2
-    assert "2 recorded lines have no request to send" in found.notes[1]
+    assert len(workload.notes) == 2
+    assert "2 recorded lines have no request to send" in workload.notes[1]
 
 
 def test_a_recorded_label_with_a_thousand_values_keeps_the_20_most_frequent(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     users = [f"u{number}" for number in range(1000)] + ["u999", "other"]
     path.write_bytes(b"".join(line(n, slices={"label:user": user}) for n, user in enumerate(users)))
-    found = load_workload(str(path))
-    values = [item.labels["user"] for item in found.items]
+    workload = load_workload(str(path))
+    values = [item.labels["user"] for item in workload.items]
     assert len(set(values)) == 21
     assert sorted(value for value in values if value == "u999") == ["u999", "u999"]
     assert values.count("other") == 1002 - 21
-    (note,) = found.notes
+    (note,) = workload.notes
     assert note.startswith("the label 'user' has 1,000 values; the 20 most frequent are kept")
 
 
@@ -143,8 +143,8 @@ def test_what_a_recorder_bounded_is_a_workload(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"  # the recorder keeps 20 values, and writes the others as `other`
     users = [*(f"u{number}" for number in range(20)), "other"]
     path.write_bytes(b"".join(line(n, slices={"label:user": user}) for n, user in enumerate(users)))
-    found = load_workload(str(path))
-    assert (sorted(item.labels["user"] for item in found.items), found.notes) == (sorted(users), ())
+    workload = load_workload(str(path))
+    assert (sorted(item.labels["user"] for item in workload.items), workload.notes) == (sorted(users), ())
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_a_damaged_line_of_data_capture_is_left_out(damaged: dict[str, Any], tmp
     path = tmp_path / "t.jsonl"
     whole = {"captureData": {"endpointInput": {"data": json.dumps(CHAT), "encoding": "JSON"}}}
     path.write_text(f"{json.dumps(whole)}\n{json.dumps({'captureData': {}, **damaged})}\n")
-    found = load_workload(str(path))
-    assert [item.body for item in found.items] == [CHAT]
-    assert "1 recorded line has no request to send" in found.notes[0]
+    workload = load_workload(str(path))
+    assert [item.body for item in workload.items] == [CHAT]
+    assert "1 recorded line has no request to send" in workload.notes[0]
 
 
 def test_a_recording_whose_only_line_is_cut_is_no_file_of_one_s_own(tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def texts() -> list[str]:
     """Each secret in a text; of those with a fixed prefix and in sentences six together, to be quicker."""
     short = {name for name, _, _ in PREFIXED}
     alone = [[each] for each in SECRETS if each.name not in short]
-    found = [each for each in SECRETS if each.name in short]
-    together = [found[start : start + 6] for start in range(0, len(found), 6)]
+    rows = [each for each in SECRETS if each.name in short]
+    together = [rows[start : start + 6] for start in range(0, len(rows), 6)]
     return ["\n".join(f"Here: {each.text} ok" for each in group) for group in (*alone, *together)]
 
 

@@ -53,9 +53,9 @@ def test_records_are_written_in_batches_and_read_back(session: Session, bucket: 
     target.tick()
     target.write([line(3)])
     assert target.close() is None
-    found = keys(session, bucket)
-    assert len(found) == 3
-    assert all(key.startswith("team/a/e/2001/09/09/01/peagle-traffic-20010909T014640Z-") for key in found)
+    result = keys(session, bucket)
+    assert len(result) == 3
+    assert all(key.startswith("team/a/e/2001/09/09/01/peagle-traffic-20010909T014640Z-") for key in result)
     traffic = read(f"s3://{bucket}/team/a", session)
     assert sorted(one.id[-1] for one in traffic.records) == ["1", "2", "3"]
     assert traffic.notes == ()
@@ -213,13 +213,13 @@ def test_a_half_written_prefix_is_read_with_a_note(session: Session, bucket: str
     }
     for key, content in objects.items():
         s3.put_object(Bucket=bucket, Key=key, Body=content)
-    found = load_workload(f"s3://{bucket}/x", session=lambda: session)
-    assert {item.prompt_id for item in found.items} == {
+    workload = load_workload(f"s3://{bucket}/x", session=lambda: session)
+    assert {item.prompt_id for item in workload.items} == {
         f"traffic/{1:032x}",
         f"traffic/{2:032x}",
         "capture/event",
     }
-    assert "b.jsonl.gz: the compressed file ends early or is damaged" in found.notes[0]
+    assert "b.jsonl.gz: the compressed file ends early or is damaged" in workload.notes[0]
     single = load_workload(f"s3://{bucket}/x/e/2026/11/24/10/a.jsonl.gz", session=lambda: session)
     assert len(single.items) == 2
 

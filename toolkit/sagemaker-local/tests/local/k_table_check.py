@@ -72,8 +72,8 @@ def ask(llm: LLM, size: int) -> dict[str, Any]:
 
 
 def drafts(llm: LLM) -> list[int]:
-    found = {metric.name: getattr(metric, "value", 0) for metric in llm.get_metrics()}
-    return [found.get(f"vllm:spec_decode_num_{name}", 0) for name in ("drafts", "draft_tokens")]
+    by_name = {metric.name: getattr(metric, "value", 0) for metric in llm.get_metrics()}
+    return [by_name.get(f"vllm:spec_decode_num_{name}", 0) for name in ("drafts", "draft_tokens")]
 
 
 def main(weights: str) -> None:

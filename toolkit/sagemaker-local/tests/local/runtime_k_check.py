@@ -90,13 +90,13 @@ def ask(llm: LLM, ks: list[Any], *, together: bool = False) -> tuple[list[list[i
 
 
 def counters(llm: LLM) -> dict[str, int]:
-    found: dict[str, int] = {}
+    by_name: dict[str, int] = {}
     for metric in llm.get_metrics():
         if "spec_decode" in metric.name and hasattr(metric, "values"):
-            found |= {f"accepted at {index}": value for index, value in enumerate(metric.values)}
+            by_name |= {f"accepted at {index}": value for index, value in enumerate(metric.values)}
         elif "spec_decode" in metric.name:
-            found[metric.name] = metric.value
-    return found
+            by_name[metric.name] = metric.value
+    return by_name
 
 
 def refused(llm: LLM, k: Any) -> str:

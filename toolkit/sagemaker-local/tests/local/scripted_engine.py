@@ -65,10 +65,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/ping":
             self._whole(200 if self._healthy() else 503, b"")
         elif self.path == "/metrics":
-            told = (
+            text = (
                 f'vllm:num_requests_running{{engine="0"}} 0.0\nscripted:dropped_total {len(self.dropped)}\n'
             )
-            self._whole(200, told.encode(), "text/plain; version=0.0.4")
+            self._whole(200, text.encode(), "text/plain; version=0.0.4")
         else:
             self._whole(404, b"not found")
 
@@ -90,8 +90,10 @@ class Handler(BaseHTTPRequestHandler):
         elif how == "openai":
             self._answer(raw, script)
         elif how == "say":
-            told = script.get("SCRIPT_BODY", "").encode()
-            self._whole(200, told, "text/event-stream" if told.startswith(b"data:") else "application/json")
+            encode = script.get("SCRIPT_BODY", "").encode()
+            self._whole(
+                200, encode, "text/event-stream" if encode.startswith(b"data:") else "application/json"
+            )
         elif how == "replay":
             self._whole(200, Path(script["SCRIPT_FILE"]).read_bytes(), "text/event-stream; charset=utf-8")
         elif how.startswith("status:"):
@@ -128,16 +130,18 @@ class Handler(BaseHTTPRequestHandler):
         self._whole(200, json.dumps(answer).encode())
 
     def _answer(self, raw: bytes, script: Mapping[str, str]) -> None:
-        asked = json.loads(raw)
-        if asked.get("stream"):
-            self._stream("chat" if "messages" in asked else "sse", script)
+        document = json.loads(raw)
+        if document.get("stream"):
+            self._stream("chat" if "messages" in document else "sse", script)
             return
         count = int(script.get("SCRIPT_CHUNKS", "5"))
         text = "".join(f"token{number} " for number in range(count))
-        said = {"message": {"role": "assistant", "content": text}} if "messages" in asked else {"text": text}
+        message = (
+            {"message": {"role": "assistant", "content": text}} if "messages" in document else {"text": text}
+        )
         usage = {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 7 + count}
-        kind = "chat.completion" if "messages" in asked else "text_completion"
-        choice = {"index": 0, "finish_reason": "length", **said}
+        kind = "chat.completion" if "messages" in document else "text_completion"
+        choice = {"index": 0, "finish_reason": "length", **message}
         whole = {"id": "1", "object": kind, "created": 0, "model": "m", "choices": [choice], "usage": usage}
         self._whole(200, json.dumps(whole).encode())
 
@@ -172,9 +176,9 @@ class Handler(BaseHTTPRequestHandler):
         self._chunk(b"")
 
     def _event(self, how: str, text: str, **more: object) -> None:
-        said = {"delta": {"content": text}} if how == "chat" else {"text": text}
+        message = {"delta": {"content": text}} if how == "chat" else {"text": text}
         kind = {"object": "chat.completion.chunk"} if how == "chat" else {}
-        event = {**kind, "choices": [{"index": 0, **said, **more}]}
+        event = {**kind, "choices": [{"index": 0, **message, **more}]}
         self._chunk(f"data: {json.dumps(event)}\n\n".encode())
 
     def _chunk(self, data: bytes) -> None:

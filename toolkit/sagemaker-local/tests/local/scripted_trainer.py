@@ -29,8 +29,8 @@ async def scripted_trainer(on_line: Any) -> list[str]:
 
 
 def files_below(root: Path) -> dict[str, str]:
-    found = sorted(path for path in root.rglob("*") if path.is_file())
-    return {path.relative_to(root).as_posix(): path.read_text() for path in found}
+    rows = sorted(path for path in root.rglob("*") if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_text() for path in rows}
 
 
 def write(root: Path, files: dict[str, str]) -> None:

@@ -116,8 +116,8 @@ class Server:
         sagemaker = self.client("sagemaker")
 
         def reached() -> Any:
-            found = sagemaker.describe_endpoint(EndpointName=name)
-            return found if found["EndpointStatus"] == status else None
+            endpoint = sagemaker.describe_endpoint(EndpointName=name)
+            return endpoint if endpoint["EndpointStatus"] == status else None
 
         return dict(eventually(reached))
 
@@ -126,10 +126,10 @@ def eventually(condition: Callable[[], Any], seconds: float = 30) -> Any:
     """Wait until the condition gives something true, and return that."""
     limit = time.monotonic() + seconds
     while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < limit, f"not reached within {seconds} s; last seen: {found!r}"
+        result = condition()
+        if result:
+            return result
+        assert time.monotonic() < limit, f"not reached within {seconds} s; last seen: {result!r}"
         time.sleep(0.02)
 
 

@@ -79,11 +79,11 @@ def test_a_start_older_than_five_minutes_is_refused(server: Server, expression: 
     now = datetime.strptime(
         client.list_schedules()["ResponseMetadata"]["HTTPHeaders"]["date"], "%a, %d %b %Y %H:%M:%S GMT"
     ).replace(tzinfo=UTC)
-    asked = schedule(server, expression)
-    old = {**asked, "StartDate": now - timedelta(minutes=6)}
+    request = schedule(server, expression)
+    old = {**request, "StartDate": now - timedelta(minutes=6)}
     expected = ("ValidationException", "The StartDate you specify cannot be earlier than 5 minutes ago.")
     assert refused(lambda: client.create_schedule(**old))[:2] == expected
-    client.create_schedule(**asked, StartDate=now - timedelta(minutes=4))
+    client.create_schedule(**request, StartDate=now - timedelta(minutes=4))
     try:
         assert refused(lambda: client.update_schedule(**old))[:2] == expected
     finally:
@@ -129,7 +129,7 @@ def test_target_tracking_makes_its_alarms_and_deregistering_deletes_them(server:
     }
     scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=2)
     for value in (30.0, 40.0):  # the second call replaces the policy and its alarms
-        made = scaling.put_scaling_policy(
+        put_scaling_policy = scaling.put_scaling_policy(
             **target,
             PolicyName="track",
             PolicyType="TargetTrackingScaling",
@@ -142,7 +142,9 @@ def test_target_tracking_makes_its_alarms_and_deregistering_deletes_them(server:
         )
     prefix = f"TargetTracking-endpoint/{name}/variant/AllTraffic-Alarm"
     alarms = cloudwatch.describe_alarms(AlarmNamePrefix=prefix)["MetricAlarms"]
-    assert {alarm["AlarmName"] for alarm in alarms} == {alarm["AlarmName"] for alarm in made["Alarms"]}
+    assert {alarm["AlarmName"] for alarm in alarms} == {
+        alarm["AlarmName"] for alarm in put_scaling_policy["Alarms"]
+    }
     assert {(a["MetricName"], a["Threshold"], a["EvaluationPeriods"], a["StateValue"]) for a in alarms} == {
         ("InvocationsPerInstance", 40.0, 3, "INSUFFICIENT_DATA"),
         ("InvocationsPerInstance", 36.0, 15, "INSUFFICIENT_DATA"),

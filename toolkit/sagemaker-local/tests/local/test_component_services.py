@@ -24,12 +24,12 @@ class Host:
         self.server = server
         self.name = name
         self.sagemaker = server.client("sagemaker")
-        asked = {"VariantName": "AllTraffic", "InstanceType": "ml.p5.48xlarge", "InitialInstanceCount": 1}
+        request = {"VariantName": "AllTraffic", "InstanceType": "ml.p5.48xlarge", "InitialInstanceCount": 1}
         self.sagemaker.create_endpoint_config(
             EndpointConfigName=name,
             ExecutionRoleArn=server.status.role_arn,
             EnableNetworkIsolation=True,
-            ProductionVariants=[asked | variant],
+            ProductionVariants=[request | variant],
         )
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         self.sagemaker.get_waiter("endpoint_in_service").wait(
@@ -59,8 +59,10 @@ class Host:
 
     def until(self, component: str, status: str) -> dict[str, Any]:
         def reached() -> Any:
-            found = self.sagemaker.describe_inference_component(InferenceComponentName=component)
-            return found if found["InferenceComponentStatus"] == status else None
+            inference_component = self.sagemaker.describe_inference_component(
+                InferenceComponentName=component
+            )
+            return inference_component if inference_component["InferenceComponentStatus"] == status else None
 
         return dict(eventually(reached))
 
@@ -93,8 +95,8 @@ def host(server: Server) -> Host:
 
 def metric(component: str, name: str, stat: str, namespace: str = "AWS/SageMaker") -> dict[str, Any]:
     dimensions = [{"Name": "InferenceComponentName", "Value": component}]
-    asked = {"Namespace": namespace, "MetricName": name, "Dimensions": dimensions}
-    return {"Id": name.lower(), "MetricStat": {"Metric": asked, "Period": 60, "Stat": stat}}
+    request = {"Namespace": namespace, "MetricName": name, "Dimensions": dimensions}
+    return {"Id": name.lower(), "MetricStat": {"Metric": request, "Period": 60, "Stat": stat}}
 
 
 def test_two_arms_of_one_endpoint_answer_in_turn(runtime: Any, host: Host) -> None:
@@ -143,17 +145,17 @@ def test_metrics_of_a_component_have_its_name_as_their_only_dimension(runtime: A
     host.add("measured")
     for _ in range(3):
         runtime.invoke_endpoint(EndpointName=host.name, InferenceComponentName="measured", Body=b"{}")
-    found = read(
+    result = read(
         host.server,
         metric("measured", "Invocations", "Sum"),
         metric("measured", "InvocationsPerCopy", "Sum"),
         metric("measured", "ConcurrentRequestsPerCopy", "Maximum"),
         metric("measured", "ModelLatency", "Average"),
     )
-    assert sum(found["invocations"]) == 3
-    assert sum(found["invocationspercopy"]) == 3
-    assert max(found["concurrentrequestspercopy"]) == 1
-    assert found["modellatency"][0] > 0
+    assert sum(result["invocations"]) == 3
+    assert sum(result["invocationspercopy"]) == 3
+    assert max(result["concurrentrequestspercopy"]) == 1
+    assert result["modellatency"][0] > 0
     cloudwatch = host.server.client("cloudwatch")
     listed = cloudwatch.list_metrics(
         Namespace="AWS/SageMaker",
@@ -166,14 +168,14 @@ def test_metrics_of_a_component_have_its_name_as_their_only_dimension(runtime: A
 def test_utilisation_of_a_component_and_of_the_variant_that_hosts_it(host: Host) -> None:
     lifecycle.advance_clock(host.server.status.port, 300)
     components = "/aws/sagemaker/InferenceComponents"
-    found = read(
+    result = read(
         host.server,
         metric(ARMS[0], "MemoryUtilizationNormalized", "Average", components),
         metric(ARMS[0], "CPUUtilizationNormalized", "Average", components),
     )
-    assert len(found["memoryutilizationnormalized"]) >= 4
-    assert all(0 < value <= 100 for value in found["memoryutilizationnormalized"])
-    assert len(found["cpuutilizationnormalized"]) >= 4
+    assert len(result["memoryutilizationnormalized"]) >= 4
+    assert all(0 < value <= 100 for value in result["memoryutilizationnormalized"])
+    assert len(result["cpuutilizationnormalized"]) >= 4
     of_variant = {
         "Id": "variant",
         "MetricStat": {
@@ -204,8 +206,8 @@ def test_asleep_at_no_copies_a_request_fails_and_is_counted_then_it_wakes(
     with pytest.raises(ClientError, match="Inference Component has no capacity to process") as refusal:
         runtime.invoke_endpoint(EndpointName="sleeper", InferenceComponentName="sleepy", Body=b"{}")
     assert refusal.value.response["Error"]["Code"] == "ValidationError"
-    found = read(server, metric("sleepy", "NoCapacityInvocationFailures", "Sum"))
-    assert sum(found["nocapacityinvocationfailures"]) == 1
+    result = read(server, metric("sleepy", "NoCapacityInvocationFailures", "Sum"))
+    assert sum(result["nocapacityinvocationfailures"]) == 1
     sleeper.scale("sleepy", 1)
     runtime.invoke_endpoint(EndpointName="sleeper", InferenceComponentName="sleepy", Body=b"{}")
 
@@ -262,8 +264,10 @@ def test_scalable_targets_and_policies_are_kept(
         PolicyType="TargetTrackingScaling",
         TargetTrackingScalingPolicyConfiguration=tracking,
     )
-    found = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource])
-    assert [(row["MinCapacity"], row["MaxCapacity"]) for row in found["ScalableTargets"]] == [(0, 2)]
+    scalable_targets = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource])
+    assert [(row["MinCapacity"], row["MaxCapacity"]) for row in scalable_targets["ScalableTargets"]] == [
+        (0, 2)
+    ]
     scaling.delete_scaling_policy(**target, PolicyName="track")
     scaling.deregister_scalable_target(**target)
     left = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource])
@@ -301,16 +305,16 @@ def test_tags_are_found_by_the_tagging_api_a_hundred_resources_a_page(server: Se
             PrimaryContainer={"Image": IMAGE},
             Tags=[{"Key": f"k{key}", "Value": "v"} for key in range(20)],
         )
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "ResourceTypeFilters": ["sagemaker:model"],
         "TagFilters": [{"Key": "k7", "Values": ["v"]}],
         "ResourcesPerPage": 100,
     }
-    page = server.client("resourcegroupstaggingapi").get_resources(**asked)
+    page = server.client("resourcegroupstaggingapi").get_resources(**request)
     assert len(page["ResourceTagMappingList"]) == 12
     assert not page.get("PaginationToken")
     arn = page["ResourceTagMappingList"][0]["ResourceARN"]
     assert arn.startswith("arn:aws:sagemaker:us-east-1:123456789012:model/tagged-")
-    asked["ResourceTypeFilters"] = ["sagemaker:endpoint"]
-    none = server.client("resourcegroupstaggingapi").get_resources(**asked)
+    request["ResourceTypeFilters"] = ["sagemaker:endpoint"]
+    none = server.client("resourcegroupstaggingapi").get_resources(**request)
     assert none["ResourceTagMappingList"] == []

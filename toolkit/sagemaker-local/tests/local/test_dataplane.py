@@ -217,9 +217,9 @@ def _refused(server: Server, endpoint: str, changed: dict[str, str | None], stre
         "POST", path, b"{}", {key: value for key, value in headers.items() if value is not None}
     )
     answer = connection.getresponse()
-    told = json.load(answer)
+    document = json.load(answer)
     connection.close()
-    return answer.status, answer.headers["x-amzn-ErrorType"].partition(":")[0], told
+    return answer.status, answer.headers["x-amzn-ErrorType"].partition(":")[0], document
 
 
 def test_an_invocation_that_is_not_signed_is_refused_as_aws_does(server: Server, endpoint: str) -> None:
@@ -294,8 +294,8 @@ def test_what_aws_refuses_of_a_request(
     call = runtime.invoke_endpoint_with_response_stream if streaming else runtime.invoke_endpoint
     with pytest.raises(ClientError) as raised:
         call(**{"EndpointName": endpoint, "Body": b"{}", **members})
-    found = raised.value.response["Error"]
-    assert found == {"Code": "ValidationError", "Message": f"1 validation error detected: {said}"}
+    error = raised.value.response["Error"]
+    assert error == {"Code": "ValidationError", "Message": f"1 validation error detected: {said}"}
 
 
 def test_two_things_wrong_are_told_together(runtime: Any, endpoint: str) -> None:

@@ -52,12 +52,12 @@ def test_it_is_built_once(tmp_path: Path) -> None:
 
 def test_who_comes_meanwhile_waits_and_is_told(tmp_path: Path) -> None:
     builder = Builder(seconds=0.5)
-    told: list[list[str]] = [[], [], []]
+    messages: list[list[str]] = [[], [], []]
     threads = [
         threading.Thread(
             target=ensure_engine, args=(lines.append,), kwargs={"cache": tmp_path, "builder": builder}
         )
-        for lines in told
+        for lines in messages
     ]
     for thread in threads:
         thread.start()
@@ -65,7 +65,7 @@ def test_who_comes_meanwhile_waits_and_is_told(tmp_path: Path) -> None:
         thread.join(30)
     assert len(builder.homes) == 1
     waiting = "another process is building the engine's environment: waiting for it"
-    assert sum(lines == [waiting] for lines in told) == 2
+    assert sum(lines == [waiting] for lines in messages) == 2
 
 
 def test_a_failed_build_is_not_taken_for_a_finished_one(tmp_path: Path) -> None:
@@ -117,13 +117,13 @@ def test_pip_failing_is_told_with_its_last_lines(tmp_path: Path, monkeypatch: py
     container.mkdir()
     lock = container / env.LOCK_NAME
     lock.write_text(f"# nothing\ntorch==0.0.0+none --hash=sha256:{'0' * 64}\n")
-    told: list[str] = []
+    lines: list[str] = []
     with pytest.raises(EngineError, match=r"No matching distribution found for torch==0\.0\.0") as caught:
-        build.build(tmp_path / "home", lock, told.append)
+        build.build(tmp_path / "home", lock, lines.append)
     assert "exit status" in str(caught.value)
     assert "package index" in str(caught.value.next_step)
-    asked = [line for line in told if build.TORCH_CPU_INDEX in line]
-    assert asked, "the CPU index must be asked when the usual one has no such torch"
+    requests = [line for line in lines if build.TORCH_CPU_INDEX in line]
+    assert requests, "the CPU index must be asked when the usual one has no such torch"
 
 
 def test_the_version_comes_from_the_lock() -> None:

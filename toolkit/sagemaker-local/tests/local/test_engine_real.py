@@ -100,11 +100,11 @@ def speculative(started: Started) -> EngineProcess:
 
 
 async def test_each_answer_reports_its_acceptance(speculative: EngineProcess) -> None:
-    asked = {"prompt": "def total(values):\n    ", "max_tokens": 24, "temperature": 0, "ignore_eos": True}
+    request = {"prompt": "def total(values):\n    ", "max_tokens": 24, "temperature": 0, "ignore_eos": True}
     timeout = aiohttp.ClientTimeout(total=600)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
-        session.post(f"{speculative.url}/invocations", json=asked) as response,
+        session.post(f"{speculative.url}/invocations", json=request) as response,
     ):
         answer: dict[str, Any] = await response.json()
     report = answer["metrics"]["speculative_decoding"]

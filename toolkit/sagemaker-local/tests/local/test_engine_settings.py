@@ -92,7 +92,7 @@ def test_local_settings_replace_what_a_gpu_would_want_and_each_is_told() -> None
     assert environment["SM_VLLM_MAX_NUM_SEQS"] == "64"
     assert "SM_VLLM_QUANTIZATION" not in environment
     assert "SM_VLLM_KV_CACHE_DTYPE" not in environment
-    for told in [
+    for each in [
         "dtype: float32 instead of bfloat16",
         "tensor_parallel_size: 1 instead of 8",
         "data_parallel_size: 1 instead of 2",
@@ -102,7 +102,7 @@ def test_local_settings_replace_what_a_gpu_would_want_and_each_is_told() -> None
         "host: 127.0.0.1",
         "enforce_eager: true",
     ]:
-        assert [sentence for sentence in local.overrides if sentence.startswith(told)], told
+        assert [sentence for sentence in local.overrides if sentence.startswith(each)], each
 
 
 def test_what_is_already_so_is_not_called_an_override() -> None:
@@ -135,8 +135,8 @@ def test_a_context_longer_than_the_stand_ins_is_shortened() -> None:
 
 
 def test_a_speculative_config_for_several_devices_is_mended() -> None:
-    asked = {"method": "eagle3", "draft_tensor_parallel_size": 8, "quantization": "fp8"}
-    local = settings(SM_VLLM_SPECULATIVE_CONFIG=json.dumps(asked))
+    request = {"method": "eagle3", "draft_tensor_parallel_size": 8, "quantization": "fp8"}
+    local = settings(SM_VLLM_SPECULATIVE_CONFIG=json.dumps(request))
     config = json.loads(local.environment["SM_VLLM_SPECULATIVE_CONFIG"])
     assert config == {"method": "eagle3", "draft_tensor_parallel_size": 1}
     assert [s for s in local.overrides if s.startswith("draft_tensor_parallel_size: 1 instead of 8")]
@@ -209,8 +209,8 @@ def test_the_gate_stands_before_images_of_ones_own_and_not_before_awss() -> None
     own = settings()
     assert own.environment["PEAGLE_GATE_CANARY_PROMPTS"] == "8"
     assert any(told.startswith("gate_canary_prompts: 8, because") for told in own.overrides)
-    asked = settings(PEAGLE_GATE_CANARY_PROMPTS="20")
-    assert asked.environment["PEAGLE_GATE_CANARY_PROMPTS"] == "20"
+    request = settings(PEAGLE_GATE_CANARY_PROMPTS="20")
+    assert request.environment["PEAGLE_GATE_CANARY_PROMPTS"] == "20"
     theirs = local_settings(
         {}, ml_root=Path(ROOT), port=20001, model=ModelFacts(None, "float32"), aws_image=True
     )

@@ -81,7 +81,7 @@ async def test_two_endpoints_wait_for_one_build_and_a_failed_one_is_tried_again(
             raise EngineError("no network")
         return Path("python")
 
-    told: list[str] = []
+    lines: list[str] = []
     written: list[tuple[int, str]] = []
     launcher = LazyLauncher(
         make=lambda python: Launcher(),
@@ -89,27 +89,27 @@ async def test_two_endpoints_wait_for_one_build_and_a_failed_one_is_tried_again(
         started=lambda *s: written.append(s),
         versions=("0.32.0",),
     )
-    both = [asyncio.create_task(launcher.launch(REQUEST, told.append)) for _ in range(2)]
+    both = [asyncio.create_task(launcher.launch(REQUEST, lines.append)) for _ in range(2)]
     await asyncio.sleep(0)
     release.set()
     results = await asyncio.gather(*both, return_exceptions=True)
     assert [str(result) for result in results] == ["no network", "no network"]
     assert builds == ["build"]
-    assert told == ["ready", "ready"]
-    await launcher.launch(REQUEST, told.append)
+    assert lines == ["ready", "ready"]
+    await launcher.launch(REQUEST, lines.append)
     assert builds == ["build", "build"]
     assert written == [(42, "e-v")]
     await launcher.close()
 
 
 async def test_each_version_has_its_own_environment_and_a_ready_python_is_the_defaults() -> None:
-    made: list[Path] = []
+    created: list[Path] = []
 
     async def build(on_line: Any, started: Any, version: str) -> Path:
         return Path(version)
 
     def make(python: Path) -> Launcher:
-        made.append(python)
+        created.append(python)
         return Launcher()
 
     launcher = LazyLauncher(
@@ -121,5 +121,5 @@ async def test_each_version_has_its_own_environment_and_a_ready_python_is_the_de
     )
     for tag in ("0.32.0-cpu", "0.30.0-cpu", "0.30.0-gpu", "0.30.0-cpu"):
         await launcher.launch(replace(REQUEST, image=f"vllm:{tag}"), lambda line: None)
-    assert made == [Path("ready"), Path("0.30.0")]
+    assert created == [Path("ready"), Path("0.30.0")]
     await launcher.close()

@@ -48,7 +48,7 @@ def test_traffic_shows_in_cloudwatch(server: Server, runtime: Any) -> None:
             runtime.invoke_endpoint(EndpointName=name, Body=script)
         except ClientError:
             assert status != 200
-    found = read(
+    result = read(
         server,
         query(name, "Invocations", "Sum"),
         query(name, "Invocation4XXErrors", "Sum"),
@@ -56,19 +56,19 @@ def test_traffic_shows_in_cloudwatch(server: Server, runtime: Any) -> None:
         query(name, "ModelLatency", "Average"),
         query(name, "ConcurrentRequestsPerModel", "Maximum"),
     )
-    assert sum(found["invocations"]) == 4
-    assert sum(found["invocation4xxerrors"]) == 1
-    assert sum(found["invocation5xxerrors"]) == 1
-    assert found["concurrentrequestspermodel"][0] == 1
-    assert 0 < found["modellatency"][0] < 10e6
+    assert sum(result["invocations"]) == 4
+    assert sum(result["invocation4xxerrors"]) == 1
+    assert sum(result["invocation5xxerrors"]) == 1
+    assert result["concurrentrequestspermodel"][0] == 1
+    assert 0 < result["modellatency"][0] < 10e6
 
 
 def test_utilisation_of_the_engine_s_process_fills_the_minutes_that_the_clock_jumps(server: Server) -> None:
     name = server.deploy()
     lifecycle.advance_clock(server.status.port, 600)
-    found = read(server, query(name, "MemoryUtilization", "Average", "/aws/sagemaker/Endpoints"))
-    assert len(found["memoryutilization"]) >= 9
-    assert all(0 < value < 100 for value in found["memoryutilization"])
+    result = read(server, query(name, "MemoryUtilization", "Average", "/aws/sagemaker/Endpoints"))
+    assert len(result["memoryutilization"]) >= 9
+    assert all(0 < value < 100 for value in result["memoryutilization"])
 
 
 def test_outsiders_may_not_write_metrics_of_aws(server: Server) -> None:
@@ -176,8 +176,8 @@ def test_a_schedule_carries_the_local_time(server: Server, scheduler: Any) -> No
         FlexibleTimeWindow={"Mode": "OFF"},
         Target=target(server, "nobody"),
     )
-    made = scheduler.get_schedule(Name="dated")["CreationDate"]
-    assert abs(made - local_now(server)) < timedelta(seconds=30)
+    creation_date = scheduler.get_schedule(Name="dated")["CreationDate"]
+    assert abs(creation_date - local_now(server)) < timedelta(seconds=30)
 
 
 def test_a_role_that_scheduler_may_not_assume_is_refused(server: Server, scheduler: Any) -> None:

@@ -17,16 +17,16 @@ FAILING = "#!/bin/sh\necho 'error: no such luck' >&2\nexit 2\n"
 
 def options(listing: str) -> list[str]:
     """What uv is told, without the strategy that it is always told."""
-    told = list(installer.settings(listing, {}).options)
-    assert told[-2:] == ["--index-strategy", "unsafe-best-match"]
-    return told[:-2]
+    rows = list(installer.settings(listing, {}).options)
+    assert rows[-2:] == ["--index-strategy", "unsafe-best-match"]
+    return rows[:-2]
 
 
 def test_without_settings_uv_decides_itself() -> None:
-    told = installer.settings("", {})
+    settings = installer.settings("", {})
     assert options("") == []
-    assert told.environ == {}
-    assert not told.constrained
+    assert settings.environ == {}
+    assert not settings.constrained
 
 
 def test_the_indexes_of_pip_are_uvs() -> None:
@@ -95,26 +95,26 @@ def lock_of(folder: Path, *lines: str) -> Path:
 
 
 def test_where_uv_fails_its_words_are_told(tmp_path: Path, cache: Path) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     lock = lock_of(tmp_path, f"click==8.5.1 --hash=sha256:{'0' * 64}")
-    assert not installer.install(Path(sys.executable), lock, told.append, cache=cache)
-    assert told == ["uv could not install (error: no such luck): pip installs instead"]
+    assert not installer.install(Path(sys.executable), lock, lines.append, cache=cache)
+    assert lines == ["uv could not install (error: no such luck): pip installs instead"]
 
 
 def test_a_pin_without_a_hash_is_left_to_pip(tmp_path: Path, cache: Path) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     lock = lock_of(tmp_path, "click==8.5.1")
-    assert not installer.install(Path(sys.executable), lock, told.append, cache=cache)
-    assert told == []
+    assert not installer.install(Path(sys.executable), lock, lines.append, cache=cache)
+    assert lines == []
 
 
 def test_a_uv_that_cannot_be_fetched_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    told: list[str] = []
-    assert installer.ensure_uv(Path(sys.executable), tmp_path / "cache", told.append) is None
-    assert [line.startswith("uv cannot be fetched (ERROR: ") for line in told] == [True]
-    assert "No matching distribution found for uv" in told[0]
+    lines: list[str] = []
+    assert installer.ensure_uv(Path(sys.executable), tmp_path / "cache", lines.append) is None
+    assert [line.startswith("uv cannot be fetched (ERROR: ") for line in lines] == [True]
+    assert "No matching distribution found for uv" in lines[0]
 
 
 def test_a_package_comes_by_its_hash_and_no_other(tmp_path: Path) -> None:
@@ -130,15 +130,15 @@ def test_a_package_comes_by_its_hash_and_no_other(tmp_path: Path) -> None:
     digest = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
-    told: list[str] = []
+    lines: list[str] = []
     source = ("--no-index", f"--find-links {tmp_path}")
     wrong = lock_of(tmp_path, *source, f"tiny-thing==1.0 --hash=sha256:{'0' * 64}")
-    assert not installer.install(python, wrong, told.append)
-    assert "Hash mismatch" in told[-1], told
+    assert not installer.install(python, wrong, lines.append)
+    assert "Hash mismatch" in lines[-1], lines
     right = lock_of(tmp_path, *source, f"tiny-thing==1.0 --hash=sha256:{digest}", "absent==1 --hash=sha256:0")
-    assert installer.install(python, right, told.append, without=("absent",))
+    assert installer.install(python, right, lines.append, without=("absent",))
     subprocess.run([python, "-c", "import tiny_thing"], check=True)
-    assert told[-1].startswith("installed 1 package in ")
+    assert lines[-1].startswith("installed 1 package in ")
 
 
 def test_what_is_never_imported_is_not_compiled(tmp_path: Path) -> None:

@@ -54,13 +54,13 @@ def variables(extra: str) -> dict[str, str]:
 
 def case(mode: str) -> str:
     """One line for the check: what the engine would get of this spec."""
-    found = variables(MODES[mode])
-    config = json.loads(found.get("SM_VLLM_SPECULATIVE_CONFIG", "{}"))
+    result = variables(MODES[mode])
+    config = json.loads(result.get("SM_VLLM_SPECULATIVE_CONFIG", "{}"))
     return json.dumps(
         {
             "head": mode,
             "speculative": config,
-            "runtime_k": found.get("PEAGLE_SM_RUNTIME_K", ""),
+            "runtime_k": result.get("PEAGLE_SM_RUNTIME_K", ""),
             "sizes": list(SIZES),
         }
     )
@@ -79,16 +79,16 @@ def report(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return dict(zip(MODES, found, strict=True))
+    document: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return dict(zip(MODES, document, strict=True))
 
 
 @pytest.mark.parametrize("mode", ["eagle3", "p-eagle"])
 def test_each_number_of_requests_gets_the_k_of_its_row(report: dict[str, Any], mode: str) -> None:
     for size, k in SIZES.items():
-        found = report[mode][str(size)]
-        assert found["ks"] == [k], (size, found)
-        assert (found["drafts"] > 0) == (k > 0)
+        result = report[mode][str(size)]
+        assert result["ks"] == [k], (size, result)
+        assert (result["drafts"] > 0) == (k > 0)
     assert report[mode]["1"]["drafted"] == 7 * report[mode]["1"]["drafts"]
 
 
@@ -114,21 +114,21 @@ async def test_the_server_behind_the_gate_takes_all_settings(weights: Path, tmp_
         shutil.copytree(weights / uri, directory, dirs_exist_ok=True)
 
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
-    found = variables(SETTINGS)
-    head = json.loads(found["SM_VLLM_SPECULATIVE_CONFIG"])["model"]
+    result = variables(SETTINGS)
+    head = json.loads(result["SM_VLLM_SPECULATIVE_CONFIG"])["model"]
     sources = [("/opt/ml/model", "target"), (head, "p-eagle")]
     image = LOCAL.image_uris["vllm-cpu"]
-    request = EngineRequest("table", image, found, tmp_path / "engine", sources)
+    request = EngineRequest("table", image, result, tmp_path / "engine", sources)
     engine = await EngineLauncher(python, fetch).launch(request, lines.append)
     try:
         async with asyncio.timeout(STARTUP_S):
             while not await engine.ping():
                 assert engine.exited is None, engine.last_words()
                 await asyncio.sleep(0.2)
-        asked = {"prompt": "def total(values):\n    ", "max_tokens": 24, "temperature": 1, "ignore_eos": True}
+        body = {"prompt": "def total(values):\n    ", "max_tokens": 24, "temperature": 1, "ignore_eos": True}
         async with (
             aiohttp.ClientSession() as session,
-            session.post(f"{engine.url}/invocations", json=asked) as response,
+            session.post(f"{engine.url}/invocations", json=body) as response,
         ):
             answer: dict[str, Any] = await response.json()
     finally:

@@ -110,13 +110,13 @@ def test_a_signal_ends_the_server_in_good_order(home: Path, number: signal.Signa
 
 @pytest.mark.slow
 def test_status_repeats_what_up_said_and_shows_the_engine(home: Path) -> None:
-    said = start()
-    deploy(said, home, "shown")
-    (found,) = lifecycle.status(said.port)
+    message = start()
+    deploy(message, home, "shown")
+    (found,) = lifecycle.status(message.port)
     volatile = {"clock", "clock_ahead_s", "engines"}
     plain: Any = json.loads(json.dumps(found.to_dict()))
     assert {k: v for k, v in plain.items() if k not in volatile} == {
-        k: v for k, v in said.to_dict().items() if k not in volatile
+        k: v for k, v in message.to_dict().items() if k not in volatile
     }
     (row,) = plain["engines"]
     assert (row["endpoint"], row["status"], row["running"]) == ("shown", "InService", True)

@@ -141,11 +141,11 @@ def test_a_variant_uses_what_its_components_use_together(bench: Bench) -> None:
     first = Utilisation("e", "v", 50.0, 10.0, "a", 25.0, 80.0)
     second = Utilisation("e", "v", 30.0, 5.0, "b", 15.0, 40.0)
     bench.pass_minutes(1, first, second)
-    told = {
+    by_name = {
         (namespace, datum["Dimensions"][0]["Value"], datum["MetricName"]): datum["Value"]
         for namespace, datum in bench.data
     }
-    assert told == {
+    assert by_name == {
         (COMPONENT_UTILISATION, "a", "CPUUtilizationNormalized"): 25.0,
         (COMPONENT_UTILISATION, "a", "MemoryUtilizationNormalized"): 80.0,
         (COMPONENT_UTILISATION, "b", "CPUUtilizationNormalized"): 15.0,

@@ -62,11 +62,11 @@ def endpoint(server: Server) -> str:
 def post(
     url: str, key: str | None, body: bytes = b"{}", headers: Mapping[str, str] | None = None
 ) -> tuple[int, dict[str, Any]]:
-    told = {"Content-Type": "application/json", **(headers or {})}
+    fields = {"Content-Type": "application/json", **(headers or {})}
     if key is not None:
-        told["Authorization"] = key
+        fields["Authorization"] = key
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, body, told), timeout=20) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, body, fields), timeout=20) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -108,15 +108,15 @@ def test_the_container_is_asked_at_v1_chat_completions_with_the_body_as_it_came(
 
 
 def test_a_container_s_error_has_its_status_and_is_quoted_whole(server: Server, endpoint: str) -> None:
-    said = '{"error": {"message": "max_tokens is too large"}}'
+    text = '{"error": {"message": "max_tokens is too large"}}'
     with pytest.raises(openai.BadRequestError) as raised:
         openai_client(server, endpoint).chat.completions.create(
-            model="", messages=QUESTION, extra_body=script(SCRIPT_INVOKE="status:400", SCRIPT_BODY=said)
+            model="", messages=QUESTION, extra_body=script(SCRIPT_INVOKE="status:400", SCRIPT_BODY=text)
         )
-    told: Any = raised.value.body
-    assert told["code"] == "model_error"
-    assert told["type"] == "server_error"
-    assert f'Received client error (400) from primary with message "{said}". See ' in told["message"]
+    body: Any = raised.value.body
+    assert body["code"] == "model_error"
+    assert body["type"] == "server_error"
+    assert f'Received client error (400) from primary with message "{text}". See ' in body["message"]
 
 
 def test_a_stream_that_is_cut_is_a_connection_error(server: Server, endpoint: str) -> None:
@@ -172,7 +172,7 @@ def test_an_answer_is_recorded_as_an_invocation(server: Server) -> None:
 
     def counted() -> Any:
         now = local_session(server).now()
-        found = server.client("cloudwatch").get_metric_statistics(
+        metric_statistics = server.client("cloudwatch").get_metric_statistics(
             Namespace="AWS/SageMaker",
             MetricName="Invocations",
             Dimensions=[
@@ -184,7 +184,7 @@ def test_an_answer_is_recorded_as_an_invocation(server: Server) -> None:
             Period=60,
             Statistics=["Sum"],
         )
-        return sum(point["Sum"] for point in found["Datapoints"])
+        return sum(point["Sum"] for point in metric_statistics["Datapoints"])
 
     assert eventually(counted) == 1
 
@@ -220,12 +220,12 @@ def test_what_is_no_token_of_ours_is_refused(server: Server, endpoint: str) -> N
 
 def test_a_token_expires_by_the_local_clock_and_a_new_one_does_not(server: Server, endpoint: str) -> None:
     old = token(server, hours=1 / 60, signed_s_ago=2)
-    asked = {"model": "", "messages": QUESTION}
-    openai_client(server, endpoint, api_key=old).chat.completions.create(**asked)
+    request = {"model": "", "messages": QUESTION}
+    openai_client(server, endpoint, api_key=old).chat.completions.create(**request)
     advance_clock(server.status.port, 61)
     with pytest.raises(openai.PermissionDeniedError) as raised:
-        openai_client(server, endpoint, api_key=old).chat.completions.create(**asked)
-    told: Any = raised.value.body
-    assert told["code"] == "expired_token"
+        openai_client(server, endpoint, api_key=old).chat.completions.create(**request)
+    body: Any = raised.value.body
+    assert body["code"] == "expired_token"
     # Signed by the real clock, as the SDK of AWS does, however far the local one is ahead.
-    openai_client(server, endpoint).chat.completions.create(**asked)
+    openai_client(server, endpoint).chat.completions.create(**request)

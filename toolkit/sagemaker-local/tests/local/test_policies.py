@@ -117,8 +117,8 @@ def test_a_principal_is_simulated_over_http(server: Server) -> None:
     trust = json.dumps({"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]})
     arn = iam.create_role(RoleName="simulated-over-http", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
     policy = json.dumps(_policy({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::mine/*"})[0])
-    made = iam.create_policy(PolicyName="simulated-over-http", PolicyDocument=policy)["Policy"]["Arn"]
-    iam.attach_role_policy(RoleName="simulated-over-http", PolicyArn=made)
+    created = iam.create_policy(PolicyName="simulated-over-http", PolicyDocument=policy)["Policy"]["Arn"]
+    iam.attach_role_policy(RoleName="simulated-over-http", PolicyArn=created)
     answer = iam.simulate_principal_policy(
         PolicySourceArn=arn,
         ActionNames=["s3:GetObject", "s3:GetObjectVersion"],
@@ -143,11 +143,11 @@ def test_quotas_of_a_new_account(server: Server) -> None:
     pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
     read = list(pages)
     assert len(read) > 1
-    found = {row["QuotaName"]: row for page in read for row in page["Quotas"]}
-    assert found["ml.p6-b200.48xlarge for endpoint usage"]["Value"] == 0
-    assert found["ml.g5.xlarge for endpoint usage"]["Value"] > 0
-    assert found["Number of instances across active endpoints"]["Value"] > 0
-    code = found["ml.g5.xlarge for endpoint usage"]["QuotaCode"]
+    by_name = {row["QuotaName"]: row for page in read for row in page["Quotas"]}
+    assert by_name["ml.p6-b200.48xlarge for endpoint usage"]["Value"] == 0
+    assert by_name["ml.g5.xlarge for endpoint usage"]["Value"] > 0
+    assert by_name["Number of instances across active endpoints"]["Value"] > 0
+    code = by_name["ml.g5.xlarge for endpoint usage"]["QuotaCode"]
     one = quotas.get_service_quota(ServiceCode="sagemaker", QuotaCode=code)["Quota"]
     assert one["QuotaName"] == "ml.g5.xlarge for endpoint usage"
     with pytest.raises(ClientError) as caught:

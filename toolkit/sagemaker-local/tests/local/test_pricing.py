@@ -159,7 +159,7 @@ def test_commands_take_the_list_s_price_and_keep_it(packaged: Server, tmp_path: 
         recorded(packaged, [])  # what was kept counts now
     types = ("ml.p5.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.p6-b300.48xlarge")
     recorded(packaged, [document(name, region, "Training", "70") for name in types])
-    told = command(packaged, prices, "learn", "plan", "gpt-oss-120b", "--region", region)
-    for row in told["options"]:
+    answer = command(packaged, prices, "learn", "plan", "gpt-oss-120b", "--region", region)
+    for row in answer["options"]:
         assert row["price"].startswith("70.00 USD/hour")
         assert row["usd"] == (pytest.approx(70 * row["hours"]) if row["fits"] else None)

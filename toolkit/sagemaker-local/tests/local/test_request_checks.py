@@ -414,8 +414,8 @@ ALARM = {
 )
 def test_an_alarm_that_cloudwatch_refuses(server: Server, change: dict[str, Any]) -> None:
     cloudwatch = server.client("cloudwatch")
-    asked = {key: value for key, value in {**ALARM, **change}.items() if value is not None}
-    assert refused(cloudwatch.put_metric_alarm, **asked)[0] == "ValidationError"
+    by_name = {key: value for key, value in {**ALARM, **change}.items() if value is not None}
+    assert refused(cloudwatch.put_metric_alarm, **by_name)[0] == "ValidationError"
     cloudwatch.put_metric_alarm(**ALARM, DatapointsToAlarm=2, TreatMissingData="breaching")
 
 

@@ -28,16 +28,16 @@ def s3(server: Server) -> Any:
 def test_an_object_tells_its_checksum_and_a_wrong_one_is_refused(s3: Any) -> None:
     place = {"Bucket": "checksums", "Key": "one", "ChecksumAlgorithm": "SHA256"}
     s3.put_object(**place, Body=b"hello", ChecksumSHA256=b64(b"hello"))
-    found = s3.head_object(Bucket="checksums", Key="one", ChecksumMode="ENABLED")
-    assert found["ChecksumSHA256"] == b64(b"hello")
+    head_object = s3.head_object(Bucket="checksums", Key="one", ChecksumMode="ENABLED")
+    assert head_object["ChecksumSHA256"] == b64(b"hello")
     with pytest.raises(ClientError, match="BadDigest"):
         s3.put_object(**place, Body=b"hello", ChecksumSHA256=b64(b"other"))
 
 
 def test_an_object_of_parts_tells_the_checksum_of_their_checksums_and_their_number(s3: Any) -> None:
     place = {"Bucket": "checksums", "Key": "parts"}
-    made = s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256")
-    upload = {**place, "UploadId": made["UploadId"]}
+    created = s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256")
+    upload = {**place, "UploadId": created["UploadId"]}
     done = []
     for number, part in enumerate(PARTS, 1):
         answer = s3.upload_part(**upload, PartNumber=number, Body=part, ChecksumSHA256=b64(part))
@@ -53,6 +53,6 @@ def test_an_object_of_parts_tells_the_checksum_of_their_checksums_and_their_numb
 
 def test_parts_without_an_algorithm_tell_none(s3: Any) -> None:
     place = {"Bucket": "checksums", "Key": "plain"}
-    made = s3.create_multipart_upload(**place)
-    s3.upload_part(**place, UploadId=made["UploadId"], PartNumber=1, Body=b"x")
-    assert "ChecksumSHA256" not in s3.list_parts(**place, UploadId=made["UploadId"])["Parts"][0]
+    created = s3.create_multipart_upload(**place)
+    s3.upload_part(**place, UploadId=created["UploadId"], PartNumber=1, Body=b"x")
+    assert "ChecksumSHA256" not in s3.list_parts(**place, UploadId=created["UploadId"])["Parts"][0]

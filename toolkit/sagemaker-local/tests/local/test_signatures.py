@@ -16,8 +16,8 @@ REST = "SignedHeaders=host;x-amz-date, Signature=abc"
 
 def refused(authorization: str | None, date: str | None = "20261122T120000Z") -> tuple[str, str] | None:
     given = {"Authorization": authorization, "X-Amz-Date": date}
-    found = refusal({name: value for name, value in given.items() if value is not None}, SCOPE, NOW)
-    return None if found is None else (found.code, found.message)
+    result = refusal({name: value for name, value in given.items() if value is not None}, SCOPE, NOW)
+    return None if result is None else (result.code, result.message)
 
 
 @pytest.mark.parametrize("blank", [", ", ",", " "])
@@ -95,7 +95,7 @@ def test_a_well_formed_signature_passes(blank: str) -> None:
     ],
 )
 def test_what_is_refused(authorization: str | None, date: str | None, code: str, said: str) -> None:
-    found = refused(authorization, date)
-    assert found is not None
-    assert found[0] == f"{code}Exception"
-    assert found[1].startswith(said)
+    result = refused(authorization, date)
+    assert result is not None
+    assert result[0] == f"{code}Exception"
+    assert result[1].startswith(said)

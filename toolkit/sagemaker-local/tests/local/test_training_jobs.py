@@ -93,10 +93,10 @@ class Account:
         """Wait for a secondary status; an end that was not waited for fails at once."""
 
         def reached() -> Any:
-            found = self.describe(name)
-            if found["SecondaryStatus"] in wanted:
-                return found
-            assert found["TrainingJobStatus"] in ("InProgress", "Stopping"), found
+            result = self.describe(name)
+            if result["SecondaryStatus"] in wanted:
+                return result
+            assert result["TrainingJobStatus"] in ("InProgress", "Stopping"), result
             return None
 
         return dict(eventually(reached))
@@ -115,26 +115,26 @@ class Account:
     def streams(self, name: str) -> list[str]:
         logs = self.server.client("logs")
         try:
-            found = logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=f"{name}/")
+            log_streams = logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=f"{name}/")
         except logs.exceptions.ResourceNotFoundException:
             return []
-        return [stream["logStreamName"] for stream in found["logStreams"]]
+        return [stream["logStreamName"] for stream in log_streams["logStreams"]]
 
     def lines(self, name: str) -> list[str]:
         logs = self.server.client("logs")
-        found = (
+        result = (
             logs.get_log_events(logGroupName=GROUP, logStreamName=stream, startFromHead=True)["events"]
             for stream in self.streams(name)
         )
-        return [event["message"] for events in found for event in events]
+        return [event["message"] for events in result for event in events]
 
     def put(self, **files: str) -> None:
         for key, text in files.items():
             self.s3.put_object(Bucket=BUCKET, Key=key, Body=text.encode())
 
     def keys(self, prefix: str) -> list[str]:
-        found = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-        return [each["Key"] for each in found]
+        result = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
+        return [each["Key"] for each in result]
 
     def archive(self, name: str, which: str = "model") -> dict[str, str]:
         """The text files of a job's archive."""
@@ -187,9 +187,9 @@ def channel(name: str, prefix: str, **source: str) -> dict[str, Any]:
 
 def test_a_job_goes_through_awss_statuses_to_completed(aws: Account) -> None:
     """Guide, "Managed Spot Training Lifecycle" (without interruption); model, DescribeTrainingJobResponse."""
-    asked = aws.request({"write": json.dumps({"model/a/w": "1", "output/data/o": "2"})})
-    arn = aws.sagemaker.create_training_job(**asked)["TrainingJobArn"]
-    name = asked["TrainingJobName"]
+    requested = aws.request({"write": json.dumps({"model/a/w": "1", "output/data/o": "2"})})
+    arn = aws.sagemaker.create_training_job(**requested)["TrainingJobArn"]
+    name = requested["TrainingJobName"]
     assert arn == f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{name}"
     job = aws.until(name, "Completed")
     assert job["TrainingJobStatus"] == "Completed"
@@ -200,8 +200,8 @@ def test_a_job_goes_through_awss_statuses_to_completed(aws: Account) -> None:
     times = ("CreationTime", "TrainingStartTime", "TrainingEndTime", "LastModifiedTime")
     assert sorted(job[each] for each in times) == [job[each] for each in times]
     assert job["TrainingTimeInSeconds"] >= job["BillableTimeInSeconds"] >= 1
-    assert {key: job[key] for key in asked if key != "TrainingJobName"} == {
-        key: value for key, value in asked.items() if key != "TrainingJobName"
+    assert {key: job[key] for key in requested if key != "TrainingJobName"} == {
+        key: value for key, value in requested.items() if key != "TrainingJobName"
     }
     assert job["ModelArtifacts"] == {"S3ModelArtifacts": f"s3://{BUCKET}/out/{name}/output/model.tar.gz"}
     assert aws.archive(name) == {"a/w": "1"}
@@ -263,7 +263,7 @@ def test_one_instance_that_fails_ends_the_others(aws: Account) -> None:
 
 def test_output_is_in_cloudwatch_logs_and_its_metrics_in_cloudwatch(aws: Account) -> None:
     """Guide, "Log groups and streams", "Define training metrics"; dimension: aws/sagemaker-python-sdk."""
-    said = "|".join(["step=1 loss=2.5 acc=nan", "step=2 loss=-1.25e-1 acc=0.5", "nothing"])
+    message = "|".join(["step=1 loss=2.5 acc=nan", "step=2 loss=-1.25e-1 acc=0.5", "nothing"])
     definitions = [
         {"Name": "loss", "Regex": r"loss=([-+.e\d]+)"},
         {"Name": "acc", "Regex": r"acc=(\S+)"},
@@ -271,13 +271,13 @@ def test_output_is_in_cloudwatch_logs_and_its_metrics_in_cloudwatch(aws: Account
         {"Name": "never", "Regex": "(never)"},
     ]
     algorithm = {"TrainingImage": IMAGE, "TrainingInputMode": "File", "MetricDefinitions": definitions}
-    job = aws.done({"say": said}, AlgorithmSpecification=algorithm)
+    job = aws.done({"say": message}, AlgorithmSpecification=algorithm)
     name = job["TrainingJobName"]
     (stream,) = aws.streams(name)
     assert re.fullmatch(rf"{name}/algo-1-\d{{13}}", stream)
-    assert aws.lines(name)[-3:] == said.split("|")
-    found = {each["MetricName"]: each["Value"] for each in job["FinalMetricDataList"]}
-    assert found == {"loss": -0.125, "acc": 0.5}
+    assert aws.lines(name)[-3:] == message.split("|")
+    by_name = {each["MetricName"]: each["Value"] for each in job["FinalMetricDataList"]}
+    assert by_name == {"loss": -0.125, "acc": 0.5}
     cloudwatch = aws.server.client("cloudwatch")
     start = job["CreationTime"] - timedelta(minutes=1)
     answer = cloudwatch.get_metric_statistics(
@@ -328,8 +328,8 @@ def test_a_stopped_job_may_save_its_model_on_sigterm(aws: Account) -> None:
     name = aws.create({"hold": "always", "on_term": json.dumps({"model/partial": "1"})})
     process = aws.holding(name)
     aws.sagemaker.stop_training_job(TrainingJobName=name)
-    told = aws.describe(name)["TrainingJobStatus"]
-    assert told in ("Stopping", "Stopped")
+    training_job_status = aws.describe(name)["TrainingJobStatus"]
+    assert training_job_status in ("Stopping", "Stopped")
     job = aws.until(name, "Stopped")
     assert job["TrainingJobStatus"] == "Stopped"
     assert transitions(job) == ["Starting", "Downloading", "Training", "Stopping", "Stopped"]
@@ -609,8 +609,8 @@ def test_a_quota_that_is_set_is_held_and_listed(aws: Account) -> None:
 
     def listed() -> dict[str, float]:
         pages = aws.server.client("service-quotas").get_paginator("list_service_quotas")
-        found = pages.paginate(ServiceCode="sagemaker")
-        return {row["QuotaName"]: row["Value"] for page in found for row in page["Quotas"]}
+        paginate = pages.paginate(ServiceCode="sagemaker")
+        return {row["QuotaName"]: row["Value"] for page in paginate for row in page["Quotas"]}
 
     before = listed()
     assert (before[quota], before["ml.p5.48xlarge for training job usage"]) == (0, 0)
@@ -621,12 +621,12 @@ def test_a_quota_that_is_set_is_held_and_listed(aws: Account) -> None:
         name = aws.spot({"hold": "always"}, resources={"InstanceType": "ml.p5.48xlarge"})
         limits = {"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 60}
         more = {"EnableManagedSpotTraining": True, "StoppingCondition": limits}
-        said = (
+        text = (
             f"The account-level service limit '{quota}' is 1 Instances, with current utilization of 1 "
             "Instances and a request delta of 1 Instances."
         )
         kind = {"InstanceType": "ml.p5.48xlarge"}
-        refused(aws, "ResourceLimitExceeded", re.escape(said), resources=kind, **more)
+        refused(aws, "ResourceLimitExceeded", re.escape(text), resources=kind, **more)
         aws.done(resources=kind)  # on demand is another quota
         aws.holding(name)
         aws.sagemaker.stop_training_job(TrainingJobName=name)
@@ -646,8 +646,10 @@ def test_jobs_are_listed_filtered_sorted_and_paged(aws: Account) -> None:
     aws.until(failed, "Failed")
 
     def listed(**asked: Any) -> list[str]:
-        found = aws.sagemaker.list_training_jobs(NameContains="listed-", **asked)["TrainingJobSummaries"]
-        return [each["TrainingJobName"].removeprefix("listed-") for each in found]
+        training_job_summaries = aws.sagemaker.list_training_jobs(NameContains="listed-", **asked)[
+            "TrainingJobSummaries"
+        ]
+        return [each["TrainingJobName"].removeprefix("listed-") for each in training_job_summaries]
 
     assert listed() == ["f", "a", "c", "b"]
     assert listed(SortBy="Name", SortOrder="Ascending") == ["a", "b", "c", "f"]
@@ -668,10 +670,10 @@ def test_jobs_have_tags(aws: Account) -> None:
     aws.sagemaker.delete_tags(ResourceArn=arn, TagKeys=["team"])
     assert aws.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "cost", "Value": "b"}]
     tagging = aws.server.client("resourcegroupstaggingapi")
-    found = tagging.get_resources(
+    resources = tagging.get_resources(
         TagFilters=[{"Key": "cost", "Values": ["b"]}], ResourceTypeFilters=["sagemaker:training-job"]
     )
-    assert [each["ResourceARN"] for each in found["ResourceTagMappingList"]] == [arn]
+    assert [each["ResourceARN"] for each in resources["ResourceTagMappingList"]] == [arn]
 
 
 def test_keys_networks_and_isolation_come_back_as_they_went_in(aws: Account) -> None:

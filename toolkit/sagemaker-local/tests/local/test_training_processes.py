@@ -45,8 +45,8 @@ def test_a_server_that_ends_takes_its_training_jobs_along(
             name = aws.create(script, resources={"InstanceCount": 2})
 
             def started() -> list[str]:
-                found = re.findall(r"(?:holding|detached) (\d+)", "\n".join(aws.lines(name)))
-                return found if len(found) == 4 else []
+                matches = re.findall(r"(?:holding|detached) (\d+)", "\n".join(aws.lines(name)))
+                return matches if len(matches) == 4 else []
 
             pids = [int(pid) for pid in eventually(started)]
             assert all(psutil.pid_exists(pid) for pid in pids)

@@ -54,8 +54,8 @@ def request(aws: Account) -> dict[str, Any]:
 
 def ended(aws: Account, name: str) -> dict[str, Any]:
     def over() -> Any:
-        found = aws.describe(name)
-        return found if found["TrainingJobStatus"] not in ("InProgress", "Stopping") else None
+        describe = aws.describe(name)
+        return describe if describe["TrainingJobStatus"] not in ("InProgress", "Stopping") else None
 
     job = dict(eventually(over, PATIENCE_S))
     assert job["TrainingJobStatus"] == "Completed", (job.get("FailureReason"), aws.lines(name)[-20:])

@@ -28,8 +28,8 @@ def run(path: Path, world: World, plan: BenchPlan = PLAN, **more: Any) -> Outcom
 
 def test_every_load_has_its_point_and_every_request_its_line(tmp_path: Path) -> None:
     world = World()
-    found = run(tmp_path / "r.jsonl", world)
-    results = read(found.path)
+    result = run(tmp_path / "r.jsonl", world)
+    results = read(result.path)
     assert results.header.command == "bench"
     assert results.header.run_id.startswith("bench-20261120T130000Z-")
     assert results.header.stand_in_weights
@@ -39,7 +39,7 @@ def test_every_load_has_its_point_and_every_request_its_line(tmp_path: Path) -> 
     assert phases.count(("c=2", "measured")) == 6
     assert results.points[0].acceptance is not None
     assert results.points[0].acceptance.per_step == pytest.approx(1 + 5 / 4)
-    assert all("the window is too short: 6 requests" in note for note in found.notes)
+    assert all("the window is too short: 6 requests" in note for note in result.notes)
 
 
 def test_a_prompt_is_sent_once_a_load_and_each_load_has_a_salt_of_its_own(tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_ctrl_c_keeps_what_is_there_and_resume_does_the_rest(tmp_path: Path) -> 
     assert len(read(path).requests) == 7 + 8
 
     again = World(FakeClient())
-    found = run(path, again, plan, resume=True)
+    result = run(path, again, plan, resume=True)
     assert {label for label, item in again.client.sent if "#" not in item.prompt_id} == {"c=1", "c=3"}
     assert sum(label == "c=1" for label, _ in again.client.sent) == 1  # the probe alone
-    results = read(found.path)
+    results = read(result.path)
     assert len(results.points) == 2
     assert len(results.requests) == 7 + 9
     assert len(results.arms) == 1
@@ -147,10 +147,10 @@ def test_an_endpoint_that_dies_is_told_with_its_reason_and_what_was_saved(tmp_pa
     world = World(FakeClient(stop_after=4))
     with pytest.raises(ServiceFault) as raised:
         run(path, world)
-    said = raised.value.message
-    assert said.startswith("demo stopped answering at c=1 (the last 20 requests failed)")
-    assert "the endpoint is Failed: out of memory" in said
-    assert f"saved in {path}: 0 finished loads, and 3 answered requests" in said
+    message = raised.value.message
+    assert message.startswith("demo stopped answering at c=1 (the last 20 requests failed)")
+    assert "the endpoint is Failed: out of memory" in message
+    assert f"saved in {path}: 0 finished loads, and 3 answered requests" in message
     assert len(read(path).requests) == 4
 
 
@@ -164,8 +164,8 @@ def test_a_load_without_any_answer_is_no_point(tmp_path: Path) -> None:
 
 def test_failed_requests_are_counted_and_the_first_is_shown(tmp_path: Path) -> None:
     world = World(FakeClient(errors={"p/1": ("StreamError", "cut"), "p/2": ("StreamError", "cut")}))
-    found = run(tmp_path / "r.jsonl", world, BenchPlan(loads_of([1], [])))
-    assert found.notes[1:] == ("c=1: 2 of 6 requests failed (2 x StreamError); the first: cut",)
+    result = run(tmp_path / "r.jsonl", world, BenchPlan(loads_of([1], [])))
+    assert result.notes[1:] == ("c=1: 2 of 6 requests failed (2 x StreamError); the first: cut",)
 
 
 def test_a_prompt_that_is_too_long_stops_the_run_before_it_begins(tmp_path: Path) -> None:
@@ -214,30 +214,30 @@ def test_the_mode_is_held_against_what_the_engine_shows(
     world = World(FakeClient(histogram=histogram), source=Source(counters))
     arguments: dict[str, Any] = {"expected": expected, "mode": expected, "num_speculative_tokens": None}
     if refused is None:
-        found = run(tmp_path / "r.jsonl", world, **arguments)
+        result = run(tmp_path / "r.jsonl", world, **arguments)
         learnt = 2 if histogram else None
-        assert read(found.path).arms[0].num_speculative_tokens == learnt
+        assert read(result.path).arms[0].num_speculative_tokens == learnt
         return
     with pytest.raises(SpecError, match=refused):
         run(tmp_path / "r.jsonl", world, **arguments)
 
 
 def test_acceptance_comes_from_the_engine_when_answers_do_not_carry_it(tmp_path: Path) -> None:
-    told = Acceptance("metrics", 1.2, None, (0.6, 0.05), 4000, 800)
-    source = Source(True, told)
-    found = run(tmp_path / "r.jsonl", World(FakeClient(histogram=()), source=source))
-    assert [point.acceptance for point in found.results.points] == [told, told]
+    acceptance = Acceptance("metrics", 1.2, None, (0.6, 0.05), 4000, 800)
+    source = Source(True, acceptance)
+    result = run(tmp_path / "r.jsonl", World(FakeClient(histogram=()), source=source))
+    assert [point.acceptance for point in result.results.points] == [acceptance, acceptance]
     assert source.begun == 2
-    assert any("parallel drafting ineffective" in note for note in found.notes)
+    assert any("parallel drafting ineffective" in note for note in result.notes)
     silent = run(tmp_path / "s.jsonl", World(FakeClient(histogram=()), source=Source(None)))
     assert any("acceptance unknown" in note for note in silent.notes)
     plain = run(
-        tmp_path / "n.jsonl", World(FakeClient(histogram=()), source=Source(False, told)), mode="none"
+        tmp_path / "n.jsonl", World(FakeClient(histogram=()), source=Source(False, acceptance)), mode="none"
     )
     assert [point.acceptance for point in plain.results.points] == [None, None]
 
 
 def test_a_client_that_was_too_slow_is_told(tmp_path: Path) -> None:
     slow = ClientHealth(False, "the client was busy 97% of the time", 9.0, 0.97, 80.0)
-    found = run(tmp_path / "r.jsonl", World(FakeClient(client=slow)))
-    assert found.notes[0] == "c=1, c=2: withheld: the client was busy 97% of the time (demo at c=1, c=2)"
+    result = run(tmp_path / "r.jsonl", World(FakeClient(client=slow)))
+    assert result.notes[0] == "c=1, c=2: withheld: the client was busy 97% of the time (demo at c=1, c=2)"

@@ -30,12 +30,12 @@ def pages(*drafts: int | None) -> Callable[[], str]:
     left = list(drafts)
 
     def read() -> str:
-        found = left.pop(0)
-        if found is None:
+        pop = left.pop(0)
+        if pop is None:
             raise ServiceFault("gone")
         return (
-            f"vllm:spec_decode_num_drafts_total 1 \nvllm:spec_decode_num_drafts_total{{}} {found - 1}\n"
-            f"vllm:spec_decode_num_accepted_tokens_total {2 * found}\n"
+            f"vllm:spec_decode_num_drafts_total 1 \nvllm:spec_decode_num_drafts_total{{}} {pop - 1}\n"
+            f"vllm:spec_decode_num_accepted_tokens_total {2 * pop}\n"
         )
 
     return read
@@ -44,9 +44,9 @@ def pages(*drafts: int | None) -> Callable[[], str]:
 def test_counters_are_the_difference_over_a_load() -> None:
     source = Scraped(pages(100, 300))
     source.begin()
-    found = source.end()
-    assert found is not None
-    assert (found.source, found.drafts, found.accepted, found.per_step) == ("metrics", 200, 400, 3.0)
+    result = source.end()
+    assert result is not None
+    assert (result.source, result.drafts, result.accepted, result.per_step) == ("metrics", 200, 400, 3.0)
 
 
 def test_a_page_that_does_not_answer_costs_the_figure_and_nothing_else() -> None:
@@ -88,10 +88,10 @@ def test_log_lines_since_the_load_began_are_summed(place: Session) -> None:
     source = Logged(place, ENDPOINT, 2, slept.append)
     source.begin()  # before the lines are written: on a busy machine seconds may lie between
     put(place, [(-60_000, LINE), (1000, LINE), (2000, "other"), (3000, LINE)])
-    found = source.end()
-    assert found is not None
-    assert (found.source, found.drafts, found.accepted) == ("cloudwatch", 200, 200)
-    assert found.survival == (0.7, 0.3)
+    result = source.end()
+    assert result is not None
+    assert (result.source, result.drafts, result.accepted) == ("cloudwatch", 200, 200)
+    assert result.survival == (0.7, 0.3)
     assert slept == [LOG_DELAY_S]
 
 

@@ -52,8 +52,8 @@ def play(clock: Clock, watch: LoadWatch, requests: int, each_s: float) -> None:
 
 
 def watched(progress: Progress, clock: Clock, **options: float | None) -> LoadWatch:
-    found: dict[str, float | None] = {"total": 100, "every_s": 0.0, **options}
-    return LoadWatch(C8, lambda one: None, progress, Spending(None, clock), **found)  # type: ignore[arg-type]
+    by_name: dict[str, float | None] = {"total": 100, "every_s": 0.0, **options}
+    return LoadWatch(C8, lambda one: None, progress, Spending(None, clock), **by_name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -56,16 +56,16 @@ def models(**more: Any) -> dict[str, Any]:
 
 def test_a_bare_vllm_is_described_by_what_it_serves() -> None:
     with serving(models(root="/nowhere")) as url:
-        found = describe_url(f"{url}/", usd_per_hour=2.5)
-        assert look_at(None, found.arm) == "its server still answers at /health"
-    assert found.arm == ArmRecord(
+        result = describe_url(f"{url}/", usd_per_hour=2.5)
+        assert look_at(None, result.arm) == "its server still answers at /health"
+    assert result.arm == ArmRecord(
         url.removeprefix("http://"), "unknown", None, url, transport="http", usd_per_hour=2.5,
         price_source="given by the user",
     )  # fmt: skip
-    assert (found.context, found.stand_in_weights) == (4096, False)
-    assert found.origin == {"model": "m", "max_model_len": 4096}
-    assert (look_at(None, found.arm) or "").startswith(f"no server answers at {url}/health")
-    assert found.priced(3.0).arm.usd_per_hour == 3.0
+    assert (result.context, result.stand_in_weights) == (4096, False)
+    assert result.origin == {"model": "m", "max_model_len": 4096}
+    assert (look_at(None, result.arm) or "").startswith(f"no server answers at {url}/health")
+    assert result.priced(3.0).arm.usd_per_hour == 3.0
 
 
 def test_the_shipped_weights_are_known_wherever_they_lie(tmp_path: Path) -> None:

@@ -46,9 +46,9 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
     content = path.read_bytes()
     again = bench(*options, "--resume", path, "--usd-per-hour", "1.5", "--format", "json")
     assert path.read_bytes() == content
-    told = json.loads(again.stdout)
-    assert [point["load"] for point in told["points"]] == ["c=1", "c=3"]
-    for point in told["points"]:
+    document = json.loads(again.stdout)
+    assert [point["load"] for point in document["points"]] == ["c=1", "c=3"]
+    for point in document["points"]:
         assert point["published"] is ("otps" in point)
 
 
@@ -125,12 +125,12 @@ def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Calla
     assert "does not exist" in absent.stderr
     path = spec("demo", SCRIPT_INVOKE="chat", SCRIPT_CHUNKS="4")
     assert peagle("deploy", path, "--yes", "--unguarded", "--format", "quiet").exit_code == 0
-    found = measured("demo", "--out", "r.jsonl")
-    assert found.exit_code in (0, 1), found.stderr
+    result = measured("demo", "--out", "r.jsonl")
+    assert result.exit_code in (0, 1), result.stderr
     results = read(Path("r.jsonl"))
     assert results.header.stand_in_weights
     assert results.header.provenance["endpoint"]["spec_sha256"]
     assert {one.output_tokens for one in results.requests} == {4}
     assert len(results.points) == 1
     assert results.arms[0].deployment is not None
-    assert "acceptance unknown" in found.stdout + found.stderr
+    assert "acceptance unknown" in result.stdout + result.stderr

@@ -42,11 +42,11 @@ def test_two_servers_are_compared(servers: tuple[Running, Running], tmp_path: Pa
         ("p-eagle", "blocks", 6),
         ("none (A/A)", "blocks", 6),
     ]
-    told = results.comparisons[0]
+    answer = results.comparisons[0]
     # 160 ms for tokens one by one and some 50 for nearly four at a time: what a busy machine adds is less.
-    assert told.ratio.value > 1
-    assert told.acceptance_ratio is not None
-    assert 3 < told.acceptance_ratio.value < 4
+    assert answer.ratio.value > 1
+    assert answer.acceptance_ratio is not None
+    assert 3 < answer.acceptance_ratio.value < 4
     assert results.header.config["workload"]["prompts"] == 8
     assert results.header.config["repeat"] is True, "8 prompts are too few for 6 blocks at c=2"
     assert "the 8 prompts were sent more than once" in result.stdout
@@ -68,11 +68,11 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
     options = (*SMALL, "--out", tmp_path / "r.jsonl", "--format", "json")
     result = run("compare", plain.url, fast.url, *options)
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert {arm["mode"] for arm in told["arms"]} == {"unknown"}
+    document = json.loads(result.stdout)
+    assert {arm["mode"] for arm in document["arms"]} == {"unknown"}
     # On a busy machine the client can be its own bottleneck: then the comparison is withheld by its name.
-    assert len(told["comparisons"]) + len(told["withheld"]) == 2
-    for one in told["comparisons"]:
+    assert len(document["comparisons"]) + len(document["withheld"]) == 2
+    for one in document["comparisons"]:
         assert set(one) >= {"ratio", "shown", "verdict", "over", "units", "deployments"}
         excludes_one = one["ratio"]["low"] > 1 or one["ratio"]["high"] < 1
         assert one["shown"] is (excludes_one and not one["doubt"])

@@ -58,9 +58,9 @@ def test_a_page_is_read_like_the_files_in_it(tmp_path: Path, compared: Path) -> 
     page = tmp_path / "deep" / "report.html"
     done = run("report", compared, tuned, "--html", page, "--format", "json", "--title", "Nightly <1>")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert told["html"] == str(page)
-    assert told["headline"].startswith("P-EAGLE is 1.36x EAGLE-3")
+    document = json.loads(done.stdout)
+    assert document["html"] == str(page)
+    assert document["headline"].startswith("P-EAGLE is 1.36x EAGLE-3")
     assert "Nightly &lt;1&gt;" in page.read_text(encoding="utf-8")
     assert [each.name for each in page.parent.iterdir()] == ["report.html"]
     again = run("report", page, "--markdown")
@@ -76,11 +76,13 @@ def test_the_data_has_the_scorecard_and_the_slices(tmp_path: Path) -> None:
         ),
     )
     results = replace(making.compared(), packs=rows, slices=slices)
-    told = json.loads(run("report", making.write(results, tmp_path / "r.jsonl"), "--format", "json").stdout)
-    assert [(one["pack"], one["result"], one["why"]) for one in told["packs"]] == [
+    document = json.loads(
+        run("report", making.write(results, tmp_path / "r.jsonl"), "--format", "json").stdout
+    )
+    assert [(one["pack"], one["result"], one["why"]) for one in document["packs"]] == [
         ("rag", "fail", "identity: 3 of 8 differ")
     ]
-    assert [(one["value"], one["verdict"], one["costs_money"]) for one in told["slices"]] == [
+    assert [(one["value"], one["verdict"], one["costs_money"]) for one in document["slices"]] == [
         ("han", "slower", True)
     ]
 
@@ -105,8 +107,8 @@ def test_packs_that_were_interrupted_before_the_first_row_say_what_to_run_again(
     empty = replace(making.compared(), header=head, points=(), comparisons=(), requests=())
     done = run("report", making.write(empty, tmp_path / "packs.jsonl"))
     assert done.exit_code == 2
-    said = " ".join(done.stderr.split())
-    assert "run `peagle-sm compare plain fast --packs rag,agents --prompts 12 --context 576` again" in said
+    message = " ".join(done.stderr.split())
+    assert "run `peagle-sm compare plain fast --packs rag,agents --prompts 12 --context 576` again" in message
 
 
 def test_a_cut_file_is_reported_with_a_warning(tmp_path: Path, stand_in: Path) -> None:
@@ -196,10 +198,10 @@ def test_cost_sizes_a_fleet(compared: Path) -> None:
 
 def test_cost_as_json_and_by_requests(compared: Path) -> None:
     done = run("cost", compared, "--requests-per-s", "100", "--format", "json")
-    told = json.loads(done.stdout)
-    assert told["cheapest"]["arm"] == "gpt-oss-20b-p-eagle"
-    assert told["cheapest"]["fleet"]["instances"] == 4
-    assert len(told["rows"]) == 21
+    document = json.loads(done.stdout)
+    assert document["cheapest"]["arm"] == "gpt-oss-20b-p-eagle"
+    assert document["cheapest"]["fleet"]["instances"] == 4
+    assert len(document["rows"]) == 21
     assert run("cost", compared, "--format", "quiet").stdout == "gpt-oss-20b-p-eagle c=64\n"
 
 
@@ -211,8 +213,8 @@ def test_what_was_not_billed_is_priced_only_when_asked(stand_in: Path) -> None:
 
 
 def test_a_price_that_is_missing_is_looked_up(tmp_path: Path) -> None:
-    made = making.compared()
-    bare = replace(made, arms=tuple(replace(each, usd_per_hour=None) for each in made.arms))
+    created = making.compared()
+    bare = replace(created, arms=tuple(replace(each, usd_per_hour=None) for each in created.arms))
     done = run("cost", making.write(bare, tmp_path / "bare.jsonl"))
     assert done.exit_code == 0, done.output
     assert "no AWS credentials were found" in done.stderr  # so the catalogue answers, with its date

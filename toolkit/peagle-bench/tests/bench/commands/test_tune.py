@@ -36,8 +36,8 @@ def test_a_tuning_deploys_measures_writes_and_leaves_nothing(peagle: Run, spec: 
     assert {arm.name for arm in results.arms} == {"none", "p-eagle K=1", "p-eagle K=2"}
     assert load_spec(path).speculation.num_speculative_tokens == record.best_k
     assert "# tuned: K=" in Path(path).read_text()
-    for told in (result.stdout, record.reason, Path(path).read_text()):
-        assert "no speculation: " in told
+    for each in (result.stdout, record.reason, Path(path).read_text()):
+        assert "no speculation: " in each
     assert "of an earlier run" not in result.stderr
     assert "no endpoints" in peagle("list").stdout + peagle("list").stderr
 
@@ -52,8 +52,8 @@ def test_an_engine_that_does_not_take_k_by_request_is_told(peagle: Run, spec: Ca
 
 def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Callable[..., str]) -> None:
     path = spec("demo")
-    told = json.loads(peagle("tune", path, "--dry-run", "--by", "deployments").stdout)
-    assert list(told) == ["none", "p-eagle K=11"]
+    document = json.loads(peagle("tune", path, "--dry-run", "--by", "deployments").stdout)
+    assert list(document) == ["none", "p-eagle K=11"]
     assert peagle("list", "--format", "quiet").stdout == ""
 
 

@@ -19,9 +19,9 @@ def main() -> None:
     )
     print("|---:|---:|---:|---:|---:|---:|---:|")
     for world in (*ONE_DEPLOYMENT, *SEVERAL):
-        found = intervals(world, TRIALS)
-        share = sum(one.low <= world.truth <= one.high for one in found) / TRIALS
-        half = math.fsum(math.log(one.high / one.low) / 2 for one in found) / TRIALS
+        result = intervals(world, TRIALS)
+        share = sum(one.low <= world.truth <= one.high for one in result) / TRIALS
+        half = math.fsum(math.log(one.high / one.low) / 2 for one in result) / TRIALS
         print(
             f"| {world.prompts} | {world.over_lengths:.0%} | {world.over_prompts:.0%} | {world.deployments} "
             f"| {world.over_deployments:.0%} | {share:.1%} | +-{half:.1%} |"

@@ -69,16 +69,16 @@ def turns(
 
 
 def test_one_deployment_at_one_request_in_flight_is_over_prompts() -> None:
-    found = compare(PAIR, [turns()], temperature=0)
-    assert (found.faster, found.slower, found.over) == ("p-eagle", "none", "prompts")
-    assert (found.units, found.deployments, found.control) == (8, 1, False)
-    assert 1.5 < found.ratio.value < 2
-    assert found.ratio.shown
-    assert found.acceptance_ratio is not None
-    assert found.step_time_ratio is not None
-    assert found.acceptance_ratio.value == pytest.approx(99 / 25)
-    assert found.acceptance_ratio.value * found.step_time_ratio.value == pytest.approx(found.ratio.value)
-    assert (found.identical_outputs, found.compared_outputs) == (7, 8)
+    result = compare(PAIR, [turns()], temperature=0)
+    assert (result.faster, result.slower, result.over) == ("p-eagle", "none", "prompts")
+    assert (result.units, result.deployments, result.control) == (8, 1, False)
+    assert 1.5 < result.ratio.value < 2
+    assert result.ratio.shown
+    assert result.acceptance_ratio is not None
+    assert result.step_time_ratio is not None
+    assert result.acceptance_ratio.value == pytest.approx(99 / 25)
+    assert result.acceptance_ratio.value * result.step_time_ratio.value == pytest.approx(result.ratio.value)
+    assert (result.identical_outputs, result.compared_outputs) == (7, 8)
 
 
 @pytest.mark.parametrize("load", [ALONE, EIGHT], ids=["alone", "eight"])
@@ -112,11 +112,11 @@ def test_sampled_outputs_are_not_compared() -> None:
 def test_several_deployments_are_paired_by_prompt_and_told_as_such() -> None:
     plain, fast = side("none", "none", "none@2"), side("p-eagle", "p-eagle", "p-eagle@2")
     measured = [turns(), turns("p-eagle@2", "none@2", factor=1.1, deployment=1)]
-    found = compare(Pair(fast, plain), measured, temperature=0)
-    assert (found.over, found.units, found.deployments) == ("deployments", 2, 2)
-    assert (found.faster, found.slower) == ("p-eagle", "none")
+    result = compare(Pair(fast, plain), measured, temperature=0)
+    assert (result.over, result.units, result.deployments) == ("deployments", 2, 2)
+    assert (result.faster, result.slower) == ("p-eagle", "none")
     alone = compare(PAIR, [turns()], temperature=0)
-    assert found.ratio.high / found.ratio.low > alone.ratio.high / alone.ratio.low
+    assert result.ratio.high / result.ratio.low > alone.ratio.high / alone.ratio.low
 
 
 WINDOWS = [(0, 0.0, 10.0), (0, 30.0, 40.0), (1, 50.0, 60.0), (1, 70.0, 80.0)]
@@ -155,9 +155,9 @@ def under_load() -> Measured:
 
 
 def test_under_load_blocks_are_the_units_and_the_clock_counts() -> None:
-    found = compare(PAIR, [under_load()], temperature=0)
-    assert (found.over, found.units) == ("blocks", 2)
-    assert found.ratio.value == pytest.approx(1.5)
+    result = compare(PAIR, [under_load()], temperature=0)
+    assert (result.over, result.units) == ("blocks", 2)
+    assert result.ratio.value == pytest.approx(1.5)
 
 
 def test_a_block_that_was_cut_short_is_left_out() -> None:

@@ -67,9 +67,9 @@ def test_a_block_counts_what_arrived_in_both_its_windows_whatever_the_phase() ->
     ]
     cells = of_blocks(records, [(3, Window(0.05, 20.05, 20.0)), (3, Window(100, 110, 10.0))], speculates=True)
     assert set(cells) == {3}
-    found = cells[3]
-    assert (found.tokens, found.seconds) == (pytest.approx(200), pytest.approx(30))
-    assert (found.drafts, found.advanced) == (pytest.approx(40), pytest.approx(190))
+    result = cells[3]
+    assert (result.tokens, result.seconds) == (pytest.approx(200), pytest.approx(30))
+    assert (result.drafts, result.advanced) == (pytest.approx(40), pytest.approx(190))
 
 
 def test_under_load_a_category_has_the_seconds_of_its_own_requests() -> None:

@@ -58,9 +58,9 @@ class Play:
         self.contest.measure(0, self.arms, lambda arm: FakeTarget(arm.name))
 
     def conclude(self) -> dict[str, ComparisonRecord]:
-        found = self.contest.conclude(self.sides)
+        result = self.contest.conclude(self.sides)
         self.writer.close()
-        return {f"{one.faster} over {one.slower}, {one.load.label}": one for one in found}
+        return {f"{one.faster} over {one.slower}, {one.load.label}": one for one in result}
 
 
 @pytest.fixture
@@ -71,13 +71,13 @@ def play(tmp_path: Path) -> Callable[..., Play]:
 def test_one_request_in_flight_is_paired_by_prompt(play: Callable[..., Play]) -> None:
     game = play(noise=0.05)
     game.measure()
-    found = game.conclude()["p-eagle over none, c=1"]
-    assert (found.over, found.units) == ("prompts", 60)
-    assert found.ratio.low < 3 / 1.5 < found.ratio.high
-    assert found.ratio.shown
-    assert found.acceptance_ratio is not None
-    assert found.acceptance_ratio.value == pytest.approx(3, rel=0.02)
-    assert (found.identical_outputs, found.compared_outputs) == (60, 60)
+    result = game.conclude()["p-eagle over none, c=1"]
+    assert (result.over, result.units) == ("prompts", 60)
+    assert result.ratio.low < 3 / 1.5 < result.ratio.high
+    assert result.ratio.shown
+    assert result.acceptance_ratio is not None
+    assert result.acceptance_ratio.value == pytest.approx(3, rel=0.02)
+    assert (result.identical_outputs, result.compared_outputs) == (60, 60)
 
 
 def test_an_endpoint_beside_itself_is_no_difference(play: Callable[..., Play]) -> None:
@@ -85,9 +85,9 @@ def test_an_endpoint_beside_itself_is_no_difference(play: Callable[..., Play]) -
     game.measure()
     comparisons = game.conclude()
     for load in ("c=1", "c=8"):
-        found = comparisons[f"none (A/A) over none, {load}"]
-        assert found.control
-        assert not found.ratio.shown
+        result = comparisons[f"none (A/A) over none, {load}"]
+        assert result.control
+        assert not result.ratio.shown
 
 
 def test_every_arm_gets_every_prompt_before_the_next_one_and_a_salt_of_its_own(
@@ -114,9 +114,9 @@ def test_under_load_a_machine_that_slows_down_slows_all_arms_alike(play: Callabl
     game = play((EIGHT,), drift=0.01, blocks=3)
     game.measure()
     comparisons = game.conclude()
-    found = comparisons["p-eagle over none, c=8"]
-    assert (found.over, found.units) == ("blocks", 3)
-    assert found.ratio.value == pytest.approx(2, rel=0.03)
+    result = comparisons["p-eagle over none, c=8"]
+    assert (result.over, result.units) == ("blocks", 3)
+    assert result.ratio.value == pytest.approx(2, rel=0.03)
     assert comparisons["none (A/A) over none, c=8"].ratio.value == pytest.approx(1, rel=0.03)
 
 

@@ -137,9 +137,9 @@ def main() -> None:
     print("| conversations | turns | holds the truth | calls an equal head better | half width |")
     print("|---:|---:|---:|---:|---:|")
     for world in WORLDS:
-        found = intervals(world, 1000)
-        holds, better = shares(found)
-        half = math.fsum(math.log(each.high / each.low) / 2 for each in found) / len(found)
+        result = intervals(world, 1000)
+        holds, better = shares(result)
+        half = math.fsum(math.log(each.high / each.low) / 2 for each in result) / len(result)
         turns = f"about {world.turns}, uneven" if world.uneven else f"{world.turns}"
         print(f"| {world.conversations} | {turns} | {holds:.1%} | {better:.1%} | +-{half:.1%} |")
 

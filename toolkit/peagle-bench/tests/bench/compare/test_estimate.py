@@ -35,16 +35,16 @@ def test_the_price_is_that_of_all_arms_for_all_deployments(plan: Plan) -> None:
     assert plan.usd_per_hour is not None
     assert plan.max_usd is not None
     setup = Setup(ITEMS, (ALONE,))
-    found = estimate([plan, plan, plan], setup, arms=4, deployments=2)
-    assert found.usd_per_hour == pytest.approx(3 * plan.usd_per_hour)
-    assert found.minutes == pytest.approx(2 * (15 + minutes_of(setup, 4)))
-    assert found.usd == pytest.approx(3 * plan.usd_per_hour * found.minutes / 60)
-    assert found.most_usd == pytest.approx(2 * 3 * plan.max_usd)
-    assert found.price_sources == (plan.price_source,)
+    result = estimate([plan, plan, plan], setup, arms=4, deployments=2)
+    assert result.usd_per_hour == pytest.approx(3 * plan.usd_per_hour)
+    assert result.minutes == pytest.approx(2 * (15 + minutes_of(setup, 4)))
+    assert result.usd == pytest.approx(3 * plan.usd_per_hour * result.minutes / 60)
+    assert result.most_usd == pytest.approx(2 * 3 * plan.max_usd)
+    assert result.price_sources == (plan.price_source,)
 
 
 def test_an_unknown_price_stays_unknown(plan: Plan) -> None:
     nameless = replace(plan, usd_per_hour=None, max_usd=None, price_source="no price known")
-    found = estimate([plan, nameless], Setup(ITEMS, (ALONE,)), arms=2, deployments=1)
-    assert (found.usd_per_hour, found.usd, found.most_usd) == (None, None, None)
-    assert found.price_sources == (plan.price_source, "no price known")
+    result = estimate([plan, nameless], Setup(ITEMS, (ALONE,)), arms=2, deployments=1)
+    assert (result.usd_per_hour, result.usd, result.most_usd) == (None, None, None)
+    assert result.price_sources == (plan.price_source, "no price known")

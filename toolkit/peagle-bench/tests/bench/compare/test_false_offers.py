@@ -31,8 +31,8 @@ def intervals(world: World, trials: int, seed: int) -> list[Interval]:
         turns = 1 + numpy.floor(draws.exponential(world.turns, shape))
     tokens, serving, candidate = (numpy.zeros(shape) for _ in range(3))
     for turn in range(int(turns.max())):
-        asked = turns > turn
-        written = asked * (40 + numpy.exp(draws.normal(4, 0.5, shape)))
+        request = turns > turn
+        written = request * (40 + numpy.exp(draws.normal(4, 0.5, shape)))
         length = numpy.exp(level + draws.normal(0, 0.1, shape))
         tokens += written
         serving += written / length
@@ -42,8 +42,8 @@ def intervals(world: World, trials: int, seed: int) -> list[Interval]:
 
 
 def false_offers(trials: int, seed: int) -> dict[World, float]:
-    found = {world: intervals(world, trials, seed) for world in VERDICTS}
-    return {world: sum(each.low > 1 for each in every) / trials for world, every in found.items()}
+    by_name = {world: intervals(world, trials, seed) for world in VERDICTS}
+    return {world: sum(each.low > 1 for each in every) / trials for world, every in by_name.items()}
 
 
 def test_an_equal_head_is_called_better_in_no_more_than_the_nominal_share() -> None:

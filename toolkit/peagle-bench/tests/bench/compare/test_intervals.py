@@ -32,26 +32,26 @@ def tables(least: int = 2) -> st.SearchStrategy[dict[int, Cell]]:
 
 @given(tables())
 def test_an_arm_beside_itself_is_exactly_one(arm: dict[int, Cell]) -> None:
-    found = compare_cells([arm], [arm])
-    assert (found.rate.value, found.rate.low, found.rate.high) == (1.0, 1.0, 1.0)
-    assert not found.rate.shown
+    result = compare_cells([arm], [arm])
+    assert (result.rate.value, result.rate.low, result.rate.high) == (1.0, 1.0, 1.0)
+    assert not result.rate.shown
 
 
 @given(tables(), st.floats(1.01, 9))
 def test_an_arm_uniformly_faster_is_that_much_faster(arm: dict[int, Cell], gain: float) -> None:
     fast = {unit: Cell(c.tokens, c.seconds / gain, c.drafts, c.advanced) for unit, c in arm.items()}
-    found = compare_cells([fast], [arm])
-    assert (found.rate.value, found.rate.low, found.rate.high) == pytest.approx((gain, gain, gain))
-    assert found.acceptance is not None
-    assert found.acceptance.value == pytest.approx(1)
+    result = compare_cells([fast], [arm])
+    assert (result.rate.value, result.rate.low, result.rate.high) == pytest.approx((gain, gain, gain))
+    assert result.acceptance is not None
+    assert result.acceptance.value == pytest.approx(1)
 
 
 @given(tables(), tables())
 def test_acceptance_times_step_time_is_the_ratio(one: dict[int, Cell], other: dict[int, Cell]) -> None:
-    found = compare_cells([one], [other])
-    assert found.acceptance is not None
-    assert found.step_time is not None
-    assert found.acceptance.value * found.step_time.value == pytest.approx(found.rate.value)
+    result = compare_cells([one], [other])
+    assert result.acceptance is not None
+    assert result.step_time is not None
+    assert result.acceptance.value * result.step_time.value == pytest.approx(result.rate.value)
 
 
 @given(tables(), tables())
@@ -72,9 +72,9 @@ def test_the_order_of_units_does_not_matter(one: dict[int, Cell], other: dict[in
 def test_only_what_both_arms_have_is_compared() -> None:
     one = {unit: Cell(100, 1, None, None) for unit in "abc"}
     other = {unit: Cell(100, 2, None, None) for unit in "bcd"}
-    found = compare_cells([one], [other])
-    assert (found.units, found.rate.value) == (2, pytest.approx(2))
-    assert (found.acceptance, found.step_time) == (None, None)
+    result = compare_cells([one], [other])
+    assert (result.units, result.rate.value) == (2, pytest.approx(2))
+    assert (result.acceptance, result.step_time) == (None, None)
 
 
 def test_the_signs_of_the_factors_add_up() -> None:
@@ -98,9 +98,9 @@ def test_an_arm_that_wrote_nothing_has_no_ratio() -> None:
 def test_drafts_in_one_answer_only_give_no_factors() -> None:
     drafting = {"a": Cell(10, 1, 3, 9), "b": Cell(1, 1, 0, 0)}
     plain = {"a": Cell(10, 2, 10, 10), "b": Cell(1, 1, 1, 1)}
-    found = compare_cells([drafting], [plain])
-    assert found.rate.value == pytest.approx(1.5)
-    assert found.acceptance is None
+    result = compare_cells([drafting], [plain])
+    assert result.rate.value == pytest.approx(1.5)
+    assert result.acceptance is None
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
@@ -109,16 +109,16 @@ def test_a_share_covers_at_least_as_often_as_it_says(share: float, of: int) -> N
     """Exactly: the probability of each count, summed over those whose interval holds the truth."""
     covered = 0.0
     for hits in range(of + 1):
-        found = share_of(hits, of, 0.95)
-        if found.low <= share <= found.high:
+        result = share_of(hits, of, 0.95)
+        if result.low <= share <= result.high:
             covered += math.comb(of, hits) * share**hits * (1 - share) ** (of - hits)
     assert covered >= 0.95
 
 
 def test_a_share_is_that_of_the_tables() -> None:
     """Clopper and Pearson's interval for 4 of 10, and the rule of three for 0 of 30 (NIST, 7.2.4)."""
-    found = share_of(4, 10)
-    assert (found.value, round(found.low, 4), round(found.high, 4)) == (0.4, 0.1216, 0.7376)
+    share = share_of(4, 10)
+    assert (share.value, round(share.low, 4), round(share.high, 4)) == (0.4, 0.1216, 0.7376)
     assert share_of(0, 30).high == pytest.approx(1 - 0.025 ** (1 / 30))
     assert share_of(30, 30).low == pytest.approx(0.025 ** (1 / 30))
 
@@ -142,6 +142,6 @@ def test_a_share_of_clustered_draws_covers_as_often_as_it_says() -> None:
         for _ in range(12):
             own, of = draw.betavariate(8, 2), draw.randrange(5, 60)
             rows.append((float(sum(draw.random() < own for _ in range(of))), float(of)))
-        found = share_over_units(rows, 0.95)
-        covered += found.low <= 0.8 <= found.high
+        result = share_over_units(rows, 0.95)
+        covered += result.low <= 0.8 <= result.high
     assert covered >= 367  # 95% of 400 is 380 with a standard deviation of 4.4

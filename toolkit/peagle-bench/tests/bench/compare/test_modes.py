@@ -38,10 +38,10 @@ def test_a_spec_becomes_one_for_each_mode() -> None:
         "cmp-tiny-code-eagle3-2",
         "cmp-tiny-code-p-eagle-2",
     ]
-    told = {
+    by_name = {
         mode: (one.speculation.mode, one.speculation.num_speculative_tokens) for mode, one in specs.items()
     }
-    assert told == {"none": ("none", None), "eagle3": ("eagle3", 5), "p-eagle": ("p-eagle", 9)}
+    assert by_name == {"none": ("none", None), "eagle3": ("eagle3", 5), "p-eagle": ("p-eagle", 9)}
     assert specs["eagle3"].speculation.draft_head == "tiny-code-eagle3"
     assert specs["none"].speculation.draft_head is None
 
@@ -68,9 +68,9 @@ def test_a_real_target_has_an_eagle3_head_without_bringing_one() -> None:
         "gemma-4-31b-it",
         "qwen3-8b",
     ):
-        made = spec_of(EndpointSpec(name="a", model=model, source="container"), "eagle3")
+        spec = spec_of(EndpointSpec(name="a", model=model, source="container"), "eagle3")
         default = load_catalog().model(model).default_heads.get("eagle3")
-        assert (made.speculation.draft_head or default) == f"{model}-eagle3"
+        assert (spec.speculation.draft_head or default) == f"{model}-eagle3"
 
 
 def test_a_mode_without_any_head_says_how_to_name_one() -> None:

@@ -154,9 +154,9 @@ def test_a_dead_endpoint_is_told_with_how_it_looks_and_what_was_saved(tmp_path: 
     game = Play(tmp_path, dies_after={"p-eagle": 12})
     with pytest.raises(ServiceFault) as caught:
         game.compare()
-    said = str(caught.value)
-    assert said.startswith("p-eagle: the last 5 prompts failed; last error: ModelError: gone")
-    assert "; fast does not exist any more; saved in" in said
+    message = str(caught.value)
+    assert message.startswith("p-eagle: the last 5 prompts failed; last error: ModelError: gone")
+    assert "; fast does not exist any more; saved in" in message
     assert read(game.path).comparisons[0].units == 10
 
 

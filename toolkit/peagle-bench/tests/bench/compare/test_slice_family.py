@@ -137,8 +137,8 @@ def test_few_effective_prompts_have_no_interval_and_end_no_run() -> None:
             (20_000, 200.0 * (1 + (arm == "none"))) if number == 1 else (20, 0.2 + 0.01 * number)
         ]
     ]
-    found = slices_of_pairs([(PAIR, [measured(records)])], temperature=0)
-    by_value = {one.value: one for one in found if one.dimension == "script"}
+    slices = slices_of_pairs([(PAIR, [measured(records)])], temperature=0)
+    by_value = {one.value: one for one in slices if one.dimension == "script"}
     assert by_value["latin"].speed_up is None
     assert by_value["han"].speed_up is not None
 

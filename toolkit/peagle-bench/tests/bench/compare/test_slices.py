@@ -35,27 +35,27 @@ def answer(arm: str, number: int, seconds: float, slices: dict[str, str], **more
 
 
 def measured(records: list[RequestRecord], load: Load = ALONE, blocks: int = 1) -> Measured:
-    found = Measured(load)
+    result = Measured(load)
     for arm in ("none", "p-eagle"):
         for block in range(blocks):
             mine = [one for one in records if one.arm == arm][block::blocks]
             own = tuple(replace(one, load=load, block=block) for one in mine)
-            found.take(LoadRun(arm, load, block, own, Window(0, 1, 1), ClientUsage((), 0)))
-    return found
+            result.take(LoadRun(arm, load, block, own, Window(0, 1, 1), ClientUsage((), 0)))
+    return result
 
 
 def traffic(
     draw: random.Random, gains: dict[str, float], prompts: int, dimensions: int = 1
 ) -> list[RequestRecord]:
     """Prompts of the scripts in ``gains``, and of ``dimensions`` labels that do not matter."""
-    found = []
+    rows = []
     for number in range(prompts):
         script = list(gains)[number % len(gains)]
         slices = {"api": "chat", "script": script}
         slices |= {f"label:{d}": str(draw.randrange(4)) for d in range(dimensions)}
         seconds = draw.lognormvariate(0, 0.4)
-        found.append(answer("none", number, seconds, slices))
-        found.append(
+        rows.append(answer("none", number, seconds, slices))
+        rows.append(
             answer(
                 "p-eagle",
                 number,
@@ -63,22 +63,22 @@ def traffic(
                 slices,
             )
         )
-    return found
+    return rows
 
 
 def slices(records: list[RequestRecord]) -> dict[str, SliceRecord]:
-    found = slices_of_pairs([(PAIR, [measured(records)])], temperature=0)
-    return {f"{one.dimension}={one.value}": one for one in found}
+    result = slices_of_pairs([(PAIR, [measured(records)])], temperature=0)
+    return {f"{one.dimension}={one.value}": one for one in result}
 
 
 def test_the_slice_in_which_speculation_costs_money_is_named_and_no_other() -> None:
-    found = slices(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80))
-    assert [name for name, one in found.items() if one.costs_money] == ["script=han"]
-    assert found["script=latin"].speed_up is not None
-    assert found["script=latin"].speed_up.low > 1.5
-    (line,) = sentences(list(found.values()), [NONE, P_EAGLE])
+    result = slices(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80))
+    assert [name for name, one in result.items() if one.costs_money] == ["script=han"]
+    assert result["script=latin"].speed_up is not None
+    assert result["script=latin"].speed_up.low > 1.5
+    (line,) = sentences(list(result.values()), [NONE, P_EAGLE])
     assert line.startswith("speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.69x")
-    assert "api=chat" not in found, "a dimension with one value shows nothing"
+    assert "api=chat" not in result, "a dimension with one value shows nothing"
 
 
 def test_all_intervals_of_a_run_cover_together() -> None:
@@ -86,9 +86,9 @@ def test_all_intervals_of_a_run_cover_together() -> None:
     draw = random.Random(20261124)
     alarms = 0
     for _ in range(100):
-        found = slices(traffic(draw, {"latin": 1.0}, 64, dimensions=5))
-        assert len(found) == 20
-        alarms += any(one.speed_up is not None and one.speed_up.shown for one in found.values())
+        result = slices(traffic(draw, {"latin": 1.0}, 64, dimensions=5))
+        assert len(result) == 20
+        alarms += any(one.speed_up is not None and one.speed_up.shown for one in result.values())
     # Binomial with p = 0.05 and n = 100: more than 11 in 1 of 200 samples.
     assert alarms <= 11
 
@@ -99,10 +99,10 @@ def test_one_interval_alone_has_the_confidence_of_all() -> None:
     few = [replace(one, slices={"script": "han"}) for one in alone[: 2 * (FEWEST_CONVERSATIONS - 1)]]
     for at, one in enumerate(few):
         few[at] = replace(one, prompt_id=f"few{one.prompt_id}")
-    found = slices([*alone, *few])
-    assert found["script=latin"].confidence == pytest.approx(0.97)
-    assert found["script=han"].speed_up is None, "too few prompts"
-    assert found["script=han"].prompts == FEWEST_CONVERSATIONS - 1
+    result = slices([*alone, *few])
+    assert result["script=latin"].confidence == pytest.approx(0.97)
+    assert result["script=han"].speed_up is None, "too few prompts"
+    assert result["script=han"].prompts == FEWEST_CONVERSATIONS - 1
 
 
 def test_the_mean_of_both_answers_decides_the_slice_of_a_prompt() -> None:
@@ -114,8 +114,8 @@ def test_the_mean_of_both_answers_decides_the_slice_of_a_prompt() -> None:
         for number in range(32)
         for arm in ("none", "p-eagle")
     ]
-    found = slices(records)
-    assert (found["output tokens=below 256"].prompts, found["output tokens=256 to 1k"].prompts) == (16, 16)
+    result = slices(records)
+    assert (result["output tokens=below 256"].prompts, result["output tokens=256 to 1k"].prompts) == (16, 16)
 
 
 def test_acceptance_and_identical_answers_are_those_of_the_slice() -> None:
@@ -130,8 +130,8 @@ def test_acceptance_and_identical_answers_are_those_of_the_slice() -> None:
         replace(one, output_sha256="x") if one.arm == "p-eagle" and one.prompt_id == "p1" else one
         for one in records
     ]
-    found = slices(records)
-    latin, han = found["script=latin"], found["script=han"]
+    result = slices(records)
+    latin, han = result["script=latin"], result["script=han"]
     assert latin.acceptance_length is not None
     assert han.acceptance_length is not None
     assert (latin.acceptance_length.value, han.acceptance_length.value) == (pytest.approx(99 / 25), 2.0)
@@ -146,11 +146,11 @@ def test_a_property_with_many_values_has_twenty_and_the_rest_is_other() -> None:
     ]
     # Both answers to a prompt have its category.
     category = {one.prompt_id: one.category for one in records}
-    found = slices([replace(one, category=category[one.prompt_id]) for one in records])
-    values = [name.removeprefix("category=") for name in found if name.startswith("category=")]
+    result = slices([replace(one, category=category[one.prompt_id]) for one in records])
+    values = [name.removeprefix("category=") for name in result if name.startswith("category=")]
     assert len(values) == 21
     assert {"often", "other"} <= set(values)
-    assert sum(found[f"category={value}"].prompts for value in values) == 600
+    assert sum(result[f"category={value}"].prompts for value in values) == 600
 
 
 def test_controls_are_left_out() -> None:
@@ -161,19 +161,19 @@ def test_controls_are_left_out() -> None:
 
 def test_at_several_requests_in_flight_the_units_are_blocks() -> None:
     records = traffic(random.Random(5), {"latin": 2.0, "han": 0.7}, 240, dimensions=0)
-    found = slices_of_pairs([(PAIR, [measured(records, EIGHT, blocks=12)])], temperature=0)
-    assert {one.value: one.costs_money for one in found} == {"latin": False, "han": True}
+    result = slices_of_pairs([(PAIR, [measured(records, EIGHT, blocks=12)])], temperature=0)
+    assert {one.value: one.costs_money for one in result} == {"latin": False, "han": True}
 
 
 def results(records: list[RequestRecord], command: str = "compare") -> Results:
-    found = slices_of_pairs([(PAIR, [measured(records)])], temperature=0) if command == "compare" else ()
+    result = slices_of_pairs([(PAIR, [measured(records)])], temperature=0) if command == "compare" else ()
     arms = (NONE, P_EAGLE) if command == "compare" else (P_EAGLE,)
-    return Results(Header("r", command, {}, {}, False), arms, tuple(records), slices=tuple(found))
+    return Results(Header("r", command, {}, {}, False), arms, tuple(records), slices=tuple(result))
 
 
 def test_the_whole_of_a_comparison_by_slice() -> None:
-    said = render_slices(results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0)))
-    assert said == (
+    message = render_slices(results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0)))
+    assert message == (
         "p-eagle over none at c=1, by slice:\n"
         "SLICE          PROMPTS      X  INTERVAL      ACCEPTED  RESULT\n"
         "script: han         40  0.68x  [0.63, 0.72]      3.96  slower\n"
@@ -200,13 +200,13 @@ def test_a_benchmark_of_one_arm_shows_acceptance_by_slice() -> None:
 
 
 def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> None:
-    found = results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0))
-    assert {one["value"]: (one["verdict"], one["costs_money"]) for one in slices_data(found)} == {
+    result = results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0))
+    assert {one["value"]: (one["verdict"], one["costs_money"]) for one in slices_data(result)} == {
         "latin": ("faster", False),
         "han": ("slower", True),
     }
-    page = html_page([found])
-    assert extract(page)[0].slices == found.slices, "each line of the file is in the page, once"
+    page = html_page([result])
+    assert extract(page)[0].slices == result.slices, "each line of the file is in the page, once"
     assert "By slice of the traffic" in page
     assert all(f">{word}</th>" in page for word in ("script", "han", "latin"))
 

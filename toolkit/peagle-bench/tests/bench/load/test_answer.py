@@ -120,14 +120,14 @@ def test_without_token_ids_the_4_grams_are_of_words() -> None:
 
 @pytest.mark.parametrize("inside_usage", [False, True])
 def test_acceptance_rides_on_the_last_chunk(inside_usage: bool) -> None:
-    told = {
+    fields = {
         "speculative_decoding": {
             "num_spec_steps": 3,
             "num_accepted_draft_tokens": 4,
             "acceptance_histogram": [1, 0, 2],
         }
     }
-    usage = {"usage": {**USAGE, "metrics": told}} if inside_usage else {"usage": USAGE, "metrics": told}
+    usage = {"usage": {**USAGE, "metrics": fields}} if inside_usage else {"usage": USAGE, "metrics": fields}
     answer = _read(_chunk("a", "stop"), _event({"choices": [], **usage}), b"data: [DONE]\n\n")
     assert (answer.drafts, answer.accepted, answer.histogram) == (3, 4, (1, 0, 2))
 
@@ -187,8 +187,8 @@ def test_nothing_after_the_end_matters() -> None:
 
 def test_an_exception_frame_gives_its_name() -> None:
     data = eventstream.payload_part(_chunk("a"))
-    told = {"Message": "gone", "ErrorCode": "StreamBroken"}
-    answer = _read(data, eventstream.exception("ModelStreamError", told), framed=True)
+    fields = {"Message": "gone", "ErrorCode": "StreamBroken"}
+    answer = _read(data, eventstream.exception("ModelStreamError", fields), framed=True)
     assert (answer.error, answer.error_message) == ("ModelStreamError", "StreamBroken: gone")
     damaged = _read(data[:-1] + b"\x00", framed=True)
     assert (damaged.error, damaged.chunks) == ("StreamError", 0)

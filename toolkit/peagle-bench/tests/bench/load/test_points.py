@@ -127,9 +127,11 @@ def test_a_lone_stop_token_is_one_all_the_same() -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50))
 def test_percentiles_are_those_of_numpy(values: list[float]) -> None:
-    found = percentiles(values)
-    assert found is not None
-    assert [found.p50, found.p95, found.p99] == pytest.approx(np.percentile(values, [50, 95, 99]), abs=1e-6)
+    result = percentiles(values)
+    assert result is not None
+    assert [result.p50, result.p95, result.p99] == pytest.approx(
+        np.percentile(values, [50, 95, 99]), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(

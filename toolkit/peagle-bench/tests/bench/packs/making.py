@@ -19,9 +19,9 @@ def model(context: int = 8192, *, stand_in: bool = False, characters: int = 4) -
     """A model whose tokens are so many characters."""
 
     def tokenize(text: str) -> tuple[int, ...]:
-        found = tuple(crc32(text[at : at + characters].encode()) for at in range(0, len(text), characters))
-        assert len(found) <= context, "an engine refuses to tokenize more than its context"
-        return found
+        rows = tuple(crc32(text[at : at + characters].encode()) for at in range(0, len(text), characters))
+        assert len(rows) <= context, "an engine refuses to tokenize more than its context"
+        return rows
 
     return ServedModel(context, stand_in, tokenize)
 
@@ -66,7 +66,7 @@ def drawn(
 
     The units' own levels spread by ``spread``, as prompts do.
     """
-    found = []
+    rows = []
     for unit in range(units):
         level = rng.gauss(0.0, spread)
         for part in parts:
@@ -78,8 +78,8 @@ def drawn(
                 while run < k and rng.random() < rate:
                     run += 1
                 accepted += run
-            found.append(request(f"{unit}/{part}", drafts=drafts, accepted=accepted))
-    return found
+            rows.append(request(f"{unit}/{part}", drafts=drafts, accepted=accepted))
+    return rows
 
 
 def observed(requests: Sequence[RequestRecord], work: PackWork = WORK, **more: object) -> Observed:

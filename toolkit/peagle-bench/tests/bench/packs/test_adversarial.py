@@ -54,17 +54,17 @@ def test_each_prompt_is_a_greedy_chat_that_fits_the_least_context() -> None:
 
 def tables(rng: random.Random, speed_up: float, prompts: int = UNITS, noise: float = 0.3) -> dict[str, Table]:
     """Tokens and seconds of both arms; answers differ in length, and other work slows some of them."""
-    found: dict[str, Table] = {}
+    by_name: dict[str, Table] = {}
     for kind in KINDS:
-        found[kind] = {}
+        by_name[kind] = {}
         for number in range(prompts):
             tokens = rng.choice((64.0, 64.0, 64.0, rng.uniform(4, 64)))
             mine, its = (
                 tokens * 0.01 * math.exp(rng.gauss(0, noise)) * (1 + 4 * (rng.random() < 0.03))
                 for _ in range(2)
             )
-            found[kind][f"{number:03}/{kind}"] = (tokens, mine / speed_up, tokens, its)
-    return found
+            by_name[kind][f"{number:03}/{kind}"] = (tokens, mine / speed_up, tokens, its)
+    return by_name
 
 
 def alarms(speed_up: float, runs: int, **options: float) -> int:

@@ -53,9 +53,9 @@ def test_what_is_delivered_is_the_text_before_the_cut(
 ) -> None:
     outcome = guarded(pieces, policy(hold_back, pattern))
     text = "".join(pieces)
-    found = re.search(pattern, text)
-    assert (outcome.rule is None) == (found is None)
-    if found is None:
+    match = re.search(pattern, text)
+    assert (outcome.rule is None) == (match is None)
+    if match is None:
         assert (outcome.delivered, outcome.read, outcome.leaked) == (text, len(pieces), "")
         return
     # It decides at the first token after which the rule matches, and reads no further.
@@ -125,10 +125,10 @@ def test_chunks_of_several_tokens_change_nothing(
     pieces: list[str], hold_back: int | None, one: int, other: int
 ) -> None:
     rules = policy(hold_back)
-    found = [filter_stream(Streams(chunks_of(pieces, random.Random(n))), {}, rules) for n in (one, other)]
-    assert found[0].outcome == found[1].outcome == guarded(pieces, rules)
+    rows = [filter_stream(Streams(chunks_of(pieces, random.Random(n))), {}, rules) for n in (one, other)]
+    assert rows[0].outcome == rows[1].outcome == guarded(pieces, rules)
     if guarded(pieces, rules).rule is not None:
-        assert found[0].ids == found[1].ids
+        assert rows[0].ids == rows[1].ids
 
 
 def by_chunks(events: list[dict[str, Any]], rules: Policy) -> FilterOutcome:
@@ -171,9 +171,9 @@ def test_no_text_of_a_chunk_is_lost(text: str, tokens: list[tuple[int, str]]) ->
         "token_ids": [token for token, _ in tokens],
         "logprobs": {"tokens": [piece for _, piece in tokens]},
     }
-    found = pieces_of(choice)
-    assert "".join(piece for _, piece in found) == choice["text"]
-    assert [token for token, _ in found] == choice["token_ids"]
+    pieces = pieces_of(choice)
+    assert "".join(piece for _, piece in pieces) == choice["text"]
+    assert [token for token, _ in pieces] == choice["token_ids"]
 
 
 def test_a_stream_without_tokens_is_not_measured() -> None:
@@ -183,8 +183,8 @@ def test_a_stream_without_tokens_is_not_measured() -> None:
 
 
 def test_a_stream_that_breaks_is_kept_as_its_error() -> None:
-    found = filter_stream(Streams(chunks_of(["x"], random.Random(0)), broken=True), {}, policy(0))
-    assert (found.outcome, found.broken) == (None, "the stream broke")
+    result = filter_stream(Streams(chunks_of(["x"], random.Random(0)), broken=True), {}, policy(0))
+    assert (result.outcome, result.broken) == (None, "the stream broke")
 
 
 def case(
@@ -312,9 +312,9 @@ class Cancellable:
 @pytest.mark.parametrize("asked", [1500, 4000, 100_000])
 def test_a_request_that_goes_on_is_found_and_one_that_stops_is_not(asked: int) -> None:
     stops, goes_on = Cancellable(False), Cancellable(True)
-    found = [each.cancelling().cancel({"max_tokens": asked}, asked) for each in (stops, goes_on)]
-    assert judge_cancelled(found[:1]).passed is True
-    verdict = judge_cancelled(found)
+    rows = [each.cancelling().cancel({"max_tokens": asked}, asked) for each in (stops, goes_on)]
+    assert judge_cancelled(rows[:1]).passed is True
+    verdict = judge_cancelled(rows)
     assert (verdict.passed, verdict.figures["went_on"]) == (False, 1)
 
 

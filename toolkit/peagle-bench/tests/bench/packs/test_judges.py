@@ -42,9 +42,9 @@ def test_acceptance_that_holds_passes_every_time() -> None:
 def test_acceptance_that_falls_to_a_third_never_passes_and_is_found() -> None:
     chances = {"1": 0.75, "2": 0.7, "3": 0.6, "4": 0.1}
     assert length(0.1) / length(0.75) < EXCLUDED
-    found = results(chances)
-    assert True not in found
-    assert found.count(False) >= RUNS - 2
+    result = results(chances)
+    assert True not in result
+    assert result.count(False) >= RUNS - 2
 
 
 def test_a_fall_to_the_tolerated_share_fails_in_at_most_one_percent_of_runs() -> None:
@@ -65,9 +65,9 @@ def test_answers_without_drafts_decide_nothing() -> None:
     named = [f"{unit}/{part}" for unit in range(9) for part in PARTS]
     silent = [request(name, output_tokens=9) for name in named]
     silent = [replace(one, drafts=None, accepted=None) for one in silent]
-    found = falls(silent, PARTS, alpha=0.01, by="part {}")
-    assert found.passed is None
-    assert "do not report drafts" in found.summary
+    result = falls(silent, PARTS, alpha=0.01, by="part {}")
+    assert result.passed is None
+    assert "do not report drafts" in result.summary
 
 
 @given(st.integers(0, 40), st.integers(1, 40))

@@ -35,8 +35,8 @@ def checks(row: Mapping[str, Any]) -> dict[str, bool | str | None]:
 
 def test_an_engine_without_faults_answers_like_the_baseline_up_to_the_limit(tmp_path: Path) -> None:
     code, rows, said = compare(tmp_path, "long-context", "")
-    found = checks(rows["long-context"])
-    assert (code, found["identity"], found["limit"]) == (0, True, True), said
+    result = checks(rows["long-context"])
+    assert (code, result["identity"], result["limit"]) == (0, True, True), said
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,6 @@ def test_a_prompt_that_is_refused_is_left_out_and_the_others_are_judged() -> Non
 
 
 def test_an_engine_that_fails_is_not_asked_for_the_other_prompts() -> None:
-    found = same("late", refuses=5, fails=True)
-    assert found.passed is None
-    assert found.summary.endswith("baseline failed when asked again: gone")
+    result = same("late", refuses=5, fails=True)
+    assert result.passed is None
+    assert result.summary.endswith("baseline failed when asked again: gone")

@@ -75,17 +75,17 @@ class PackPlay(Play):
 
 def test_each_pack_is_a_row_beside_the_arm_without_speculation(tmp_path: Path) -> None:
     play = PackPlay(tmp_path)
-    found = play.packs(PACK, replace(PACK, name="second"), units=9)
-    rows = found.results.packs
+    result = play.packs(PACK, replace(PACK, name="second"), units=9)
+    rows = result.results.packs
     assert [(row.pack, row.arm, row.baseline, row.passed) for row in rows] == [
         ("text", "p-eagle", "none", True),
         ("second", "p-eagle", "none", True),
     ]
     assert [check.name for check in rows[0].checks] == ["answered", "position", "identity"]
     assert rows[0].requests == 18
-    assert found.notes == ("mind this",)
-    assert found.results.header.command == "packs"
-    assert all(one.text is None for one in found.results.requests)
+    assert result.notes == ("mind this",)
+    assert result.results.header.command == "packs"
+    assert all(one.text is None for one in result.results.requests)
 
 
 def test_requests_of_a_unit_share_the_cache_and_those_of_arms_packs_and_runs_do_not(tmp_path: Path) -> None:
@@ -103,16 +103,16 @@ def test_a_pack_that_cannot_be_measured_is_a_row_and_the_others_go_on(tmp_path: 
     def refuse(asked: Make) -> PackWork:
         raise PackNotMeasured("its file is missing", next_step="give it")
 
-    found = PackPlay(tmp_path).packs(replace(PACK, make=refuse), replace(PACK, name="second"))
-    first, second = found.results.packs
+    result = PackPlay(tmp_path).packs(replace(PACK, make=refuse), replace(PACK, name="second"))
+    first, second = result.results.packs
     assert (first.passed, first.why) == (None, "its file is missing; give it")
     assert second.passed is True
 
 
 def test_too_short_a_context_is_not_measured(tmp_path: Path) -> None:
-    found = PackPlay(tmp_path, context=100).packs(PACK)
-    assert found.results.packs[0].passed is None
-    assert "needs a context of 256 tokens; this one has 100" in found.results.packs[0].why
+    result = PackPlay(tmp_path, context=100).packs(PACK)
+    assert result.results.packs[0].passed is None
+    assert "needs a context of 256 tokens; this one has 100" in result.results.packs[0].why
     limited = PackPlay(tmp_path / "b").packs(PACK, context=200)
     assert "this one has 200" in limited.results.packs[0].why
 
@@ -129,8 +129,8 @@ def test_a_probe_s_finding_reaches_the_judge(tmp_path: Path) -> None:
 
 
 def test_an_arm_that_fails_a_pack_s_requests_fails_the_pack_if_it_is_alive(tmp_path: Path) -> None:
-    found = PackPlay(tmp_path, dies_after={"p-eagle": 9}).packs(PACK, units=12)
-    (row,) = found.results.packs
+    result = PackPlay(tmp_path, dies_after={"p-eagle": 9}).packs(PACK, units=12)
+    (row,) = result.results.packs
     assert row.passed is False
     assert [check.name for check in row.checks if check.passed is False] == ["answered"]
     assert row.examples
@@ -147,10 +147,10 @@ def test_an_arm_that_died_ends_the_run_and_finished_rows_are_kept(tmp_path: Path
 def test_how_much_goes_to_each_arm_is_said_before_anything_is_measured(tmp_path: Path) -> None:
     play = PackPlay(tmp_path)
     play.packs(PACK, replace(PACK, name="second"), units=9)
-    said = [event.message for event in play.events]
-    (size,) = [at for at, message in enumerate(said) if message.startswith("to each arm ")]
-    assert said[size].startswith("to each arm at least 36 requests with about ")
-    assert size < next(at for at, message in enumerate(said) if message.startswith("pack text"))
+    lines = [event.message for event in play.events]
+    (size,) = [at for at, message in enumerate(lines) if message.startswith("to each arm ")]
+    assert lines[size].startswith("to each arm at least 36 requests with about ")
+    assert size < next(at for at, message in enumerate(lines) if message.startswith("pack text"))
 
 
 def test_a_pack_that_demands_no_identity_pays_for_none(tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_an_arm_in_another_mode_than_it_says_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_has_the_scorecard_and_keeps_its_records(tmp_path: Path) -> None:
-    found = PackPlay(tmp_path).packs(PACK, units=9)
-    page = html_page([found.results])
+    result = PackPlay(tmp_path).packs(PACK, units=9)
+    page = html_page([result.results])
     assert "Workload packs" in page
     assert "1 of 1 workload pack passed" in page
     assert "✓ pass" in page
     (again,) = extract(page)
-    assert again.packs == found.results.packs
+    assert again.packs == result.results.packs

@@ -265,32 +265,32 @@ class Tools:
 
 
 def judged(mine: Tools, plain: Tools) -> Any:
-    asked = Make(MODEL, units=2)
-    work = make(asked)
-    probed = probe(Probe(mine, plain, work, asked))
+    request = Make(MODEL, units=2)
+    work = make(request)
+    probed = probe(Probe(mine, plain, work, request))
     observed = Observed(work, ARM, (), replace(ARM, name="plain", mode="none"), (), probed=probed)
     return judge(observed).checks
 
 
 def test_tools_are_judged_where_both_have_a_parser() -> None:
-    found = judged(Tools("fast"), Tools("plain"))["tools"]
-    assert (found.passed, found.figures["decidable"]) == (True, 4)
+    tools = judged(Tools("fast"), Tools("plain"))["tools"]
+    assert (tools.passed, tools.figures["decidable"]) == (True, 4)
 
 
 def test_tools_are_not_applicable_where_neither_has_a_parser() -> None:
-    found = judged(Tools("fast", parser=False), Tools("plain", parser=False))["tools"]
-    assert (found.passed, found.applicable) == (None, False)
+    tools = judged(Tools("fast", parser=False), Tools("plain", parser=False))["tools"]
+    assert (tools.passed, tools.applicable) == (None, False)
 
 
 def test_tools_fail_where_only_the_arm_refuses_them() -> None:
-    found = judged(Tools("fast", parser=False), Tools("plain"))["tools"]
-    assert found.passed is False
-    assert "--tool-call-parser" in found.examples[0]
+    tools = judged(Tools("fast", parser=False), Tools("plain"))["tools"]
+    assert tools.passed is False
+    assert "--tool-call-parser" in tools.examples[0]
 
 
 def test_tools_are_undecided_where_only_the_baseline_refuses_them() -> None:
-    found = judged(Tools("fast"), Tools("plain", parser=False))["tools"]
-    assert (found.passed, found.applicable) == (None, True)
+    tools = judged(Tools("fast"), Tools("plain", parser=False))["tools"]
+    assert (tools.passed, tools.applicable) == (None, True)
 
 
 @pytest.mark.parametrize("units", [1, 3])

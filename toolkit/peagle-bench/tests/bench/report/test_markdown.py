@@ -7,14 +7,14 @@ from tests.bench.report import making
 
 
 def test_the_whole_text_of_a_small_comparison() -> None:
-    made = making.stand_in()
+    created = making.stand_in()
     rows = tuple(
-        replace(row, faster="a|b" if n == 2 else row.faster) for n, row in enumerate(made.comparisons)
+        replace(row, faster="a|b" if n == 2 else row.faster) for n, row in enumerate(created.comparisons)
     )
     measured = replace(
-        made.header, provenance={"versions": {"peagle-sm": "0.1.0"}, "date": "2026-11-20T13:52"}
+        created.header, provenance={"versions": {"peagle-sm": "0.1.0"}, "date": "2026-11-20T13:52"}
     )
-    text = markdown([replace(made, header=measured, comparisons=rows, points=())])
+    text = markdown([replace(created, header=measured, comparisons=rows, points=())])
     assert text == (
         "### P-EAGLE report\n\n"
         "> [!WARNING]\n"

@@ -239,8 +239,8 @@ def test_a_page_of_several_runs_saves_its_data_too(page: str) -> None:
 
 
 def test_stand_ins_are_named_wherever_a_figure_stands() -> None:
-    made = making.stand_in()
-    measured = replace(made, header=replace(made.header, provenance={"date": "2026-11-20"}))
+    created = making.stand_in()
+    measured = replace(created, header=replace(created.header, provenance={"date": "2026-11-20"}))
     page = html_page([measured])
     outline = Outline(page)
     assert "small stand-in weights" in outline.text("head", "title")
@@ -281,8 +281,8 @@ def test_a_late_event_loop_is_said_beside_the_latencies_and_withholds_nothing() 
     shown = replace(results, points=tuple(replace(point, client=late) for point in results.points))
     outline = Outline(html_page([shown]))
     assert outline.text("h1") == Outline(html_page([results])).text("h1")
-    said = "c=1: measured latencies may be too long; rates and ratios are valid: the client was 40 ms late"
-    assert f"{said} (no speculation, EAGLE-3, P-EAGLE)" in outline.text("section", "li")
+    line = "c=1: measured latencies may be too long; rates and ratios are valid: the client was 40 ms late"
+    assert f"{line} (no speculation, EAGLE-3, P-EAGLE)" in outline.text("section", "li")
     assert "withheld" not in outline.text("main")
     assert "kept up at 0 of 3 points" in outline.text("section", "p")
 
@@ -290,10 +290,10 @@ def test_a_late_event_loop_is_said_beside_the_latencies_and_withholds_nothing() 
 def test_a_window_that_is_too_short_is_said_beside_the_rates() -> None:
     results = making.stand_in()
     short = replace(results, points=tuple(replace(each, requests=4) for each in results.points))
-    said = "c=1: measured rates may be too high: the window is too short: 4 requests"
-    assert said in Outline(html_page([short])).text("section", "li")
-    assert said in markdown([short])
-    assert said not in html_page([results])
+    line = "c=1: measured rates may be too high: the window is too short: 4 requests"
+    assert line in Outline(html_page([short])).text("section", "li")
+    assert line in markdown([short])
+    assert line not in html_page([results])
 
 
 def test_wrong_answers_are_said_before_any_speed_up() -> None:

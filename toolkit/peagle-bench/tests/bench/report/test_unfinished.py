@@ -20,10 +20,10 @@ from tests.bench.report import making
 
 def asked(prompts: int, units: int, **config: object) -> Results:
     """A run at c=1 that was asked for ``prompts`` and compares ``units`` of them."""
-    made = making.stand_in()
+    created = making.stand_in()
     header = making.header("compare", stand_in=True, workload={"prompts": prompts}, **config)
-    comparisons = tuple(replace(row, units=units) for row in made.comparisons)
-    return replace(made, header=header, comparisons=comparisons, requests=())
+    comparisons = tuple(replace(row, units=units) for row in created.comparisons)
+    return replace(created, header=header, comparisons=comparisons, requests=())
 
 
 def named(results: Results, source: str) -> Results:
@@ -31,16 +31,16 @@ def named(results: Results, source: str) -> Results:
 
 
 def test_the_headline_says_what_an_interrupted_comparison_lacks() -> None:
-    found = verdict(view_of([asked(40, 3)]))
-    assert found.headline.endswith("at c=1, in this deployment (interrupted: 3 of 40 prompts)")
+    result = verdict(view_of([asked(40, 3)]))
+    assert result.headline.endswith("at c=1, in this deployment (interrupted: 3 of 40 prompts)")
     assert "(interrupted" not in verdict(view_of([asked(40, 40)])).headline
 
 
 def test_a_prompt_that_failed_was_asked_and_is_not_missing() -> None:
-    made = making.stand_in()
-    count = len({each.prompt_id for each in made.requests})
+    created = making.stand_in()
+    count = len({each.prompt_id for each in created.requests})
     assert missing(asked(count, 3)) is not None
-    assert missing(replace(asked(count, 3), requests=made.requests)) is None
+    assert missing(replace(asked(count, 3), requests=created.requests)) is None
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_loads_and_deployments_that_are_missing(config: dict[str, object], told:
 
 
 def test_blocks_that_are_missing() -> None:
-    made = asked(3, 3, blocks=6)
-    found = tuple(replace(row, over="blocks", units=2) for row in made.comparisons)
-    assert missing(replace(made, comparisons=found)) == "2 of 6 blocks"
+    created = asked(3, 3, blocks=6)
+    rows = tuple(replace(row, over="blocks", units=2) for row in created.comparisons)
+    assert missing(replace(created, comparisons=rows)) == "2 of 6 blocks"
 
 
 def test_a_file_without_a_finished_load_is_named_beside_a_whole_one() -> None:
@@ -101,8 +101,8 @@ def test_a_tuning_s_rates_beside_no_speculation() -> None:
     assert table.rows[0][-1] == "no speculation"
     (chosen,) = [row for row in table.rows if row[-1] == "chosen"]
     assert chosen[2] == str(fit.best_k)
-    told = verdict(view_of([tuned])).second
-    assert told.endswith(f"at c=8 with K={fit.best_k}, 400 without speculation.")
+    second = verdict(view_of([tuned])).second
+    assert second.endswith(f"at c=8 with K={fit.best_k}, 400 without speculation.")
     assert "Rate at each K" in html_page([tuned])
 
 
@@ -117,9 +117,9 @@ def test_two_runs_of_the_same_arms_are_never_in_one_table() -> None:
 
 
 def test_checks_of_two_endpoints_are_told_apart() -> None:
-    made = making.verified()
-    others = tuple(replace(check, arm="other") for check in made.checks)
-    view = view_of([made, replace(made, checks=others)])
+    created = making.verified()
+    others = tuple(replace(check, arm="other") for check in created.checks)
+    view = view_of([created, replace(created, checks=others)])
     table = tables.checks(view)
     assert table is not None
     assert {row[table.heads.index("arm")] for row in table.rows} == {"gpt-oss-20b-p-eagle", "other"}
@@ -128,9 +128,9 @@ def test_checks_of_two_endpoints_are_told_apart() -> None:
 
 def test_each_run_has_its_own_load_average() -> None:
     def busy(load: float, name: str) -> Results:
-        made = making.stand_in()
-        points = tuple(replace(point, machine_load=load) for point in made.points)
-        return named(replace(made, points=points), name)
+        created = making.stand_in()
+        points = tuple(replace(point, machine_load=load) for point in created.points)
+        return named(replace(created, points=points), name)
 
     assert "load average was 2.50." in trust(view_of([busy(2.5, "a.jsonl")]))
     both = trust(view_of([busy(2.5, "a.jsonl"), busy(7.0, "b.jsonl")]))
@@ -138,23 +138,23 @@ def test_each_run_has_its_own_load_average() -> None:
 
 
 def test_a_page_keeps_the_names_of_its_files() -> None:
-    made = [named(making.stand_in(), 'lab/a "b" <c>.jsonl'), making.stand_in()]
-    assert [each.source for each in extract(html_page(made))] == ['a "b" <c>.jsonl', None]
+    created = [named(making.stand_in(), 'lab/a "b" <c>.jsonl'), making.stand_in()]
+    assert [each.source for each in extract(html_page(created))] == ['a "b" <c>.jsonl', None]
 
 
 def test_files_of_one_name_are_called_by_their_paths() -> None:
-    made = making.stand_in()
-    found = names_of([named(made, "x/r.jsonl"), named(made, "y/r.jsonl"), named(made, "z.jsonl")])
-    assert found == ("x/r.jsonl", "y/r.jsonl", "z.jsonl")
-    assert len(set(names_of([made, made]))) == 2
+    created = making.stand_in()
+    names = names_of([named(created, "x/r.jsonl"), named(created, "y/r.jsonl"), named(created, "z.jsonl")])
+    assert names == ("x/r.jsonl", "y/r.jsonl", "z.jsonl")
+    assert len(set(names_of([created, created]))) == 2
 
 
 def test_a_verify_that_did_not_finish_does_not_read_as_passed() -> None:
     whole = making.verified()
-    asked = [check.name for check in whole.checks]
-    header = replace(whole.header, config={**whole.header.config, "checks": asked})
+    requests = [check.name for check in whole.checks]
+    header = replace(whole.header, config={**whole.header.config, "checks": requests})
     cut = replace(whole, header=header, checks=whole.checks[:1])
     assert verdict(view_of([cut])).headline == (
-        f"The checks did not finish (interrupted: 1 of {len(asked)} checks)"
+        f"The checks did not finish (interrupted: 1 of {len(requests)} checks)"
     )
     assert "did not finish" not in verdict(view_of([replace(whole, header=header)])).headline

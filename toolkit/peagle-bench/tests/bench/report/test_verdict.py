@@ -19,28 +19,28 @@ def said(*files: Results) -> str:
 
 
 def test_a_gain() -> None:
-    found = verdict(view_of([making.compared()]))
-    assert found.headline == "P-EAGLE is 1.36x EAGLE-3 [1.29, 1.44] at c=1, in this deployment"
-    assert found.second == "At c=64: 1.08x [1.02, 1.14]."
-    assert found.limits == (
+    result = verdict(view_of([making.compared()]))
+    assert result.headline == "P-EAGLE is 1.36x EAGLE-3 [1.29, 1.44] at c=1, in this deployment"
+    assert result.second == "At c=64: 1.08x [1.02, 1.14]."
+    assert result.limits == (
         "synthetic data",
         "this deployment only",
         "95% interval over 96 prompts",
         "HumanEval",
         "temperature 0",
     )
-    assert found.gain
+    assert result.gain
 
 
 def test_several_deployments_reach_further() -> None:
-    found = verdict(view_of([making.compared(deployments=5)]))
-    assert "over 5 deployments" in found.limits
-    assert "this deployment only" not in found.limits
+    result = verdict(view_of([making.compared(deployments=5)]))
+    assert "over 5 deployments" in result.limits
+    assert "this deployment only" not in result.limits
 
 
 def test_the_far_end_where_nothing_is_shown() -> None:
-    found = verdict(view_of([making.compared(wide=1.1)]))
-    assert found.second == "No significant difference at c=64: 1.08x [0.98, 1.18]."
+    result = verdict(view_of([making.compared(wide=1.1)]))
+    assert result.second == "No significant difference at c=64: 1.08x [0.98, 1.18]."
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,16 @@ def test_the_far_end_where_nothing_is_shown() -> None:
     ],
 )
 def test_the_sentence_follows_the_interval(ratio: Interval, headline: str, gain: bool) -> None:
-    found = verdict(view_of([making.stand_in(ratio)]))
-    assert (found.headline, found.gain) == (headline, gain)
-    assert found.limits[0] == "synthetic data, small stand-in weights"
+    result = verdict(view_of([making.stand_in(ratio)]))
+    assert (result.headline, result.gain) == (headline, gain)
+    assert result.limits[0] == "synthetic data, small stand-in weights"
 
 
 def test_points_alone_claim_no_difference() -> None:
     results = replace(making.compared(), comparisons=())
-    found = verdict(view_of([results]))
-    assert found.headline == "P-EAGLE: 545 tokens/s at c=1"
-    assert "no confidence interval: use `peagle-sm compare`" in found.limits
+    result = verdict(view_of([results]))
+    assert result.headline == "P-EAGLE: 545 tokens/s at c=1"
+    assert "no confidence interval: use `peagle-sm compare`" in result.limits
 
 
 def test_a_tuning_and_a_verification_speak_for_themselves() -> None:
@@ -109,11 +109,11 @@ def test_a_proof_is_of_the_candidate_over_the_serving_head() -> None:
     plain = replace(rows[0], faster="serving", slower="plain", ratio=Interval(2.0, 1.9, 2.1))
     proof = replace(rows[0], faster="candidate", slower="serving")
     for order in ((plain, proof), (proof, plain)):
-        found = replace(results, arms=arms, points=(), comparisons=order, requests=())
-        headline = said(found)
+        result = replace(results, arms=arms, points=(), comparisons=order, requests=())
+        headline = said(result)
         assert "1.31x" in headline
         assert headline.index("candidate") < headline.index("serving")
-        limits = verdict(view_of([found])).limits
+        limits = verdict(view_of([result])).limits
         assert any("decides by acceptance" in each for each in limits), "a busy serving head looks slow"
 
 
@@ -135,15 +135,15 @@ def test_money_claims_no_saving_where_no_difference_is_shown() -> None:
 
 
 def test_an_endpoint_s_name_stays_as_it_is_written() -> None:
-    made = making.stand_in()
-    named = replace(made, comparisons=(), arms=tuple(replace(arm, mode="unknown") for arm in made.arms))
+    created = making.stand_in()
+    named = replace(created, comparisons=(), arms=tuple(replace(arm, mode="unknown") for arm in created.arms))
     assert said(named) == "tiny-eagle3: 301 tokens/s at c=1"
-    plain = replace(made, comparisons=(), points=made.points[:1])
+    plain = replace(created, comparisons=(), points=created.points[:1])
     assert said(plain) == "No speculation: 163 tokens/s at c=1"
 
 
 def test_a_run_that_was_cut_off_before_its_first_load_ended() -> None:
     cut = replace(making.stand_in(), points=(), comparisons=())
-    found = verdict(view_of([cut]))
-    assert found.headline == "The file has no finished load"
-    assert found.limits[-1].endswith("(192 requests of an interrupted load)")
+    result = verdict(view_of([cut]))
+    assert result.headline == "The file has no finished load"
+    assert result.limits[-1].endswith("(192 requests of an interrupted load)")

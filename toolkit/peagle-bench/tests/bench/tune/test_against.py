@@ -17,12 +17,12 @@ from tests.bench.tune.reading_of import reading
 
 def read(*, concurrency: int, plain_ms: float, step_ms: float, more_ms: float) -> list[Reading]:
     """Two rounds over the baseline and K of 1, 3 and 5, whose steps take ``more_ms`` longer for each K."""
-    found = []
+    rows = []
     for block in range(2):
-        found.append(reading(0, step_ms=plain_ms, concurrency=concurrency, block=block))
+        rows.append(reading(0, step_ms=plain_ms, concurrency=concurrency, block=block))
         for k in (1, 3, 5):
-            found.append(reading(k, step_ms=step_ms + more_ms * k, concurrency=concurrency, block=block))
-    return found
+            rows.append(reading(k, step_ms=step_ms + more_ms * k, concurrency=concurrency, block=block))
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,10 @@ def test_faster_and_slower_are_said_only_where_the_interval_excludes_one(
 
 
 def test_each_load_has_a_verdict_of_its_own(result: ModeResult) -> None:
-    found = common_against_none(result)
-    assert {c: one.verdict for c, one in found.items()} == {1: "faster", 8: "slower"}
-    assert found[1].plain == pytest.approx(250, rel=0.02)
-    assert found[8].plain == pytest.approx(2000, rel=0.02)
+    outcome = common_against_none(result)
+    assert {c: one.verdict for c, one in outcome.items()} == {1: "faster", 8: "slower"}
+    assert outcome[1].plain == pytest.approx(250, rel=0.02)
+    assert outcome[8].plain == pytest.approx(2000, rel=0.02)
 
 
 def test_without_a_baseline_there_is_no_verdict(result: ModeResult) -> None:
@@ -70,8 +70,8 @@ def test_the_results_file_says_it_of_the_load_s_k_and_of_the_one_for_all(result:
     assert low.best_k != high.best_k, "the fixture is to have two"
     for record in (low, high):
         assert f"K={result.common.k} is" in record.reason
-        told = f"K={result.common.k} is the K for all loads" in record.reason
-        assert told == (record.best_k != result.common.k)
+        answer = f"K={result.common.k} is the K for all loads" in record.reason
+        assert answer == (record.best_k != result.common.k)
 
 
 def test_the_spec_s_comment_gives_the_baseline_s_rate(result: ModeResult) -> None:

@@ -17,25 +17,28 @@ def base(**more: object) -> EndpointSpec:
 
 def test_each_arm_is_an_endpoint_of_its_own() -> None:
     assert arm_spec(base(), "none", None).name == "tune-tiny-none"
-    made = arm_spec(base(), "eagle3", 5)
-    assert made.name == "tune-tiny-eagle3-k5"
-    assert (made.speculation.num_speculative_tokens, made.speculation.draft_head) == (5, "tiny-code-eagle3")
-    assert "PEAGLE_SM_RUNTIME_K" not in made.serving.env
+    created = arm_spec(base(), "eagle3", 5)
+    assert created.name == "tune-tiny-eagle3-k5"
+    assert (created.speculation.num_speculative_tokens, created.speculation.draft_head) == (
+        5,
+        "tiny-code-eagle3",
+    )
+    assert "PEAGLE_SM_RUNTIME_K" not in created.serving.env
 
 
 def test_the_engine_that_changes_k_is_asked_for_by_its_environment() -> None:
-    made = arm_spec(base(serving={"env": {"SM_VLLM_SEED": "1"}}), "p-eagle", 11, runtime=True)
-    assert made.name == "tune-tiny-p-eagle"
-    assert made.serving.env == {"SM_VLLM_SEED": "1", "PEAGLE_SM_RUNTIME_K": "1"}
-    assert made.speculation.num_speculative_tokens == 11
+    created = arm_spec(base(serving={"env": {"SM_VLLM_SEED": "1"}}), "p-eagle", 11, runtime=True)
+    assert created.name == "tune-tiny-p-eagle"
+    assert created.serving.env == {"SM_VLLM_SEED": "1", "PEAGLE_SM_RUNTIME_K": "1"}
+    assert created.speculation.num_speculative_tokens == 11
 
 
 def test_nothing_resizes_or_turns_off_an_arm_while_it_is_measured() -> None:
-    made = arm_spec(
+    created = arm_spec(
         base(hours="Mon-Fri 08:00-19:00 Europe/Berlin", autoscaling={"max_instances": 3}), "none", None
     )
-    assert made.hours is None
-    assert made.autoscaling is None
+    assert created.hours is None
+    assert created.autoscaling is None
 
 
 def test_a_name_that_grows_too_long_is_refused() -> None:
@@ -68,12 +71,12 @@ def price(**more: Any) -> Estimate:
 
 
 def test_the_cost_is_told_with_a_bound() -> None:
-    found = price(concurrencies=(1,))
-    assert (found.deployments, found.windows, found.most_usd) == (6, 6, 480.0)
-    assert found.usd is not None
-    assert 20 * found.minutes / 60 == pytest.approx(found.usd, abs=0.01)
-    assert "6 deployments, at most 6 windows" in found.words()
-    assert "at most 480.00 USD" in found.words()
+    result = price(concurrencies=(1,))
+    assert (result.deployments, result.windows, result.most_usd) == (6, 6, 480.0)
+    assert result.usd is not None
+    assert 20 * result.minutes / 60 == pytest.approx(result.usd, abs=0.01)
+    assert "6 deployments, at most 6 windows" in result.words()
+    assert "at most 480.00 USD" in result.words()
 
 
 def test_an_unknown_price_is_no_zero() -> None:

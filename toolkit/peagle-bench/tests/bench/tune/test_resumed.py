@@ -31,9 +31,9 @@ class Drifting:
     def read(self, k: int, concurrency: int, block: int) -> Reading:
         step = 4.0 if k == 0 else 5.0 + 0.1 * k + (2.0 * (k - 5) if k > 5 else 0.0)
         noise = 1 + 0.01 * ((37 * len(self.file)) % 11) / 11
-        found = reading(k, step_ms=step * noise, concurrency=concurrency, block=block, first=0.9)
-        self.file.append(window_record(self.mode, found, f"late {len(self.file)}"))
-        return found
+        result = reading(k, step_ms=step * noise, concurrency=concurrency, block=block, first=0.9)
+        self.file.append(window_record(self.mode, result, f"late {len(self.file)}"))
+        return result
 
 
 Tune = Callable[[list[WindowRecord], Measured], list[Reading]]
@@ -82,8 +82,8 @@ def test_what_is_measured_is_not_measured_again_and_the_rest_is_the_same(tune: T
 
 
 def test_a_record_is_its_reading() -> None:
-    found = reading(3, step_ms=5.0, concurrency=8, block=2)
-    assert reading_in(window_record("p-eagle", found, None)) == found
+    result = reading(3, step_ms=5.0, concurrency=8, block=2)
+    assert reading_in(window_record("p-eagle", result, None)) == result
 
 
 def test_a_window_that_cannot_be_published_is_still_one_after_resuming() -> None:

@@ -43,13 +43,13 @@ def told(**more: object) -> RequestRecord:
 
 
 def test_requests_that_report_their_drafts_tell_everything() -> None:
-    found = reading_of([told(), told()], k=3, concurrency=2, block=4, seconds=2.0)
-    assert found.acceptance_length == pytest.approx(2.5)
-    assert found.survival == pytest.approx((0.75, 0.5, 0.25))
-    assert found.step_ms == pytest.approx(25.0)  # a second of stream, 40 steps
-    assert (found.step_source, found.steps, found.block) == ("drafts", 80, 4)
-    assert found.otps == pytest.approx(101.0)
-    assert found.rate == pytest.approx(2 * 2.5 * 40)
+    reading = reading_of([told(), told()], k=3, concurrency=2, block=4, seconds=2.0)
+    assert reading.acceptance_length == pytest.approx(2.5)
+    assert reading.survival == pytest.approx((0.75, 0.5, 0.25))
+    assert reading.step_ms == pytest.approx(25.0)  # a second of stream, 40 steps
+    assert (reading.step_source, reading.steps, reading.block) == ("drafts", 80, 4)
+    assert reading.otps == pytest.approx(101.0)
+    assert reading.rate == pytest.approx(2 * 2.5 * 40)
 
 
 def test_an_engine_started_with_a_larger_k_reports_zeros_beyond() -> None:
@@ -62,8 +62,8 @@ def test_the_engines_own_histogram_goes_before_the_clients_clock() -> None:
     after = read_scrape(METRICS.replace("100.0\n", "300.0\n", 1).replace(" 0.5", " 1.5"))
     assert before is not None
     assert after is not None
-    found = reading_of([told()], k=3, concurrency=2, block=0, seconds=1.0, scrapes=(before, after))
-    assert (found.step_ms, found.step_source) == (pytest.approx(5.0), "metrics")
+    reading = reading_of([told()], k=3, concurrency=2, block=0, seconds=1.0, scrapes=(before, after))
+    assert (reading.step_ms, reading.step_source) == (pytest.approx(5.0), "metrics")
 
 
 def test_the_engines_counters_stand_in_for_requests_that_tell_nothing() -> None:
@@ -71,22 +71,22 @@ def test_the_engines_counters_stand_in_for_requests_that_tell_nothing() -> None:
     assert nothing is not None
     after = read_scrape(METRICS)
     assert after is not None
-    found = reading_of([request()], k=3, concurrency=2, block=0, seconds=1.0, scrapes=(nothing, after))
-    assert found.acceptance_length == pytest.approx(3.0)
-    assert found.survival == pytest.approx((0.8, 0.7, 0.5))
+    reading = reading_of([request()], k=3, concurrency=2, block=0, seconds=1.0, scrapes=(nothing, after))
+    assert reading.acceptance_length == pytest.approx(3.0)
+    assert reading.survival == pytest.approx((0.8, 0.7, 0.5))
 
 
 def test_chunks_are_steps_where_nothing_else_is_known() -> None:
-    found = reading_of([request()], k=7, concurrency=2, block=0, seconds=1.0)
-    assert found.acceptance_length == pytest.approx(2.5)
-    assert 1 + sum(found.survival) == pytest.approx(2.5)
-    assert (found.step_ms, found.step_source) == (pytest.approx(25.0), "chunks")
+    reading = reading_of([request()], k=7, concurrency=2, block=0, seconds=1.0)
+    assert reading.acceptance_length == pytest.approx(2.5)
+    assert 1 + sum(reading.survival) == pytest.approx(2.5)
+    assert (reading.step_ms, reading.step_source) == (pytest.approx(25.0), "chunks")
 
 
 def test_the_baseline_steps_once_a_token() -> None:
-    found = reading_of([request()], k=0, concurrency=2, block=0, seconds=1.0)
-    assert (found.acceptance_length, found.survival) == (1.0, ())
-    assert found.step_ms == pytest.approx(10.0)
+    reading = reading_of([request()], k=0, concurrency=2, block=0, seconds=1.0)
+    assert (reading.acceptance_length, reading.survival) == (1.0, ())
+    assert reading.step_ms == pytest.approx(10.0)
 
 
 def test_warm_up_drain_and_failures_do_not_count() -> None:

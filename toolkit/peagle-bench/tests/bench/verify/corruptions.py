@@ -152,14 +152,14 @@ def altered_logprobs(rng: np.random.Generator, world: World) -> Outcome:
     baseline = [case.first for case in world.cases]
     if rng.random() < 0.5:
         n = int(rng.integers(len(candidate)))
-        told = list(candidate[n].answer.logprobs)
-        told[int(rng.integers(len(told)))] += size
-        candidate[n] = _telling(candidate[n], tuple(told))
+        rows = list(candidate[n].answer.logprobs)
+        rows[int(rng.integers(len(rows)))] += size
+        candidate[n] = _telling(candidate[n], tuple(rows))
     else:
         candidate = [_telling(s, tuple(v * (1 + size) for v in s.answer.logprobs)) for s in candidate]
     verdict = judge_logprobs(candidate, baseline)
     worst = max(
-        abs(told - seen) for s in candidate for told, seen in zip(s.answer.logprobs, s.logprobs, strict=True)
+        abs(rows - seen) for s in candidate for rows, seen in zip(s.answer.logprobs, s.logprobs, strict=True)
     )
     return Outcome(
         verdict, worst > verdict.figures["tolerance_nats"], f"log-probabilities {worst:.3g} nats off"
@@ -193,15 +193,15 @@ def leaked_stop(rng: np.random.Generator, world: World) -> Outcome:
 
 def stop_cases(rng: np.random.Generator, world: World) -> list[StopCase]:
     """Sound requests with stop strings, from the texts of the recorded answers."""
-    found = []
+    rows = []
     for case in world.cases[:24]:
         full = text_of(case.first.answer)
         stop = choose_stop(full, rng.uniform(0.2, 0.7))
         if stop is not None:
             blank = StopCase(case.prompt_id, stop, bool(rng.integers(2)), full, *[case.first.answer] * 3)
             same = _stopped(blank)
-            found.append(replace(blank, baseline=same, candidate=same, streamed=same))
-    return found
+            rows.append(replace(blank, baseline=same, candidate=same, streamed=same))
+    return rows
 
 
 def text_of(answer: TokenAnswer) -> str:
@@ -229,11 +229,11 @@ def odd_stream(rng: np.random.Generator, world: World) -> Outcome:
 
 def stream_cases(cases: list[GreedyCase]) -> list[StreamCase]:
     """Sound streams of the recorded answers."""
-    found = []
+    rows = []
     for case in cases[:24]:
         its, mine = (replace(s.answer, text=text_of(s.answer)) for s in (case.first, case.candidate))
-        found.append(StreamCase(case.prompt_id, its, its, mine, mine))
-    return found
+        rows.append(StreamCase(case.prompt_id, its, its, mine, mine))
+    return rows
 
 
 def wrong_sampling(rng: np.random.Generator, world: World) -> Outcome:

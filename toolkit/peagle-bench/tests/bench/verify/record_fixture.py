@@ -66,12 +66,12 @@ def main(baseline: str, candidate: str, port: str) -> None:
         [(item.prompt_id, item.body) for item in load_prompts("humaneval", PROMPTS, seed=0).items]
     )
     greedy = engines.greedy("candidate", prompts, 4)
-    asked = [prompts[n % PROMPTS] for n in range(SAMPLES)]
+    requests = [prompts[n % PROMPTS] for n in range(SAMPLES)]
     common = {"max_tokens": TOKENS, "return_token_ids": True, **SAMPLED}
-    samples = engines.ask("candidate", [{"prompt": list(p.ids), **common} for p in asked])
+    samples = engines.ask("candidate", [{"prompt": list(p.ids), **common} for p in requests])
     arrays = {
         **{f"greedy_{name}": value for name, value in score(engines, prompts, greedy).items()},
-        **{f"sampled_{name}": value for name, value in score(engines, asked, samples).items()},
+        **{f"sampled_{name}": value for name, value in score(engines, requests, samples).items()},
     }
     np.savez_compressed(FILE, **arrays)
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes", file=sys.stderr)

@@ -115,10 +115,10 @@ def test_sampling_is_undecided_when_the_baseline_fails_or_little_was_drawn() -> 
 
 
 def test_log_probabilities_that_are_missing_are_a_fault() -> None:
-    told = replace(scored((1, 2)).answer, logprobs=(-1.0, -1.0), others=(-1.5, -1.5))
-    full = Scored(told, (-1.0, -1.0), (-1.5, -1.5))
-    short = Scored(replace(told, logprobs=(-1.0,), others=(-1.5,)), (-1.0, -1.0), (-1.5, -1.5))
-    nan = Scored(replace(told, logprobs=(float("nan"), -1.0)), (-1.0, -1.0), (-1.5, -1.5))
+    answer = replace(scored((1, 2)).answer, logprobs=(-1.0, -1.0), others=(-1.5, -1.5))
+    full = Scored(answer, (-1.0, -1.0), (-1.5, -1.5))
+    short = Scored(replace(answer, logprobs=(-1.0,), others=(-1.5,)), (-1.0, -1.0), (-1.5, -1.5))
+    nan = Scored(replace(answer, logprobs=(float("nan"), -1.0)), (-1.0, -1.0), (-1.5, -1.5))
     assert judge_logprobs([full], [full]).passed is True
     assert judge_logprobs([short], [full]).passed is False
     assert judge_logprobs([nan], [full]).passed is False

@@ -22,12 +22,12 @@ from peagle_sm.core.errors import StreamError
 
 
 def test_an_answer_and_its_own_log_probabilities() -> None:
-    told = {
+    fields = {
         "tokens": ["token_id:5", "token_id:6"],
         "token_logprobs": [-0.1, -2.0],
         "top_logprobs": [{"token_id:5": -0.1, "token_id:7": -3.0}, {"token_id:6": -2.0, "token_id:8": -0.5}],
     }
-    choice = {"text": "ab", "token_ids": [5, 6], "finish_reason": "length", "logprobs": told}
+    choice = {"text": "ab", "token_ids": [5, 6], "finish_reason": "length", "logprobs": fields}
     metrics = {
         "speculative_decoding": {
             "mean_acceptance_length": 2.5,

@@ -42,9 +42,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def rows() -> Array:
     """Distributions over six tokens and the rest, as recorded, where two tokens are likely."""
-    found = np.exp(np.concatenate(recorded()["sampled_top_logprobs"]).astype(float))
-    found = found[(found[:, 0] > 0.2) & (found[:, 0] < 0.85)]
-    return np.column_stack([found, np.maximum(1e-9, 1 - found.sum(axis=1))])
+    exp = np.exp(np.concatenate(recorded()["sampled_top_logprobs"]).astype(float))
+    exp = exp[(exp[:, 0] > 0.2) & (exp[:, 0] < 0.85)]
+    return np.column_stack([exp, np.maximum(1e-9, 1 - exp.sum(axis=1))])
 
 
 def speculated(target: Array, rng: np.random.Generator, *, wrong: bool) -> Array:
@@ -54,8 +54,8 @@ def speculated(target: Array, rng: np.random.Generator, *, wrong: bool) -> Array
     kept = np.minimum(target, draft)
     residual = target if wrong else np.maximum(target - draft, 0)
     left = 1 - kept.sum()
-    found: Array = kept + left * residual / max(residual.sum(), 1e-12)
-    return found
+    total: Array = kept + left * residual / max(residual.sum(), 1e-12)
+    return total
 
 
 def fitted(rng: np.random.Generator, *, wrong: bool) -> float:
@@ -103,7 +103,7 @@ def ranked_samples(rng: np.random.Generator, *, swap: bool) -> list[Scored]:
     """40 samples of 100 tokens over five ranked tokens and a rest."""
     shares = np.array([0.5, 0.2, 0.1, 0.08, 0.05, 0.07])
     top: Top = tuple((token, math.log(share)) for token, share in enumerate(shares[:5]))
-    found = []
+    matches = []
     for _ in range(40):
         ids = rng.choice(6, size=100, p=shares)
         if swap:
@@ -111,8 +111,8 @@ def ranked_samples(rng: np.random.Generator, *, swap: bool) -> list[Scored]:
         logs = tuple(math.log(shares[token]) for token in ids)
         others = tuple(math.log(0.2) if token == 0 else math.log(0.5) for token in ids)
         answer = TokenAnswer("", tuple(int(token) for token in ids), "length", None, 100)
-        found.append(Scored(answer, logs, others, (top,) * 100))
-    return found
+        matches.append(Scored(answer, logs, others, (top,) * 100))
+    return matches
 
 
 def test_swapped_second_and_third_choices_fail_by_their_ranks() -> None:
@@ -138,8 +138,8 @@ def test_five_percent_of_lost_seeds(exact: bool) -> None:
         return judge_seeds(cases, exact).passed
 
     count = 48 if exact else 400
-    found = [verdict(0.05, count) for _ in range(100)]
-    assert found.count(False) >= 85
+    matches = [verdict(0.05, count) for _ in range(100)]
+    assert matches.count(False) >= 85
     assert [verdict(0.0, count) for _ in range(20)] == [True] * 20
 
 

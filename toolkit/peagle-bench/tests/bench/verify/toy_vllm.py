@@ -93,16 +93,16 @@ class Engine:
         return chosen
 
     def weights(self, row: tuple[float, ...], body: Mapping[str, Any]) -> list[float]:
-        asked = {name: value for name, value in body.items() if self.fault != f"ignores {name}"}
-        heat = 1.6 if self.fault == "hot" else asked.get("temperature", 1.0)
+        by_name = {name: value for name, value in body.items() if self.fault != f"ignores {name}"}
+        heat = 1.6 if self.fault == "hot" else by_name.get("temperature", 1.0)
         shares = [math.exp(value / heat) for value in row]
         whole = sum(shares)
         shares = [share / whole for share in shares]
         ranked, before = ranking(row), 0.0
         for rank, token in enumerate(ranked):
-            cut = asked.get("top_k") and rank >= asked["top_k"]
-            cut = cut or before >= asked.get("top_p", 1.0)
-            cut = cut or shares[token] < asked.get("min_p", 0.0) * shares[ranked[0]]
+            cut = by_name.get("top_k") and rank >= by_name["top_k"]
+            cut = cut or before >= by_name.get("top_p", 1.0)
+            cut = cut or shares[token] < by_name.get("min_p", 0.0) * shares[ranked[0]]
             before += shares[token]
             if cut and rank:
                 shares[token] = 0.0
@@ -171,10 +171,10 @@ class Engine:
         return whole
 
     def unseeded(self, body: Mapping[str, Any]) -> random.Random:
-        asked = json.dumps(body, sort_keys=True)
+        request = json.dumps(body, sort_keys=True)
         with self.lock:
-            self.same[asked] += 1
-            return random.Random(f"{self.seed} {self.same[asked]} {asked}")
+            self.same[request] += 1
+            return random.Random(f"{self.seed} {self.same[request]} {request}")
 
     def demanded(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
         schema = body.get("response_format")
@@ -195,16 +195,16 @@ class Engine:
         return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"completion_tokens": 9}}
 
     def reported(self, prompt: list[int], ids: list[int]) -> dict[str, Any]:
-        told: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": []}
+        fields: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": []}
         for at, token in enumerate(ids):
             so_far = [*prompt, *ids[:at]]
             row = logprobs(so_far[-1], so_far[-2])
             shift = 0.05 if self.fault == "logprobs" else 0.0
             best = ranking(row)[:2]
-            told["tokens"].append(f"token_id:{token}")
-            told["token_logprobs"].append(row[token] + shift)
-            told["top_logprobs"].append({f"token_id:{t}": row[t] + shift for t in {*best, token}})
-        return told
+            fields["tokens"].append(f"token_id:{token}")
+            fields["token_logprobs"].append(row[token] + shift)
+            fields["top_logprobs"].append({f"token_id:{t}": row[t] + shift for t in {*best, token}})
+        return fields
 
     def scored(self, prompt: list[int]) -> list[Any]:
         entries: list[Any] = [None]

@@ -30,12 +30,12 @@ def recorded() -> dict[str, list[Array]]:
     """``greedy_ids`` …, one array per answer."""
     with np.load(Path(__file__).parent / "recorded.npz") as file:
         arrays = {name: file[name] for name in file.files}
-    found = {}
+    by_name = {}
     for kind in ("greedy", "sampled"):
         cuts = np.cumsum(arrays[f"{kind}_lengths"].astype(int))[:-1]
         for name in ("ids", "logprobs", "top_ids", "top_logprobs"):
-            found[f"{kind}_{name}"] = np.split(arrays[f"{kind}_{name}"], cuts)
-    return found
+            by_name[f"{kind}_{name}"] = np.split(arrays[f"{kind}_{name}"], cuts)
+    return by_name
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _pairs(reading: Array, chosen: Array) -> tuple[Array, Array]:
 def samples(rng: np.random.Generator, temperature: float, top_p: float, times: int) -> list[Scored]:
     """Answers drawn anew at the recorded samples' positions; scored at temperature 1, as verify scores."""
     data = recorded()
-    found = []
+    rows = []
     for _ in range(times):
         for truth in data["sampled_top_logprobs"]:
             weights = np.exp(tempered(truth, temperature, top_p))
@@ -149,8 +149,8 @@ def samples(rng: np.random.Generator, temperature: float, top_p: float, times: i
             other = np.where(is_best, second, best)
             ids = tuple((1 + drawn).tolist())
             answer = TokenAnswer("", ids, "length" if len(ids) == SAMPLED else "stop", None, len(ids))
-            found.append(Scored(answer, tuple(own.tolist()), tuple(other.tolist())))
-    return found
+            rows.append(Scored(answer, tuple(own.tolist()), tuple(other.tolist())))
+    return rows
 
 
 def tempered(truth: Array, temperature: float, top_p: float = 1.0) -> Array:

@@ -83,10 +83,10 @@ def test_ids_of_conversations_that_only_begin_alike_stay_apart(tmp_path: Path) -
 
 def row(**changes: Any) -> ComparisonRecord:
     ratio = Interval(1.3, 1.2, 1.4)
-    made = ComparisonRecord(
+    comparison_record = ComparisonRecord(
         "p-eagle", "none", ALONE, ratio, "conversations", 8, 1, None, None, conversations=8
     )
-    return replace(made, **changes)
+    return replace(comparison_record, **changes)
 
 
 def test_a_verdict_is_never_stronger_than_its_note() -> None:

@@ -31,19 +31,19 @@ def conversations(count: int = 8) -> list[dict[str, Any]]:
 
 
 def test_humaneval_is_the_package_s_and_a_seed_chooses_the_same_prompts_in_every_version() -> None:
-    found = load_workload("humaneval", seed=3, count=20)
+    workload = load_workload("humaneval", seed=3, count=20)
     first = [f"HumanEval/{number}" for number in (120, 73, 136, 110)]
-    assert [item.prompt_id for item in found.items[:4]] == first
-    assert found.available == 164
-    assert found.license is not None
-    assert found.license.startswith("MIT")
-    assert found.notes == ()
-    assert found.items[0].body.keys() == {"prompt", "max_tokens", "temperature"}
+    assert [item.prompt_id for item in workload.items[:4]] == first
+    assert workload.available == 164
+    assert workload.license is not None
+    assert workload.license.startswith("MIT")
+    assert workload.notes == ()
+    assert workload.items[0].body.keys() == {"prompt", "max_tokens", "temperature"}
 
 
 def test_mt_bench_asks_the_second_turn_with_the_first_answer(tmp_path: Path) -> None:
-    found = load_workload(str(lines(tmp_path / "q.jsonl", *conversations())))
-    first = found.items[0]
+    workload = load_workload(str(lines(tmp_path / "q.jsonl", *conversations())))
+    first = workload.items[0]
     assert first.then is not None
     second = first.then("an answer")
     assert second is not None
@@ -65,9 +65,9 @@ def test_only_first_turns_may_go_as_completions(tmp_path: Path) -> None:
     path = lines(tmp_path / "q.jsonl", *conversations())
     with pytest.raises(SpecError, match="conversation of 2 turns"):
         load_workload(str(path), api="completion")
-    found = load_workload(str(path), api="completion", first_turn_only=True, count=1)
-    assert isinstance(found.items[0].body["prompt"], str)
-    assert found.items[0].then is None
+    workload = load_workload(str(path), api="completion", first_turn_only=True, count=1)
+    assert isinstance(workload.items[0].body["prompt"], str)
+    assert workload.items[0].then is None
 
 
 def test_a_file_in_the_cache_needs_no_network_and_must_be_the_published_one(tmp_path: Path) -> None:
@@ -78,27 +78,27 @@ def test_a_file_in_the_cache_needs_no_network_and_must_be_the_published_one(tmp_
 
 
 def test_a_fetched_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def fetch(url: str) -> bytes:
-        asked.append(url)
+        requests.append(url)
         return b'{"question_id": 1, "turns": ["changed"]}\n'
 
     with pytest.raises(SpecError, match=MT_BENCH_SHA256):
         load_workload("mt-bench", fetch=fetch, cache=tmp_path)
-    assert asked == [MT_BENCH_URL]
+    assert requests == [MT_BENCH_URL]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_synthetic_lengths_are_exact_and_seeded() -> None:
-    found = load_workload("synthetic:16-32/64", seed=1, count=50)
-    lengths = [len(item.body["prompt"]) for item in found.items]
+    workload = load_workload("synthetic:16-32/64", seed=1, count=50)
+    lengths = [len(item.body["prompt"]) for item in workload.items]
     assert min(lengths) >= 16
     assert max(lengths) <= 32
     assert len(set(lengths)) > 5
-    assert {(i.body["max_tokens"], i.body["ignore_eos"]) for i in found.items} == {(64, True)}
-    assert len({tuple(item.body["prompt"]) for item in found.items}) == 50
-    assert found.items == load_workload("synthetic:16-32/64", seed=1, count=50).items
+    assert {(i.body["max_tokens"], i.body["ignore_eos"]) for i in workload.items} == {(64, True)}
+    assert len({tuple(item.body["prompt"]) for item in workload.items}) == 50
+    assert workload.items == load_workload("synthetic:16-32/64", seed=1, count=50).items
     assert len(load_workload("synthetic:4/4").items) == 256
 
 

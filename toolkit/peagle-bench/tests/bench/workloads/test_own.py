@@ -33,8 +33,8 @@ def captured(body: Any, event: str, encoding: str = "JSON", mode: str = "endpoin
     data = body if isinstance(body, str) else json.dumps(body)
     if encoding == "BASE64":
         data = base64.b64encode(data.encode()).decode()
-    told = {"observedContentType": "application/json", "mode": "INPUT", "data": data, "encoding": encoding}
-    return {"captureData": {mode: told}, "eventMetadata": {"eventId": event}, "eventVersion": "0"}
+    answer = {"observedContentType": "application/json", "mode": "INPUT", "data": data, "encoding": encoding}
+    return {"captureData": {mode: answer}, "eventMetadata": {"eventId": event}, "eventVersion": "0"}
 
 
 def test_bodies_stay_as_they_were_written(tmp_path: Path) -> None:
@@ -45,13 +45,13 @@ def test_bodies_stay_as_they_were_written(tmp_path: Path) -> None:
         {"custom_id": "c", "body": {**CHAT, "id": "kept: it is the body's own"}},
         {"turns": ["one", "two"], "id": "d"},
     )
-    found = {item.prompt_id: item for item in load_workload(str(path)).items}
-    assert found.keys() == {"a", "line/00002", "c", "d"}
-    assert found["a"].body == CHAT
-    assert found["a"].category == "greeting"
-    assert found["line/00002"].body == {"prompt": "def f():", "max_tokens": 256}
-    assert "id" in found["c"].body
-    assert found["d"].then is not None
+    by_name = {item.prompt_id: item for item in load_workload(str(path)).items}
+    assert by_name.keys() == {"a", "line/00002", "c", "d"}
+    assert by_name["a"].body == CHAT
+    assert by_name["a"].category == "greeting"
+    assert by_name["line/00002"].body == {"prompt": "def f():", "max_tokens": 256}
+    assert "id" in by_name["c"].body
+    assert by_name["d"].then is not None
 
 
 def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
@@ -61,11 +61,11 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
         {"messages": CHAT["messages"], "max_completion_tokens": 5, "id": "b"},
     )
     assert load_workload(str(path)).temperature is None
-    found = load_workload(str(path), max_tokens=3, temperature=0.0, extra={"return_token_ids": True})
-    assert found.temperature == 0.0
-    assert sorted(item.body.get("max_tokens", 0) for item in found.items) == [0, 3]
-    assert {item.body.get("max_completion_tokens") for item in found.items} == {None, 3}
-    assert all(item.body["return_token_ids"] for item in found.items)
+    workload = load_workload(str(path), max_tokens=3, temperature=0.0, extra={"return_token_ids": True})
+    assert workload.temperature == 0.0
+    assert sorted(item.body.get("max_tokens", 0) for item in workload.items) == [0, 3]
+    assert {item.body.get("max_completion_tokens") for item in workload.items} == {None, 3}
+    assert all(item.body["return_token_ids"] for item in workload.items)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], sai
 def test_a_field_of_one_s_own_stays_in_the_body(tmp_path: Path) -> None:
     own = [{**CHAT, name: "x"} for name in ("idx", "subcategory", "customer_id", "label_ids", "categories")]
     path = lines(tmp_path / "m.jsonl", *own, {"body": {**CHAT, "label": "x"}})
-    found = [item.body for item in load_workload(str(path)).items]
-    assert sorted(found, key=str) == sorted([*own, {**CHAT, "label": "x"}], key=str)
+    rows = [item.body for item in load_workload(str(path)).items]
+    assert sorted(rows, key=str) == sorted([*own, {**CHAT, "label": "x"}], key=str)
     beside = load_workload(str(lines(tmp_path / "b.jsonl", {**CHAT, "labels": {"team": "a"}, "label": 1})))
     assert beside.items[0].labels == {"team": "a"}
 
@@ -122,10 +122,10 @@ def test_capture_is_known_by_its_lines_and_read_with_its_directories(tmp_path: P
     packed = json.dumps(captured({"prompt": "x"}, "e3")) + "\n" + json.dumps(captured(CHAT, "e1"))
     (root / "AllTraffic/2026/11/20/13/b.jsonl.gz").write_bytes(gzip.compress(packed.encode()))
     lines(root / "AllTraffic/2026/11/20/14/c.jsonl", captured("1,2,3", "e4", "CSV"))
-    found = load_workload(str(root))
-    assert {item.prompt_id for item in found.items} == {"capture/e1", "capture/e2", "capture/e3"}
-    assert "1 recorded line has no request to send" in found.notes[0]
-    assert found.source == "capture (3 files)"
+    workload = load_workload(str(root))
+    assert {item.prompt_id for item in workload.items} == {"capture/e1", "capture/e2", "capture/e3"}
+    assert "1 recorded line has no request to send" in workload.notes[0]
+    assert workload.source == "capture (3 files)"
     one = load_workload(str(root / "AllTraffic/2026/11/20/13/a.jsonl"))
     assert [item.body for item in one.items] == [CHAT, CHAT]
 
@@ -210,25 +210,25 @@ def test_the_answer_at_the_end_of_a_chat_is_left_out_and_counted(
     tmp_path: Path, messages: list[Any], kept: list[Any]
 ) -> None:
     path = lines(tmp_path / "sft.jsonl", {"messages": messages, "max_tokens": 9}, CHAT)
-    found = load_workload(str(path))
-    assert kept in [item.body["messages"] for item in found.items]
-    assert any("1 of 2 chats end with the assistant's answer" in note for note in found.notes) == (
+    workload = load_workload(str(path))
+    assert kept in [item.body["messages"] for item in workload.items]
+    assert any("1 of 2 chats end with the assistant's answer" in note for note in workload.notes) == (
         kept != messages
     )
-    assert len(found.notes) == (kept != messages)
+    assert len(workload.notes) == (kept != messages)
 
 
 @pytest.mark.parametrize("setting", [{"continue_final_message": True}, {"add_generation_prompt": False}])
 def test_an_answer_that_is_to_be_continued_stays(tmp_path: Path, setting: dict[str, bool]) -> None:
     body = {"messages": [ASKED, ANSWER], "max_tokens": 9, **setting}
-    found = load_workload(str(lines(tmp_path / "m.jsonl", {"custom_id": "a", "body": body})))
-    assert (found.items[0].body, found.notes) == (body, ())
+    workload = load_workload(str(lines(tmp_path / "m.jsonl", {"custom_id": "a", "body": body})))
+    assert (workload.items[0].body, workload.notes) == (body, ())
 
 
 def test_recorded_traffic_stays_as_it_was_sent(tmp_path: Path) -> None:
     body = {"messages": [ASKED, ANSWER], "max_tokens": 9}
-    found = load_workload(str(lines(tmp_path / "c.jsonl", captured(body, "e1"))))
-    assert (found.items[0].body, found.notes) == (body, ())
+    workload = load_workload(str(lines(tmp_path / "c.jsonl", captured(body, "e1"))))
+    assert (workload.items[0].body, workload.notes) == (body, ())
 
 
 LENGTHS = (
@@ -268,9 +268,9 @@ def test_a_completion_has_no_max_completion_tokens(tmp_path: Path) -> None:
 def test_a_body_without_a_limit_gets_the_default_and_a_note_says_so(tmp_path: Path) -> None:
     own = {"prompt": "x", "prompt_tokens": 7, "input_len": 7, "max_seq_len": 9, "completion": "y"}
     path = lines(tmp_path / "m.jsonl", own, {"prompt": "y", "max_tokens": 3, "output_tokens": 3})
-    found = load_workload(str(path))
-    assert sorted(item.body["max_tokens"] for item in found.items) == [3, 256]
-    (note,) = found.notes
+    workload = load_workload(str(path))
+    assert sorted(item.body["max_tokens"] for item in workload.items) == [3, 256]
+    (note,) = workload.notes
     assert note.startswith("1 of 2 request bodies have no max_tokens: they get 256")
     assert "--max-tokens" in note
     given = load_workload(str(path), max_tokens=5)
@@ -290,11 +290,11 @@ def test_null_is_a_field_that_is_not_set(tmp_path: Path) -> None:
         {"custom_id": None, "body": {**CHAT, **nulls}},
         {**CHAT, "body": None, "conversation": None, "conversations": None},
     ]
-    found = {item.prompt_id: item for item in load_workload(str(lines(tmp_path / "m.jsonl", *rows))).items}
-    assert sorted(found) == ["line/00001", "line/00002", "line/00003"]
+    by_name = {item.prompt_id: item for item in load_workload(str(lines(tmp_path / "m.jsonl", *rows))).items}
+    assert sorted(by_name) == ["line/00001", "line/00002", "line/00003"]
     cool = {name: value for name, value in CHAT.items() if name != "temperature"}
-    assert [found[name].body for name in sorted(found)] == [cool, cool, CHAT]
-    assert {item.category for item in found.values()} == {None}
+    assert [by_name[name].body for name in sorted(by_name)] == [cool, cool, CHAT]
+    assert {item.category for item in by_name.values()} == {None}
 
 
 @pytest.mark.parametrize(
@@ -347,10 +347,10 @@ def test_fields_of_one_s_own_and_harmless_values_are_not_refused(tmp_path: Path)
 def test_one_prompt_in_a_list_is_one_prompt_and_an_array_of_bodies_is_read(tmp_path: Path) -> None:
     path = tmp_path / "array.json"
     path.write_text(json.dumps([{"prompt": ["x"], "max_tokens": 5}, {"prompt": [[7, 8]]}, CHAT], indent=1))
-    found = {item.prompt_id: item.body for item in load_workload(str(path)).items}
-    assert found["line/00001"] == {"prompt": "x", "max_tokens": 5}
-    assert found["line/00002"]["prompt"] == [7, 8]
-    assert found["line/00003"] == CHAT
+    by_name = {item.prompt_id: item.body for item in load_workload(str(path)).items}
+    assert by_name["line/00001"] == {"prompt": "x", "max_tokens": 5}
+    assert by_name["line/00002"]["prompt"] == [7, 8]
+    assert by_name["line/00003"] == CHAT
 
 
 def said_by(*messages: tuple[str, str], **more: Any) -> dict[str, Any]:
@@ -368,10 +368,10 @@ def test_sharegpt_is_read_as_the_user_s_turns(tmp_path: Path) -> None:
     path = tmp_path / "sharegpt.json"
     path.write_text(json.dumps(rows))
     workload = load_workload(str(path))
-    found = {item.prompt_id: item for item in workload.items}
-    assert sorted(found) == ["a", "b", "c"]
+    by_name = {item.prompt_id: item for item in workload.items}
+    assert sorted(by_name) == ["a", "b", "c"]
     assert any("2 of 5 conversations have no message of the user" in note for note in workload.notes)
-    first = found["a"]
+    first = by_name["a"]
     assert first.body["messages"] == [SYSTEM, {"role": "user", "content": "one"}]
     assert (first.turn, first.body["max_tokens"], first.body["temperature"]) == (0, 256, 0.0)
     assert first.then is not None
@@ -382,11 +382,11 @@ def test_sharegpt_is_read_as_the_user_s_turns(tmp_path: Path) -> None:
         1,
         ["be brief", "one", "its own", "two"],
     )
-    assert (found["b"].body["max_tokens"], found["b"].body["temperature"]) == (7, 0.5)
-    assert [each["role"] for each in found["c"].body["messages"]] == ["system", "user"]
+    assert (by_name["b"].body["max_tokens"], by_name["b"].body["temperature"]) == (7, 0.5)
+    assert [each["role"] for each in by_name["c"].body["messages"]] == ["system", "user"]
     lined = load_workload(str(lines(tmp_path / "sharegpt.jsonl", *rows)))
     assert {item.prompt_id: item.body for item in lined.items} == {
-        name: item.body for name, item in found.items()
+        name: item.body for name, item in by_name.items()
     }
 
 

@@ -45,10 +45,10 @@ def mixture(seed: int, count: int) -> list[LearnPrompt]:
         if kind == 0 or not bodies:
             bodies.append({"prompt": text})
         elif kind == 1:
-            said = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": text}]
+            lines = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": text}]
             for turn in range(rng.randint(1, 3)):
-                bodies.append({"messages": [*said]})
-                said += [
+                bodies.append({"messages": [*lines]})
+                lines += [
                     {"role": "assistant", "content": words(rng, 8)},
                     {"role": "user", "content": f"{turn} {words(rng, 9)}"},
                 ]
@@ -86,18 +86,18 @@ def test_no_relative_of_a_held_out_prompt_is_in_training(seed: int, count: int, 
         LearnPrompt("h", {"prompt": words(random.Random(seed), 40)}),
     ]
     try:
-        found = split(prompts, share, seed, general)
+        lines = split(prompts, share, seed, general)
     except SpecError:  # too few conversations
         return
-    train = [prompt for each in found.train for prompt in each.prompts]
-    held_out = [prompt for each in found.held_out for prompt in each.prompts]
-    assert {each.key for each in found.train}.isdisjoint(each.key for each in found.held_out)
+    train = [prompt for each in lines.train for prompt in each.prompts]
+    held_out = [prompt for each in lines.held_out for prompt in each.prompts]
+    assert {each.key for each in lines.train}.isdisjoint(each.key for each in lines.held_out)
     check_no_relatives(train, [*held_out, *general])
     for one in train:
         for other in held_out:
             for first, second in ((one, other), (other, one)):
                 check_not_begun(first, second)
-    assert all(each.prompts for each in (*found.train, *found.held_out))
+    assert all(each.prompts for each in (*lines.train, *lines.held_out))
 
 
 @given(st.integers(0, 10**6), st.integers(8, 40))
@@ -115,23 +115,23 @@ def test_the_split_of_a_conversation_does_not_depend_on_the_order(seed: int, cou
     st.lists(st.frozensets(st.integers(0, 30), max_size=12), max_size=25), st.sampled_from([0.5, 0.8, 1.0])
 )
 def test_the_join_finds_exactly_the_near_pairs(sets: list[frozenset[int]], threshold: float) -> None:
-    found = {tuple(sorted(pair)) for pair in near_pairs([whole(one) for one in sets], threshold)}
+    names = {tuple(sorted(pair)) for pair in near_pairs([whole(one) for one in sets], threshold)}
     full = [place for place, one in enumerate(sets) if one]
     wanted = {
         (one, other)
         for one, other in combinations(full, 2)
         if similarity(sets[one], sets[other]) >= threshold
     }
-    assert {pair for pair in found if set(pair) <= set(full)} == wanted
+    assert {pair for pair in names if set(pair) <= set(full)} == wanted
 
 
 def test_repeats_go_and_later_turns_stay() -> None:
     ask = {"role": "user", "content": "How do I sort a list of dates in Python?"}
-    told = {"role": "assistant", "content": "Use sorted()."}
+    answer = {"role": "assistant", "content": "Use sorted()."}
     prompts = [
         LearnPrompt("a", {"messages": [ask], "max_tokens": 5}),
         LearnPrompt("b", {"messages": [ask], "max_tokens": 9, "temperature": 1}),
-        LearnPrompt("c", {"messages": [ask, told, {"role": "user", "content": "And in reverse?"}]}),
+        LearnPrompt("c", {"messages": [ask, answer, {"role": "user", "content": "And in reverse?"}]}),
         LearnPrompt("d", {"messages": [{"role": "user", "content": "What is a monad in plain words?"}]}),
     ]
     kept = [each.id for each in without_repeats(prompts)]
@@ -149,11 +149,11 @@ def test_general_prompts_that_are_trained_on_have_no_relative_that_is_measured(
         LearnPrompt("begins", {"prompt": user_text(others[0].body) + words(random.Random(seed), 60)}),
     ]
     try:
-        found = split(prompts, 0.5, seed, others, share)
+        lines = split(prompts, 0.5, seed, others, share)
     except SpecError:  # too few conversations
         return
-    learned = [prompt for each in found.general_train for prompt in each.prompts]
-    measured = [*found.general, *(prompt for each in found.held_out for prompt in each.prompts)]
+    learned = [prompt for each in lines.general_train for prompt in each.prompts]
+    measured = [*lines.general, *(prompt for each in lines.held_out for prompt in each.prompts)]
     assert {each.id for each in learned}.isdisjoint(each.id for each in measured)
     check_no_relatives(learned, measured)
     for one in learned:
@@ -167,9 +167,9 @@ def test_the_general_set_is_measured_whole_unless_a_share_is_asked_for() -> None
         [LearnPrompt(f"{name}{number}", {"prompt": words(rng, 30)}) for number in range(40)] for name in "pg"
     )
     assert split(prompts, 0.2, 0, general).general == tuple(general)
-    found = split(prompts, 0.2, 0, general, 0.5)
-    assert 10 <= sum(len(each.prompts) for each in found.general_train) <= 30
-    assert len(found.general) + sum(len(each.prompts) for each in found.general_train) == 40
+    lines = split(prompts, 0.2, 0, general, 0.5)
+    assert 10 <= sum(len(each.prompts) for each in lines.general_train) <= 30
+    assert len(lines.general) + sum(len(each.prompts) for each in lines.general_train) == 40
     with pytest.raises(SpecError, match=r"data\.general_trained: the general prompts have 3 conversations"):
         split(prompts, 0.2, 0, general[:3], 0.5)
 
@@ -177,11 +177,11 @@ def test_the_general_set_is_measured_whole_unless_a_share_is_asked_for() -> None
 def test_a_prompt_of_the_general_set_is_not_trained_on() -> None:
     rng = random.Random(3)
     prompts = [LearnPrompt(str(number), {"prompt": words(rng, 30)}) for number in range(20)]
-    found = split(
+    lines = split(
         prompts, 0.2, 0, general=[LearnPrompt("g", {"prompt": f"{user_text(prompts[4].body)} sum"})]
     )
-    assert found.like_general == 1
-    assert "4" not in {each.id for one in (*found.train, *found.held_out) for each in one.prompts}
+    assert lines.like_general == 1
+    assert "4" not in {each.id for one in (*lines.train, *lines.held_out) for each in one.prompts}
 
 
 def test_a_conversation_that_begins_as_a_general_one_is_neither_trained_on_nor_held_out() -> None:
@@ -189,13 +189,13 @@ def test_a_conversation_that_begins_as_a_general_one_is_neither_trained_on_nor_h
     ask = {"role": "user", "content": words(rng, 8)}
 
     def chat(name: str) -> LearnPrompt:
-        said = [ask, {"role": "assistant", "content": words(rng, 30)}]
-        return LearnPrompt(name, {"messages": [*said, {"role": "user", "content": words(rng, 30)}]})
+        lines = [ask, {"role": "assistant", "content": words(rng, 30)}]
+        return LearnPrompt(name, {"messages": [*lines, {"role": "user", "content": words(rng, 30)}]})
 
     prompts = [LearnPrompt(str(number), {"prompt": words(rng, 30)}) for number in range(20)]
-    found = split([*prompts, chat("mine"), chat("mine too")], 0.2, 0, general=[chat("g")])
-    assert found.like_general == 2
-    assert {each.id for one in (*found.train, *found.held_out) for each in one.prompts} == {
+    lines = split([*prompts, chat("mine"), chat("mine too")], 0.2, 0, general=[chat("g")])
+    assert lines.like_general == 2
+    assert {each.id for one in (*lines.train, *lines.held_out) for each in one.prompts} == {
         each.id for each in prompts
     }
 
@@ -207,8 +207,8 @@ def test_the_sets_of_turns_are_those_of_their_texts(seed: int, count: int) -> No
         rng.choice(["", "Straße ΟΔΟΣ", "日本", words(rng, rng.randint(1, 9))]) for _ in range(count)
     )
     texts = compared_texts(LearnPrompt("c", {"messages": []}, turns=turns))
-    found = _shingles_of(LearnPrompt("c", {"messages": []}, turns=turns), texts)
-    assert [(set(islice(shared, size)), size) for shared, size in found] == [
+    result = _shingles_of(LearnPrompt("c", {"messages": []}, turns=turns), texts)
+    assert [(set(islice(shared, size)), size) for shared, size in result] == [
         (shingles(text), len(shingles(text))) for text in texts
     ]
 

@@ -67,7 +67,7 @@ def test_a_few_quotes_of_another_template_are_no_fault() -> None:
 
 
 def test_the_target_is_read_from_its_files() -> None:
-    found = read_target(
+    target = read_target(
         {
             "config.json": json.dumps({"text_config": {"vocab_size": 9}}).encode(),
             "tokenizer_config.json": b'{"added_tokens_decoder": {"5": {"content": "<|a|>"}}}',
@@ -75,5 +75,5 @@ def test_the_target_is_read_from_its_files() -> None:
             "chat_template.jinja": None,
         }
     )
-    assert found == TargetTexts(False, frozenset({"<|a|>", "<|b|>"}), 9)
+    assert target == TargetTexts(False, frozenset({"<|a|>", "<|b|>"}), 9)
     assert read_target({"config.json": b"no json"}) == TargetTexts(None, None, None)

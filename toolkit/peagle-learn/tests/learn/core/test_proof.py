@@ -42,8 +42,8 @@ BOUND = Bound("ab" * 32, "s3://b/h/", "cd" * 32, "tiny-code", None, "demo", "dem
 
 
 def proof(evidence: ProofEvidence = GOOD, **more: Any) -> Proof:
-    made = {"made_at": "2026-11-24T15:00:00+00:00", "tool_version": "0.1.0", **more}
-    return Proof(BOUND, WANTED, evidence, decide(evidence, WANTED), **made)
+    values = {"made_at": "2026-11-24T15:00:00+00:00", "tool_version": "0.1.0", **more}
+    return Proof(BOUND, WANTED, evidence, decide(evidence, WANTED), **values)
 
 
 def test_a_good_head_is_offered() -> None:
@@ -60,10 +60,10 @@ def test_a_proof_of_a_version_that_had_other_notes_is_read() -> None:
 def test_the_speed_beside_a_head_with_other_traffic_is_no_verdict_but_may_refuse() -> None:
     """An idle candidate looks faster than a serving head that others use, too: 1.235 at equal acceptance."""
     for busy, says in ((1.5, ["speed: no verdict"]), (None, ["not known"]), (0.0, [])):
-        found = decide(replace(held_out(speed=Ratio(1.235, 1.2, 1.27)), other_requests=busy), WANTED)
-        assert found.offered
-        assert len(found.notes) == len(says)
-        assert all(words in note for words, note in zip(says, found.notes, strict=True))
+        result = decide(replace(held_out(speed=Ratio(1.235, 1.2, 1.27)), other_requests=busy), WANTED)
+        assert result.offered
+        assert len(result.notes) == len(says)
+        assert all(words in note for words, note in zip(says, result.notes, strict=True))
     slower = decide(replace(held_out(speed=Ratio(0.9, 0.85, 0.95)), other_requests=1.5), WANTED)
     assert not slower.offered, "the traffic of others slows the serving head alone"
 
@@ -132,9 +132,9 @@ def general(**more: Any) -> ProofEvidence:
     ],
 )
 def test_each_fault_refuses_with_its_reason(evidence: ProofEvidence, reason: str) -> None:
-    found = decide(evidence, WANTED)
-    assert not found.offered
-    assert reason in found.reasons
+    result = decide(evidence, WANTED)
+    assert not result.offered
+    assert reason in result.reasons
 
 
 NUMBER = st.floats(0.2, 3.0) | st.sampled_from([math.nan, math.inf, 0.0, -1.0])

@@ -40,9 +40,9 @@ def test_a_damaged_state_says_what_to_do(text: str) -> None:
 
 @given(st.floats(0, 1e6), st.floats(0.01, 1000), st.floats(1.001, 5))
 def test_the_pay_back_saves_exactly_the_cost(usd: float, hourly: float, ratio: float) -> None:
-    found = pay_back(usd, hourly, ratio)
-    assert found.days is not None
-    hours_of_work = found.days * 24
+    result = pay_back(usd, hourly, ratio)
+    assert result.days is not None
+    hours_of_work = result.days * 24
     assert hours_of_work * hourly - hours_of_work / ratio * hourly == pytest.approx(usd)
 
 

@@ -18,12 +18,12 @@ IDS = st.lists(st.integers(0, 2047), min_size=1, max_size=40).map(tuple)
 @given(IDS, IDS)
 def test_a_row_has_the_mask_on_the_answer_alone(prompt: tuple[int, ...], answer: tuple[int, ...]) -> None:
     line = row(Sampled("p", "c", prompt, answer, "stop"))
-    found = json.loads(line)
-    assert found["input_ids"] == [*prompt, *answer]
-    assert [each for each, mask in zip(found["input_ids"], found["loss_mask"], strict=True) if mask] == [
-        *answer
-    ]
-    assert found["conversation"] == "c"
+    document = json.loads(line)
+    assert document["input_ids"] == [*prompt, *answer]
+    assert [
+        each for each, mask in zip(document["input_ids"], document["loss_mask"], strict=True) if mask
+    ] == [*answer]
+    assert document["conversation"] == "c"
     assert "\n" not in line
 
 

@@ -113,8 +113,8 @@ def test_shards_and_their_index(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").unlink()
     assert inspect_head(local_folder(tmp_path)).faults == ()
     (tmp_path / "model.safetensors").write_bytes(safetensors({"fc.weight": tensors["fc.weight"]}))
-    found = [fault.message for fault in inspect_head(local_folder(tmp_path)).faults]
-    assert found[0] == "fc.weight is in b.safetensors and in model.safetensors"
+    rows = [fault.message for fault in inspect_head(local_folder(tmp_path)).faults]
+    assert rows[0] == "fc.weight is in b.safetensors and in model.safetensors"
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_a_head_that_cannot_be_split_over_the_gpus(
 ) -> None:
     config = head_config(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=64)
     report = inspect_head(folder_of(tmp_path, config=config), tensor_parallel_size=gpus)
-    found = [fault.message for fault in report.faults if fault.check == "tensor-parallel"]
-    told = f"its {heads} attention heads ({kv_heads} for keys and values) cannot be split {said}"
-    assert found == ([told] if said else [])
+    rows = [fault.message for fault in report.faults if fault.check == "tensor-parallel"]
+    text = f"its {heads} attention heads ({kv_heads} for keys and values) cannot be split {said}"
+    assert rows == ([text] if said else [])
 
 
 def test_what_is_only_worth_a_warning(tmp_path: Path) -> None:
@@ -271,5 +271,5 @@ def test_values_that_are_not_finite_and_weights_of_zeros(
     rest = value if severity == "warning" else bytes(len(value))
     data = rest * (count - 1) + value
     tensor = Tensor(dtype, (count,), "model.safetensors", 10, 10 + len(data))
-    found = list(value_faults(lambda _, start, size: data[start - 10 : start - 10 + size], {"x": tensor}))
-    assert [fault.severity for fault in found] == ([severity] if severity else [])
+    rows = list(value_faults(lambda _, start, size: data[start - 10 : start - 10 + size], {"x": tensor}))
+    assert [fault.severity for fault in rows] == ([severity] if severity else [])

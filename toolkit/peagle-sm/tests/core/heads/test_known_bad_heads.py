@@ -311,8 +311,8 @@ def test_it_is_refused_and_says_why(tmp_path: Path, name: str) -> None:
     bad.change(tensors)
     folder = folder_of(tmp_path, config=config, tensors=tensors, files=bad.files())
     report = inspect_head(folder, target=target_config(), mode=bad.mode, num_speculative_tokens=bad.k)
-    told = {(fault.check, fault.message) for fault in report.faults if fault.severity == "error"}
-    assert any(code == bad.code and message.startswith(bad.message) for code, message in told), told
+    names = {(fault.check, fault.message) for fault in report.faults if fault.severity == "error"}
+    assert any(code == bad.code and message.startswith(bad.message) for code, message in names), names
     with pytest.raises(HeadRefused, match="must not be deployed") as caught:
         report.raise_for_faults()
     assert caught.value.exit_code == 3

@@ -36,8 +36,8 @@ def read(data: bytes) -> dict[str, Any]:
 @given(TENSORS)
 def test_what_was_written_is_read(tensors: dict[str, tuple[str, tuple[int, ...]]]) -> None:
     written = {name: filled(shape, dtype) for name, (dtype, shape) in tensors.items()}
-    found = read(safetensors(written))
-    assert {name: (each.dtype, each.shape) for name, each in found.items()} == tensors
+    result = read(safetensors(written))
+    assert {name: (each.dtype, each.shape) for name, each in result.items()} == tensors
 
 
 @given(TENSORS, st.data())
@@ -55,10 +55,10 @@ ODD = st.dictionaries(st.sampled_from(["dtype", "shape", "data_offsets"]), JSON)
 @given(st.dictionaries(st.text(max_size=5), JSON | ODD, max_size=3), st.binary(max_size=8))
 def test_a_strange_header_is_refused_or_covers_its_file(header: dict[str, Any], data: bytes) -> None:
     try:
-        found = read(with_header(header, data))
+        result = read(with_header(header, data))
     except HeaderFault:
         return
-    spans = sorted((each.start, each.end) for each in found.values())
+    spans = sorted((each.start, each.end) for each in result.values())
     assert sum(end - start for start, end in spans) == len(data)
     assert all(before[1] == after[0] for before, after in itertools.pairwise(spans))
 

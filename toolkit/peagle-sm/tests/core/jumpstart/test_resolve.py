@@ -43,16 +43,18 @@ FOUR_GPUS = {
 def resolved(
     *types: str, region: str = "us-east-1", config: str = "lmi-optimized", **change: Any
 ) -> Resolved:
-    made = document(**change)
-    return resolve_config(made, config, region=region, instance_types=types, buckets=buckets_for(region, {}))
+    created = document(**change)
+    return resolve_config(
+        created, config, region=region, instance_types=types, buckets=buckets_for(region, {})
+    )
 
 
 def test_the_spec_of_gpt_oss_20b_resolves_to_what_aws_deploys() -> None:
-    made = document()
-    assert (made.model.model_id, made.model.version) == ("openai-reasoning-gpt-oss-20b", "3.38.0")
-    assert made.ranking == ("lmi-optimized", "lmi")
-    assert choose_config(made) == "lmi-optimized"
-    found = resolve_config(made, "lmi-optimized", region="us-east-1", instance_types=(), buckets=BUCKETS)
+    created = document()
+    assert (created.model.model_id, created.model.version) == ("openai-reasoning-gpt-oss-20b", "3.38.0")
+    assert created.ranking == ("lmi-optimized", "lmi")
+    assert choose_config(created) == "lmi-optimized"
+    found = resolve_config(created, "lmi-optimized", region="us-east-1", instance_types=(), buckets=BUCKETS)
     assert found == Resolved(
         config="lmi-optimized",
         instances={
@@ -91,9 +93,9 @@ def test_every_instance_type_resolves_to_what_the_catalogue_holds(name: str) -> 
     registry = load_catalog().regions["us-east-1"].registry("us-east-1")
     assert one.image == ENTRY.image_for(name).format(registry=registry)
     assert one.target_uri == ENTRY.target("us-east-1")
-    found = {**resolved(name).environment, **one.environment}
-    assert found.pop("SM_VLLM_SPECULATIVE_CONFIG") == ENTRY.speculative_config
-    assert found == ENTRY.environment_for(name)
+    by_name = {**resolved(name).environment, **one.environment}
+    assert by_name.pop("SM_VLLM_SPECULATIVE_CONFIG") == ENTRY.speculative_config
+    assert by_name == ENTRY.environment_for(name)
 
 
 def test_an_older_family_keeps_the_lmi_image() -> None:
@@ -104,18 +106,18 @@ def test_an_older_family_keeps_the_lmi_image() -> None:
 
 
 def test_the_other_config_has_its_own_image_times_and_no_head() -> None:
-    found = resolved("ml.p5.48xlarge", config="lmi")
-    assert found.instances["ml.p5.48xlarge"] == LockedInstance(
+    result = resolved("ml.p5.48xlarge", config="lmi")
+    assert result.instances["ml.p5.48xlarge"] == LockedInstance(
         image=LMI, target_uri=TARGET, environment={"TENSOR_PARALLEL_DEGREE": "8"}
     )
-    assert (found.heads, found.download_timeout_s, found.startup_timeout_s) == ((), 1200, 1200)
-    assert "SM_VLLM_SPECULATIVE_CONFIG" not in found.environment
+    assert (result.heads, result.download_timeout_s, result.startup_timeout_s) == ((), 1200, 1200)
+    assert "SM_VLLM_SPECULATIVE_CONFIG" not in result.environment
 
 
 def test_each_region_has_its_own_image_and_bucket() -> None:
-    found = resolved(region="cn-north-1").instances["ml.g7e.2xlarge"]
-    assert found.image.startswith("727897471807.dkr.ecr.cn-north-1.amazonaws.com.cn/vllm:0.18.0")
-    assert found.target_uri.startswith("s3://jumpstart-cache-prod-cn-north-1/")
+    result = resolved(region="cn-north-1").instances["ml.g7e.2xlarge"]
+    assert result.image.startswith("727897471807.dkr.ecr.cn-north-1.amazonaws.com.cn/vllm:0.18.0")
+    assert result.target_uri.startswith("s3://jumpstart-cache-prod-cn-north-1/")
 
 
 def test_the_environment_redirects_buckets_as_the_sdk_s_does() -> None:
@@ -123,15 +125,15 @@ def test_the_environment_redirects_buckets_as_the_sdk_s_does() -> None:
         "AWS_JUMPSTART_CONTENT_BUCKET_OVERRIDE": "mirror",
         "AWS_JUMPSTART_MODEL_BUCKET_OVERRIDE": "mine",
     }
-    found = resolve_config(
+    config = resolve_config(
         document(),
         "lmi-optimized",
         region="us-east-1",
         instance_types=(),
         buckets=buckets_for("us-east-1", environ),
     )
-    assert found.instances["ml.g7e.2xlarge"].target_uri.startswith("s3://mine/openai-reasoning/")
-    assert found.heads[0].uri.startswith("s3://mirror/lmi-eagle-heads/")
+    assert config.instances["ml.g7e.2xlarge"].target_uri.startswith("s3://mine/openai-reasoning/")
+    assert config.heads[0].uri.startswith("s3://mirror/lmi-eagle-heads/")
 
 
 def test_a_gated_model_lies_in_the_gated_bucket_and_names_its_terms() -> None:
@@ -139,13 +141,13 @@ def test_a_gated_model_lies_in_the_gated_bucket_and_names_its_terms() -> None:
         spec["gated_bucket"] = True
         best(spec)["hosting_eula_key"] = "terms/llama.txt"
 
-    found = resolved(change=gate)
-    assert found.gated
-    assert found.eula_uris == ("s3://jumpstart-cache-prod-us-east-1/terms/llama.txt",)
-    assert found.instances["ml.g7e.2xlarge"].target_uri.startswith(
+    result = resolved(change=gate)
+    assert result.gated
+    assert result.eula_uris == ("s3://jumpstart-cache-prod-us-east-1/terms/llama.txt",)
+    assert result.instances["ml.g7e.2xlarge"].target_uri.startswith(
         "s3://jumpstart-private-cache-prod-us-east-1/"
     )
-    assert found.heads[0].uri == HEAD, "the head is not gated, and stays where it was"
+    assert result.heads[0].uri == HEAD, "the head is not gated, and stays where it was"
 
 
 def test_a_licence_on_the_model_is_not_lost_where_a_config_does_not_repeat_it() -> None:
@@ -188,10 +190,10 @@ def test_a_head_by_its_whole_address_or_in_ones_own_bucket_needs_no_bucket_of_th
 
     assert resolved(region="af-south-1", change=elsewhere).heads[0].uri == "s3://mine/head/"
     own = buckets_for("af-south-1", {"AWS_NEO_CONTENT_BUCKET_OVERRIDE": "mine"})
-    found = resolve_config(
+    config = resolve_config(
         document(_by_neo), "lmi-optimized", region="af-south-1", instance_types=(), buckets=own
     )
-    assert found.heads[0].uri.startswith("s3://mine/lmi-eagle-heads/")
+    assert config.heads[0].uri.startswith("s3://mine/lmi-eagle-heads/")
 
 
 def test_what_an_instance_type_says_goes_before_what_its_family_says() -> None:
@@ -207,11 +209,11 @@ def test_what_an_instance_type_says_goes_before_what_its_family_says() -> None:
             "properties": {"prepacked_artifact_key": "type/"},
         }
 
-    found = resolved("ml.g7e.2xlarge", "ml.g7e.4xlarge", change=vary).instances
-    assert found["ml.g7e.2xlarge"].environment == {"A": "type", "B": "1"}
-    assert found["ml.g7e.2xlarge"].target_uri.endswith("/family/")
-    assert found["ml.g7e.4xlarge"].image == LMI
-    assert found["ml.g7e.4xlarge"].target_uri.endswith("/type/")
+    instances = resolved("ml.g7e.2xlarge", "ml.g7e.4xlarge", change=vary).instances
+    assert instances["ml.g7e.2xlarge"].environment == {"A": "type", "B": "1"}
+    assert instances["ml.g7e.2xlarge"].target_uri.endswith("/family/")
+    assert instances["ml.g7e.4xlarge"].image == LMI
+    assert instances["ml.g7e.4xlarge"].target_uri.endswith("/type/")
 
 
 def test_without_a_prepacked_artifact_the_plain_one_is_taken() -> None:
@@ -244,8 +246,8 @@ def test_the_first_config_in_the_ranking_with_a_head_is_chosen() -> None:
 
 def test_a_spec_without_configs_has_one() -> None:
     plain = best(known_spec()) | {"model_id": "m", "version": "1.0.0"}
-    made = parse_document(json.dumps(plain).encode())
-    assert (made.ranking, choose_config(made)) == (("default",), "default")
+    created = parse_document(json.dumps(plain).encode())
+    assert (created.ranking, choose_config(created)) == (("default",), "default")
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def test_whatever_stands_in_a_field_it_is_resolved_or_told(path: tuple[str, ...]
         place = place[part]
     place[path[-1]] = value
     with contextlib.suppress(PeagleError):  # whatever else it raised would fail here
-        made = parse_document(json.dumps(spec).encode())
-        name = choose_config(made)
+        created = parse_document(json.dumps(spec).encode())
+        name = choose_config(created)
         types = ("ml.g7e.2xlarge",)
-        resolve_config(made, name, region="us-east-1", instance_types=types, buckets=BUCKETS)
+        resolve_config(created, name, region="us-east-1", instance_types=types, buckets=BUCKETS)

@@ -60,8 +60,8 @@ def test_a_head_of_another_target_is_refused(tmp_path: Path, head: Path) -> None
 
 
 def test_a_p_eagle_head_without_parallel_drafting_is_refused(tmp_path: Path, head: Path) -> None:
-    asked = environment(parallel_drafting=False)
-    assert "silently uses it as an autoregressive head" in (refused_head(asked, tmp_path) or "")
+    request = environment(parallel_drafting=False)
+    assert "silently uses it as an autoregressive head" in (refused_head(request, tmp_path) or "")
 
 
 def test_without_speculation_there_is_nothing_to_look_at(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def staged(sources: Sources, family: Path, tmp_path: Path) -> Stage:
 
 
 def objects(session: Session, bucket: str) -> dict[str, int]:
-    found = session.client("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
-    return {row["Key"]: row["Size"] for row in found}
+    result = session.client("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
+    return {row["Key"]: row["Size"] for row in result}
 
 
 def uploads(session: Session, bucket: str) -> list[str]:
@@ -110,8 +110,8 @@ def test_a_target_and_its_head_lie_under_one_prefix(
     done = staged(f"s3://{bucket}/models/tiny")
     names = {"config.json", "model.safetensors"}
     head = {"p-eagle/README.md", "p-eagle/config.json", "p-eagle/model.safetensors"}
-    found = objects(session, bucket)
-    assert set(found) == {f"models/tiny/{name}" for name in names | head | {"manifest.json"}}
+    result = objects(session, bucket)
+    assert set(result) == {f"models/tiny/{name}" for name in names | head | {"manifest.json"}}
     assert (done.sent, done.skipped) == (5, 0)
     assert (done.model_uri, done.head_uri) == (
         f"s3://{bucket}/models/tiny/",
@@ -175,13 +175,13 @@ def test_an_upload_of_a_killed_process_is_not_used_and_deleted(
     session: Session, bucket: str, staged: Stage
 ) -> None:
     s3 = session.client("s3")
-    made = s3.create_multipart_upload(
+    created = s3.create_multipart_upload(
         Bucket=bucket, Key="other/model.safetensors", ChecksumAlgorithm="SHA256"
     )
     s3.upload_part(
         Bucket=bucket,
         Key="other/model.safetensors",
-        UploadId=made["UploadId"],
+        UploadId=created["UploadId"],
         PartNumber=1,
         Body=b"x" * PART,
         ChecksumAlgorithm="SHA256",

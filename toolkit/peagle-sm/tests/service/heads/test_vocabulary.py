@@ -73,8 +73,8 @@ def test_gpt_oss_needs_the_file_and_a_folder_that_has_it_does_not() -> None:
 
     def lacking(name: str, *files: str, model: str | None = None) -> str | None:
         place = Place(name, Folder(name, dict.fromkeys(files, 1), lambda *_: b""), model=model)
-        found = sources.vocabulary(place)
-        return None if found is None else found.name
+        vocabulary = sources.vocabulary(place)
+        return None if vocabulary is None else vocabulary.name
 
     url = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
     assert lacking("openai/gpt-oss-20b", "config.json") == url

@@ -35,9 +35,9 @@ def ask(
     connection = http.client.HTTPConnection("127.0.0.1", proxy.running.port, timeout=20)
     connection.request(method, path, body, headers)
     answer = connection.getresponse()
-    told = json.loads(answer.read() or b"null")
+    document = json.loads(answer.read() or b"null")
     connection.close()
-    return answer.status, dict(answer.getheaders()), told
+    return answer.status, dict(answer.getheaders()), document
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_chat_is_streamed_and_written_down(proxy: Serving, endpoint: str) -> N
         stream=True,
         extra_body=script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=3),
     )
-    said = [chunk.choices[0].delta.content for chunk in stream if chunk.choices]
-    assert said == ["token0 ", "token1 ", "token2 ", ""]
+    lines = [chunk.choices[0].delta.content for chunk in stream if chunk.choices]
+    assert lines == ["token0 ", "token1 ", "token2 ", ""]
     line = proxy.last().line()
     assert line.startswith("POST /v1/chat/completions 200 stream  tokens 3  AL -  ")
 
@@ -96,13 +96,13 @@ def test_the_bytes_of_a_stream_are_the_engine_s_own(proxy: Serving) -> None:
 
 
 def test_completions_are_served_whole(proxy: Serving, endpoint: str) -> None:
-    told = {
+    fields = {
         "object": "text_completion",
         "choices": [{"index": 0, "text": "pass", "finish_reason": "stop", "logprobs": None}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
     }
     answer = proxy.client().completions.create(
-        model="", prompt="x", extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(told))
+        model="", prompt="x", extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(fields))
     )
     assert answer.choices[0].text == "pass"
     assert proxy.last().tokens == 1
@@ -132,9 +132,9 @@ def test_the_engine_is_asked_by_an_empty_name_and_otherwise_letter_for_letter(
     proxy: Serving, endpoint: str
 ) -> None:
     def seen(raw: str) -> Any:
-        told = ask(proxy, "POST", "/v1/chat/completions", raw.encode())[2]
-        assert told["path"] == "/invocations"
-        return told["body"]
+        answer = ask(proxy, "POST", "/v1/chat/completions", raw.encode())[2]
+        assert answer["path"] == "/invocations"
+        return answer["body"]
 
     assert seen('{"messages": [],  "model": "other"}') == '{"messages": [],  "model": "other"}'
     assert json.loads(seen(json.dumps({"messages": [], "model": endpoint}))) == {"messages": [], "model": ""}
@@ -210,14 +210,14 @@ def test_an_answer_that_the_engine_gave_up_raises_in_openai_s_client(
     proxy: Serving, reason: str, streamed: bool
 ) -> None:
     document = json.dumps({"choices": [{"index": 0, "text": "a", "finish_reason": reason}]})
-    told = f"data: {document}\n\ndata: [DONE]\n\n" if streamed else document
+    answer = f"data: {document}\n\ndata: [DONE]\n\n" if streamed else document
     with pytest.raises(openai.APIError, match=f"finish_reason '{reason}'"):
         list(
             proxy.client().completions.create(
                 model="",
                 prompt="x",
                 stream=streamed,
-                extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=told),
+                extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=answer),
             )
         )
 
@@ -277,13 +277,13 @@ def test_a_body_that_the_engine_would_read_otherwise_is_refused(
 
 
 def test_an_engine_s_error_has_its_own_status_and_words(proxy: Serving) -> None:
-    said = '{"error": {"message": "max_tokens is too large", "type": "BadRequestError", "code": 400}}'
+    text = '{"error": {"message": "max_tokens is too large", "type": "BadRequestError", "code": 400}}'
     with pytest.raises(openai.BadRequestError, match="max_tokens is too large"):
         proxy.client().chat.completions.create(
             model="",
             messages=QUESTION,
             stream=True,
-            extra_body=script(SCRIPT_INVOKE="status:400", SCRIPT_BODY=said),
+            extra_body=script(SCRIPT_INVOKE="status:400", SCRIPT_BODY=text),
         )
 
 

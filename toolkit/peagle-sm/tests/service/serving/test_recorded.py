@@ -55,14 +55,14 @@ def chat(recorded: Recorded, stream: bool, headers: dict[str, str] | None = None
 
 def test_a_whole_stream(recorded: Recorded, endpoint: str) -> None:
     list(chat(recorded, True, SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=3))
-    found = recorded.last()
-    assert (found["endpoint"], found["mode"], found["streamed"]) == (endpoint, "p-eagle", True)
-    assert found["request"]["messages"] == QUESTION
-    assert found["answers"] == [{"index": 0, "text": "token0 token1 token2 ", "finish_reason": "length"}]
-    assert found["usage"]["completion_tokens"] == 3
-    assert found.get("outcome", "whole") == "whole"
-    assert found["slices"] | {"api": "chat", "turn": "1", "output tokens": "below 256"} == found["slices"]
-    assert found["total_ms"] >= found["ttft_ms"] > 0
+    result = recorded.last()
+    assert (result["endpoint"], result["mode"], result["streamed"]) == (endpoint, "p-eagle", True)
+    assert result["request"]["messages"] == QUESTION
+    assert result["answers"] == [{"index": 0, "text": "token0 token1 token2 ", "finish_reason": "length"}]
+    assert result["usage"]["completion_tokens"] == 3
+    assert result.get("outcome", "whole") == "whole"
+    assert result["slices"] | {"api": "chat", "turn": "1", "output tokens": "below 256"} == result["slices"]
+    assert result["total_ms"] >= result["ttft_ms"] > 0
 
 
 @pytest.mark.parametrize("options", [None, {"include_usage": False}, {"include_usage": True}])
@@ -76,15 +76,15 @@ def test_a_recorded_stream_is_asked_for_its_usage(recorded: Recorded, options: A
     )
     came = [chunk.usage for chunk in stream if chunk.usage is not None]
     assert len(came) == (options == {"include_usage": True})
-    found = recorded.last()
-    assert found["request"]["stream_options"]["include_usage"] is True
-    assert found["usage"]["completion_tokens"] == 2
+    result = recorded.last()
+    assert result["request"]["stream_options"]["include_usage"] is True
+    assert result["usage"]["completion_tokens"] == 2
 
 
 def _written(encoding: str, after: str = "", **more: object) -> bytes:
     question = [{"role": "user", "content": 'Grüße: "stream_options": {}}'}]
-    asked = {"messages": question, "stream": True, **script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=2), **more}
-    return (json.dumps(asked, ensure_ascii=False, indent=1) + after).encode(encoding)
+    request = {"messages": question, "stream": True, **script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=2), **more}
+    return (json.dumps(request, ensure_ascii=False, indent=1) + after).encode(encoding)
 
 
 @pytest.mark.parametrize(
@@ -102,37 +102,37 @@ def _written(encoding: str, after: str = "", **more: object) -> bytes:
 def test_the_usage_is_asked_for_however_the_request_is_written(
     recorded: Recorded, endpoint: str, body: bytes
 ) -> None:
-    asked = json.loads(body)
+    document = json.loads(body)
     body = body.replace(b"MODEL", endpoint.encode())
     address = urlsplit(recorded.proxy.url)
     connection = http.client.HTTPConnection(str(address.hostname), address.port)
     connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
     assert (answer.status, b'"completion_tokens"' in answer.read()) == (200, False)
-    found = recorded.last()
+    result = recorded.last()
     wanted = {"include_usage": True, "continuous_usage_stats": False}
-    assert found["request"] == {
-        **asked,
+    assert result["request"] == {
+        **document,
         "stream_options": wanted,
-        **({"model": ""} if "model" in asked else {}),
+        **({"model": ""} if "model" in document else {}),
     }
-    assert found["usage"]["completion_tokens"] == 2
+    assert result["usage"]["completion_tokens"] == 2
 
 
 def test_an_answer_without_a_stream(recorded: Recorded) -> None:
     choice = {"index": 0, "message": {"content": "mail ada@example.com"}, "finish_reason": "stop"}
-    told = {"choices": [choice]}
-    chat(recorded, False, SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(told))
-    found = recorded.last()
-    assert found["answers"][0]["text"] == "mail [REDACTED:email]"
-    assert found["redacted"] == {"email": 2}  # the script that says the answer has it, too
-    assert "streamed" not in found
+    answer = {"choices": [choice]}
+    chat(recorded, False, SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(answer))
+    result = recorded.last()
+    assert result["answers"][0]["text"] == "mail [REDACTED:email]"
+    assert result["redacted"] == {"email": 2}  # the script that says the answer has it, too
+    assert "streamed" not in result
 
 
 def test_a_responses_request_is_recorded_as_sent(recorded: Recorded) -> None:
-    told = {"choices": [{"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}]}
+    answer = {"choices": [{"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}]}
     recorded.proxy.client().responses.create(
-        model="", input="hi", extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(told))
+        model="", input="hi", extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(answer))
     )
     assert recorded.last()["request"]["messages"] == [{"role": "user", "content": "hi"}]
 
@@ -146,24 +146,24 @@ def test_acceptance_by_position(recorded: Recorded) -> None:
         "num_accepted_draft_tokens": 15,
         "num_spec_tokens": 3,
     }
-    told = {
+    answer = {
         "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 2, "completion_tokens": 25, "total_tokens": 27},
         "metrics": {"speculative_decoding": speculative},
     }
-    chat(recorded, False, SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(told))
-    found = recorded.last()
-    assert (found["drafts"], found["drafted"], found["accepted"]) == (10, 30, 15)
-    assert (found["histogram"], found["num_speculative_tokens"]) == ([2, 3, 3, 2], 3)
+    chat(recorded, False, SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(answer))
+    result = recorded.last()
+    assert (result["drafts"], result["drafted"], result["accepted"]) == (10, 30, 15)
+    assert (result["histogram"], result["num_speculative_tokens"]) == ([2, 3, 3, 2], 3)
 
 
 def test_a_cut_stream_is_marked(recorded: Recorded) -> None:
     with pytest.raises(openai.APIError):
         list(chat(recorded, True, SCRIPT_INVOKE="cut", SCRIPT_CHUNKS=2))
-    found = recorded.last()
-    assert found["outcome"] == "cut"
-    assert found["error"]
-    assert found["answers"][0]["text"] == "token0 token1 "
+    result = recorded.last()
+    assert result["outcome"] == "cut"
+    assert result["error"]
+    assert result["answers"][0]["text"] == "token0 token1 "
 
 
 def test_a_cancelled_stream_is_marked(recorded: Recorded) -> None:
@@ -175,18 +175,18 @@ def test_a_cancelled_stream_is_marked(recorded: Recorded) -> None:
         seen = b""
         while b"token1" not in seen:
             seen += connection.recv(65536)
-    found = recorded.last()
-    assert found["outcome"] == "cancelled"
-    assert found["answers"][0]["text"].startswith("token0 token1 ")
+    result = recorded.last()
+    assert result["outcome"] == "cancelled"
+    assert result["answers"][0]["text"].startswith("token0 token1 ")
 
 
 def test_a_request_that_the_engine_refuses_is_marked(recorded: Recorded) -> None:
     body = json.dumps({"error": {"message": "too long: AKIA" + "Q" * 16, "code": 400}})
     with pytest.raises(openai.BadRequestError):
         chat(recorded, True, SCRIPT_INVOKE="status:400", SCRIPT_BODY=body)
-    found = recorded.last()
-    assert (found["outcome"], found["status"]) == ("failed", 400)
-    assert found["error"] == "too long: [REDACTED:aws key]"
+    result = recorded.last()
+    assert (result["outcome"], result["status"]) == ("failed", 400)
+    assert result["error"] == "too long: [REDACTED:aws key]"
 
 
 def test_labels_come_from_a_header(recorded: Recorded) -> None:

@@ -14,8 +14,8 @@ from sagemaker_local.wire import eventstream
 
 
 def event(text: str = "", **more: object) -> bytes:
-    said = {"choices": [{"index": 0, "delta": {"content": text}, **more}]}
-    return f"data: {json.dumps(said, ensure_ascii=False)}\n\n".encode()
+    answer = {"choices": [{"index": 0, "delta": {"content": text}, **more}]}
+    return f"data: {json.dumps(answer, ensure_ascii=False)}\n\n".encode()
 
 
 USAGE = b'data: {"choices": [], "usage": {"completion_tokens": 3}}\n\n'
@@ -169,7 +169,7 @@ def test_an_event_without_end_is_not_kept_for_ever() -> None:
 
 
 def test_the_acceptance_length_is_read_where_vllm_tells_it() -> None:
-    told = {
+    answer = {
         "acceptance_histogram": [1, 1, 2],
         "mean_acceptance_length": 2.25,
         "num_spec_steps": 4,
@@ -177,7 +177,7 @@ def test_the_acceptance_length_is_read_where_vllm_tells_it() -> None:
         "num_accepted_draft_tokens": 5,
         "num_spec_tokens": 2,
     }
-    usage = {"choices": [], "usage": {"completion_tokens": 9, "metrics": {"speculative_decoding": told}}}
+    usage = {"choices": [], "usage": {"completion_tokens": 9, "metrics": {"speculative_decoding": answer}}}
     data = event("a", finish_reason="stop") + f"data: {json.dumps(usage)}\n\n".encode() + b"data: [DONE]\n\n"
     _, relay = relayed([data], framed=False)
     assert (relay.tokens, relay.acceptance_length) == (9, 2.25)

@@ -124,14 +124,20 @@ def test_a_whole_answer_is_a_response() -> None:
         "choices": [{"index": 0, "message": message, "finish_reason": "length"}],
         "usage": USAGE,
     }
-    told = models.Response.model_validate(response_of({"input": "hi", "max_output_tokens": 3}, document))
-    assert (told.id, told.created_at, told.output_text) == ("resp_1", 5, "ho")
-    assert [item.type for item in told.output] == ["reasoning", "message"]
-    assert told.status == "incomplete"
-    assert told.incomplete_details is not None
-    assert told.incomplete_details.reason == "max_output_tokens"
-    assert told.usage is not None
-    assert (told.usage.input_tokens, told.usage.output_tokens, told.usage.total_tokens) == (7, 3, 10)
+    model_validate = models.Response.model_validate(
+        response_of({"input": "hi", "max_output_tokens": 3}, document)
+    )
+    assert (model_validate.id, model_validate.created_at, model_validate.output_text) == ("resp_1", 5, "ho")
+    assert [item.type for item in model_validate.output] == ["reasoning", "message"]
+    assert model_validate.status == "incomplete"
+    assert model_validate.incomplete_details is not None
+    assert model_validate.incomplete_details.reason == "max_output_tokens"
+    assert model_validate.usage is not None
+    assert (
+        model_validate.usage.input_tokens,
+        model_validate.usage.output_tokens,
+        model_validate.usage.total_tokens,
+    ) == (7, 3, 10)
 
 
 def chat_event(**delta: str) -> dict[str, Any]:
@@ -208,10 +214,10 @@ def test_a_response_that_is_cut_has_no_end(data: st.DataObject) -> None:
     assert isinstance(relay.problem, StreamCut)
     assert not {"response.completed", "response.incomplete"} & {event["type"] for event in events}
     name, _, written = relay.failure(of_stream(relay.problem)).decode().strip().partition("\ndata: ")
-    told = json.loads(written)
+    document = json.loads(written)
     assert name == "event: error"
-    assert told["sequence_number"] == len(events)
-    EVENT.validate_python(told)
+    assert document["sequence_number"] == len(events)
+    EVENT.validate_python(document)
 
 
 @pytest.fixture(scope="module")
@@ -226,13 +232,13 @@ def say(told: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_openai_s_client_reads_a_whole_response(proxy: Serving) -> None:
-    told = proxy.client().responses.create(
+    answer = proxy.client().responses.create(
         model=proxy.running.proxy.model,
         input="hi",
         extra_body=script(SCRIPT_INVOKE="openai", SCRIPT_CHUNKS=2),
     )
-    assert told.output_text == "token0 token1 "
-    assert told.status == "incomplete"  # the scripted engine ends at its length
+    assert answer.output_text == "token0 token1 "
+    assert answer.status == "incomplete"  # the scripted engine ends at its length
     assert proxy.last().line().startswith("POST /v1/responses 200  tokens 2  AL -  ")
 
 

@@ -10,8 +10,8 @@ from tests.local.cloudformation.world import World
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    made = World()
-    yield made
-    for gate in made.cloud.gates.values():
+    created = World()
+    yield created
+    for gate in created.cloud.gates.values():
         gate.set()
-    asyncio.run(made.service.close())
+    asyncio.run(created.service.close())

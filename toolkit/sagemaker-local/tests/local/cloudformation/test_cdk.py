@@ -62,9 +62,9 @@ def test_the_real_cdk_bootstraps_deploys_diffs_and_destroys(server: Server, tmp_
         done = subprocess.run(
             [str(CDK), *arguments, "--no-notices"], env=known, cwd=tmp_path, capture_output=True, timeout=300
         )
-        told = (done.stdout + done.stderr).decode()
-        assert done.returncode == 0, told
-        return told
+        decode = (done.stdout + done.stderr).decode()
+        assert done.returncode == 0, decode
+        return decode
 
     def timeout() -> str:
         sqs = server.client("sqs")

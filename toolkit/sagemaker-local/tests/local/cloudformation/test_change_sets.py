@@ -14,7 +14,7 @@ from tests.local.cloudformation.world import World, arn, body, ref, thing
 def draft(world: World, resources: dict[str, Any], kind: str = "UPDATE", **more: Any) -> dict[str, Any]:
     """Make a change set and describe it."""
     sections = {key: more.pop(key) for key in ("Outputs",) if key in more}
-    made = world.call(
+    created = world.call(
         "CreateChangeSet",
         StackName="s",
         ChangeSetName="c",
@@ -22,7 +22,7 @@ def draft(world: World, resources: dict[str, Any], kind: str = "UPDATE", **more:
         TemplateBody=body(resources, **sections),
         **more,
     )
-    return world.call("DescribeChangeSet", ChangeSetName=made["Id"], IncludePropertyValues=True)
+    return world.call("DescribeChangeSet", ChangeSetName=created["Id"], IncludePropertyValues=True)
 
 
 def changes(described: dict[str, Any]) -> dict[str, tuple[str, str | None]]:

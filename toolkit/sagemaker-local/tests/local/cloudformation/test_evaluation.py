@@ -35,11 +35,11 @@ def evaluation(properties: Any = None, given: dict[str, str] | None = None, **se
         "X": {"Type": "T", "Properties": {"P": properties}},
     }
     body = {**sections, "Resources": {**resources, **sections.get("Resources", {})}}
-    made = template.load(json.dumps(body))
-    declared = made.section("Parameters")
+    created = template.load(json.dumps(body))
+    declared = created.section("Parameters")
     sent = [{"ParameterKey": name, "ParameterValue": value} for name, value in (given or {}).items()]
     bound = parameters.bind(declared, parameters.chosen(declared, sent, {}), {"/a/b": "stored"}.get)
-    return Evaluation(made, bound, PLACE, lambda: {"exported": "elsewhere"})
+    return Evaluation(created, bound, PLACE, lambda: {"exported": "elsewhere"})
 
 
 def value(properties: Any, **sections: Any) -> Any:
@@ -204,8 +204,8 @@ def test_a_parameter_that_nobody_declared_is_refused() -> None:
 
 
 def test_a_hidden_parameter_is_not_told() -> None:
-    made = evaluation(given={"P": "secret"}, Parameters={"P": {"Type": "String", "NoEcho": True}})
-    assert made.bound.described() == [{"ParameterKey": "P", "ParameterValue": "****"}]
+    created = evaluation(given={"P": "secret"}, Parameters={"P": {"Type": "String", "NoEcho": True}})
+    assert created.bound.described() == [{"ParameterKey": "P", "ParameterValue": "****"}]
 
 
 @pytest.mark.parametrize(
@@ -262,10 +262,10 @@ def test_yaml_short_forms_are_the_long_ones() -> None:
           Pick: !Select [0, !Split [",", !ImportValue a]]
           Policy: {Version: 2012-10-17}
     """
-    made = template_text.parse(text)
-    assert made["AWSTemplateFormatVersion"] == "2010-09-09"
-    assert made["Conditions"]["C"] == {"Fn::And": [{"Fn::Equals": ["a", "b"]}, {"Condition": "D"}]}
-    assert made["Resources"]["A"]["Properties"] == {
+    parse = template_text.parse(text)
+    assert parse["AWSTemplateFormatVersion"] == "2010-09-09"
+    assert parse["Conditions"]["C"] == {"Fn::And": [{"Fn::Equals": ["a", "b"]}, {"Condition": "D"}]}
+    assert parse["Resources"]["A"]["Properties"] == {
         "Arn": {"Fn::GetAtt": ["B", "Endpoint.Address"]},
         "Name": {"Fn::Sub": ["${x}-${A}", {"x": {"Ref": "B"}}]},
         "Pick": {"Fn::Select": [0, {"Fn::Split": [",", {"Fn::ImportValue": "a"}]}]},

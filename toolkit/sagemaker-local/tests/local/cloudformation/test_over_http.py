@@ -76,11 +76,11 @@ def test_refusals_carry_aws_s_codes(cloudformation: Any) -> None:
 
 def test_a_property_that_aws_does_not_have_is_refused(cloudformation: Any) -> None:
     body = {"Resources": {"M": {"Type": "AWS::SageMaker::Model", "Properties": {"Bogus": {}}}}}
-    made = cloudformation.create_change_set(
+    change_set = cloudformation.create_change_set(
         StackName="unsupported", ChangeSetName="c", ChangeSetType="CREATE", TemplateBody=json.dumps(body)
     )
-    found = cloudformation.describe_change_set(ChangeSetName=made["Id"])
-    assert found["Status"] == "FAILED"
+    result = cloudformation.describe_change_set(ChangeSetName=change_set["Id"])
+    assert result["Status"] == "FAILED"
     (event,) = cloudformation.describe_events(StackName="unsupported", ChangeSetName="c")["OperationEvents"]
     assert event["ValidationStatusReason"] == "Encountered unsupported property Bogus"
     cloudformation.delete_stack(StackName="unsupported")

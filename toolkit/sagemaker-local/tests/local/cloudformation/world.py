@@ -58,10 +58,10 @@ class Cloud:
         if (verb, name) in self.failures_once:
             raise ResourceFailure(self.failures_once.pop((verb, name)))
         if (verb, name) in self.failures:
-            made = name if name in self.half_made and verb == "create" else None
-            if made is not None:
-                self.things[made] = {}
-            raise ResourceFailure(self.failures[(verb, name)], physical_id=made)
+            created = name if name in self.half_made and verb == "create" else None
+            if created is not None:
+                self.things[created] = {}
+            raise ResourceFailure(self.failures[(verb, name)], physical_id=created)
 
 
 class Thing:
@@ -196,9 +196,10 @@ class World:
     def reasons(self, name: str = "s") -> dict[str, str]:
         """The last reason told of each resource and status."""
         events = self.call("DescribeStackEvents", StackName=name)["StackEvents"]
-        told = [row for row in reversed(events) if "ResourceStatusReason" in row]
+        lines = [row for row in reversed(events) if "ResourceStatusReason" in row]
         return {
-            f"{row['LogicalResourceId']} {row['ResourceStatus']}": row["ResourceStatusReason"] for row in told
+            f"{row['LogicalResourceId']} {row['ResourceStatus']}": row["ResourceStatusReason"]
+            for row in lines
         }
 
     def physical_ids(self, name: str = "s") -> dict[str, str]:
@@ -237,8 +238,8 @@ def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
     """Wait until the condition gives something true, and return that."""
     limit = time.monotonic() + seconds
     while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < limit, f"not reached within {seconds} s; last seen: {found!r}"
+        result = condition()
+        if result:
+            return result
+        assert time.monotonic() < limit, f"not reached within {seconds} s; last seen: {result!r}"
         time.sleep(0.005)

@@ -36,16 +36,16 @@ def datum(value: float, at: datetime = NOON, **more: Any) -> dict[str, Any]:
 
 @given(st.lists(st.floats(-1e9, 1e9).map(lambda value: round(value, 6)), min_size=1, max_size=50))
 def test_an_aggregate_has_the_statistics_of_its_values(values: list[float]) -> None:
-    found = Aggregate()
+    aggregate = Aggregate()
     for value in values:
-        found.add(value)
-    assert found.statistic("SampleCount") == len(values)
-    assert found.statistic("Sum") == pytest.approx(sum(values))
-    assert found.statistic("Minimum") == min(values)
-    assert found.statistic("Maximum") == max(values)
+        aggregate.add(value)
+    assert aggregate.statistic("SampleCount") == len(values)
+    assert aggregate.statistic("Sum") == pytest.approx(sum(values))
+    assert aggregate.statistic("Minimum") == min(values)
+    assert aggregate.statistic("Maximum") == max(values)
     for percent in (1, 50, 90, 99, 100):
         exact = sorted(values)[max(0, -(-percent * len(values) // 100) - 1)]
-        assert found.statistic(f"p{percent}") == pytest.approx(exact, rel=0.011, abs=1e-9)
+        assert aggregate.statistic(f"p{percent}") == pytest.approx(exact, rel=0.011, abs=1e-9)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(0, 30))
@@ -67,8 +67,8 @@ def test_memory_and_the_work_of_a_query_do_not_grow_with_the_traffic() -> None:
     minutes = series._series[KEY._replace(unit="None")]
     assert len(minutes) == 180
     assert all(len(each.bins) <= 7 for each in minutes.values())
-    found = series.periods(KEY, NOON, NOON + timedelta(hours=3), 3600, any_unit=True)
-    assert sum(each.count for _, each in found) == 20_000
+    periods = series.periods(KEY, NOON, NOON + timedelta(hours=3), 3600, any_unit=True)
+    assert sum(each.count for _, each in periods) == 20_000
 
 
 def test_data_older_than_15_days_is_dropped() -> None:
@@ -119,14 +119,14 @@ def stat(name: str, metric: str, statistic: str = "Sum", dimension: str = "x") -
 
 @pytest.fixture
 def series() -> MetricSeries:
-    found = MetricSeries(Moment())
+    metric_series = MetricSeries(Moment())
     for minute, (ran, failed) in enumerate([(4, None), (5, 2), (None, 3), (6, None)]):
         at = NOON + timedelta(minutes=minute)
         if ran is not None:
-            found.put("N", [{**datum(ran, at), "MetricName": "ran"}])
+            metric_series.put("N", [{**datum(ran, at), "MetricName": "ran"}])
         if failed is not None:
-            found.put("N", [{**datum(failed, at), "MetricName": "failed"}])
-    return found
+            metric_series.put("N", [{**datum(failed, at), "MetricName": "failed"}])
+    return metric_series
 
 
 @pytest.mark.parametrize(

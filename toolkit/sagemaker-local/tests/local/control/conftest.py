@@ -88,13 +88,13 @@ class Account:
 
     async def component_config(self, name: str = "c", **variant: Any) -> dict[str, Any]:
         """A configuration whose variant hosts inference components: eight accelerators."""
-        asked = {"VariantName": "AllTraffic", "InstanceType": "ml.p5.48xlarge", "InitialInstanceCount": 1}
+        request = {"VariantName": "AllTraffic", "InstanceType": "ml.p5.48xlarge", "InitialInstanceCount": 1}
         return await self.call(
             "CreateEndpointConfig",
             EndpointConfigName=name,
             ExecutionRoleArn=ROLE,
             EnableNetworkIsolation=True,
-            ProductionVariants=[asked | variant],
+            ProductionVariants=[request | variant],
         )
 
     async def host(self, name: str = "e", **variant: Any) -> None:
@@ -160,8 +160,8 @@ class Account:
 
     def component_statuses(self, name: str = "ic") -> list[str]:
         """Every status that the component went through, as the events told."""
-        told = [event for event in self.events if event.kind == "component-status"]
-        return [event.status for event in told if event.component == name]
+        lines = [event for event in self.events if event.kind == "component-status"]
+        return [event.status for event in lines if event.component == name]
 
     def statuses(self, name: str = "e") -> list[str]:
         """Every status that the endpoint went through, as the events told."""

@@ -75,8 +75,8 @@ async def test_an_endpoint_for_components_needs_a_role_and_says_so(aws: Account)
     with pytest.raises(ApiError, match="ExecutionRoleArn is required when the production variants have no"):
         await aws.call("CreateEndpointConfig", **body)
     await aws.call("CreateEndpointConfig", **body, ExecutionRoleArn=ROLE)
-    told = await aws.call("DescribeEndpointConfig", EndpointConfigName="c")
-    assert told["ProductionVariants"] == [VARIANT]
+    answer = await aws.call("DescribeEndpointConfig", EndpointConfigName="c")
+    assert answer["ProductionVariants"] == [VARIANT]
     scaling = {"Status": "ENABLED", "MinInstanceCount": 3, "MaxInstanceCount": 2}
     with pytest.raises(ApiError, match="MinInstanceCount 3 is more than MaxInstanceCount 2"):
         await aws.component_config("d", ManagedInstanceScaling=scaling)

@@ -76,19 +76,22 @@ async def test_two_components_of_one_endpoint_run_an_engine_each(aws: Account) -
 async def test_a_component_by_container(aws: Account) -> None:
     await aws.host()
     container = {"Image": IMAGE, "Environment": {"SCRIPT_VERSION": "boxed"}, "ArtifactUrl": "s3://b/m.tar.gz"}
-    asked = {"Container": container, "ComputeResourceRequirements": {"MinMemoryRequiredInMb": 512}}
+    request = {"Container": container, "ComputeResourceRequirements": {"MinMemoryRequiredInMb": 512}}
     await aws.call(
         "CreateInferenceComponent",
         InferenceComponentName="ic",
         EndpointName="e",
         VariantName="AllTraffic",
-        Specification=asked,
+        Specification=request,
     )
     served = await aws.until_component("InService")
     fits("DescribeInferenceComponent", served)
-    told = served["Specification"]["Container"]
-    assert told["DeployedImage"]["SpecifiedImage"] == IMAGE
-    assert (told["Environment"], told["ArtifactUrl"]) == (container["Environment"], container["ArtifactUrl"])
+    report = served["Specification"]["Container"]
+    assert report["DeployedImage"]["SpecifiedImage"] == IMAGE
+    assert (report["Environment"], report["ArtifactUrl"]) == (
+        container["Environment"],
+        container["ArtifactUrl"],
+    )
     assert (await answer(aws, "ic"))["version"] == "boxed"
     assert aws.launcher.requests[0].model_sources == [("/opt/ml/model", "s3://b/m.tar.gz")]
 

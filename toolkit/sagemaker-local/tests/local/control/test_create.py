@@ -190,5 +190,5 @@ def test_the_limit_is_four_minutes_unless_the_variant_says_otherwise() -> None:
     variant = {"VariantName": "A", "ModelName": "m"}
     model = {"PrimaryContainer": {"Image": IMAGE}}
     assert engine_plan(variant, model).startup_timeout_s == 240
-    asked = variant | {"ContainerStartupHealthCheckTimeoutInSeconds": 3600}
-    assert engine_plan(asked, model).startup_timeout_s == 3600
+    total = variant | {"ContainerStartupHealthCheckTimeoutInSeconds": 3600}
+    assert engine_plan(total, model).startup_timeout_s == 3600

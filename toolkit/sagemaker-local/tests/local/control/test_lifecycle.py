@@ -217,10 +217,10 @@ async def launched(aws: Account, count: int) -> bool:
 
 
 def test_the_engines_last_words_begin_at_the_border_of_a_line() -> None:
-    told = errors.died(
+    died = errors.died(
         "production variant AllTraffic", "exited with status 9", "\n".join(f"line {n}" for n in range(300))
     )
-    assert len(told) <= errors.FAILURE_REASON_LIMIT
-    first = told.partition("Its last words: … ")[2].splitlines()[0]
+    assert len(died) <= errors.FAILURE_REASON_LIMIT
+    first = died.partition("Its last words: … ")[2].splitlines()[0]
     assert first.startswith("line ")
-    assert told.endswith("line 299")
+    assert died.endswith("line 299")

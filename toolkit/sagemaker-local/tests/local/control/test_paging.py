@@ -56,27 +56,27 @@ rows_of = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(STATUSES)), max_
 def test_the_pages_together_are_the_list(
     rows: list[tuple[int, str]], size: int, sort: str, order: str, status: str | None
 ) -> None:
-    made = table([minute for minute, _ in rows], [s for _, s in rows])
+    created = table([minute for minute, _ in rows], [s for _, s in rows])
     request: dict[str, Any] = {"MaxResults": size, "SortBy": sort, "SortOrder": order}
     if status:
         request["StatusEquals"] = status
-    pages = every_page(made, **request)
+    pages = every_page(created, **request)
     together = [name for found in pages for name in found]
-    wanted = [row for row in made if status in (None, row.status)]
+    wanted = [row for row in created if status in (None, row.status)]
     assert sorted(together) == sorted(row.name for row in wanted)
     assert all(len(found) == size for found in pages[:-1])
     attribute = {"Name": "name", "CreationTime": "created", "Status": "status"}[sort]
-    keys = [getattr(made.get(name), attribute) for name in together]
+    keys = [getattr(created.get(name), attribute) for name in together]
     assert keys == sorted(keys, reverse=order == "Descending")
 
 
 @given(rows=st.lists(st.integers(0, 5), min_size=12, max_size=30), gone=st.integers(0, 9))
 def test_a_row_that_goes_between_two_pages_hides_no_other(rows: list[int], gone: int) -> None:
-    made = table(rows)
-    first, token = names(made)
-    made.remove(first[gone])
-    rest = every_page(made, NextToken=token) if token else []
-    assert {name for found in [first, *rest] for name in found} >= {row.name for row in made}
+    created = table(rows)
+    first, token = names(created)
+    created.remove(first[gone])
+    rest = every_page(created, NextToken=token) if token else []
+    assert {name for found in [first, *rest] for name in found} >= {row.name for row in created}
 
 
 def test_ten_a_page_newest_first() -> None:
@@ -86,15 +86,15 @@ def test_ten_a_page_newest_first() -> None:
 
 
 def test_filters_of_name_and_time() -> None:
-    made = table(list(range(25)))
-    assert names(made, NameContains="E02", MaxResults=100)[0] == ["e024", "e023", "e022", "e021", "e020"]
+    created = table(list(range(25)))
+    assert names(created, NameContains="E02", MaxResults=100)[0] == ["e024", "e023", "e022", "e021", "e020"]
     at = (START + timedelta(minutes=20)).timestamp()
-    assert len(names(made, CreationTimeAfter=at, MaxResults=100)[0]) == 5
-    assert len(names(made, CreationTimeBefore=at, MaxResults=100)[0]) == 20
-    assert len(names(made, CreationTimeBefore="2026-11-20T00:20:00Z", MaxResults=100)[0]) == 20
+    assert len(names(created, CreationTimeAfter=at, MaxResults=100)[0]) == 5
+    assert len(names(created, CreationTimeBefore=at, MaxResults=100)[0]) == 20
+    assert len(names(created, CreationTimeBefore="2026-11-20T00:20:00Z", MaxResults=100)[0]) == 20
     modified = (START + timedelta(minutes=20, seconds=20)).timestamp()
-    assert len(names(made, LastModifiedTimeAfter=modified, MaxResults=100)[0]) == 5
-    assert names(made, LastModifiedTimeBefore=START.timestamp(), MaxResults=100)[0] == []
+    assert len(names(created, LastModifiedTimeAfter=modified, MaxResults=100)[0]) == 5
+    assert names(created, LastModifiedTimeBefore=START.timestamp(), MaxResults=100)[0] == []
 
 
 @pytest.mark.parametrize("token", ["x", "bm90anNvbg==", "e30=", "WyJhIiwgMV0=", "é"])

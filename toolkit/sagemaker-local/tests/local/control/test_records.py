@@ -63,35 +63,35 @@ def fits(name: str, answer: dict[str, Any]) -> None:
 
 
 async def test_a_model_comes_back_as_it_went_in(aws: Account) -> None:
-    made = await aws.call("CreateModel", **MODEL, Tags=TAGS)
-    assert made == {"ModelArn": f"{PREFIX}:model/tiny-model"}
-    told = await aws.call("DescribeModel", ModelName="Tiny-Model")
-    fits("DescribeModel", told)
-    created = told.pop("CreationTime")
+    result = await aws.call("CreateModel", **MODEL, Tags=TAGS)
+    assert result == {"ModelArn": f"{PREFIX}:model/tiny-model"}
+    answer = await aws.call("DescribeModel", ModelName="Tiny-Model")
+    fits("DescribeModel", answer)
+    created = answer.pop("CreationTime")
     assert isinstance(created, float)
     assert abs(created - aws.clock.now().timestamp()) < 5
-    assert told.pop("PrimaryContainer").pop("Mode") == "SingleModel"
-    assert told == {key: value for key, value in MODEL.items() if key != "PrimaryContainer"} | made
+    assert answer.pop("PrimaryContainer").pop("Mode") == "SingleModel"
+    assert answer == {key: value for key, value in MODEL.items() if key != "PrimaryContainer"} | result
     fits("ListModels", await aws.call("ListModels"))
 
 
 async def test_a_small_model_has_no_empty_members(aws: Account) -> None:
     await aws.model()
-    told = await aws.call("DescribeModel", ModelName="m")
+    answer = await aws.call("DescribeModel", ModelName="m")
     always = {"ModelName", "ModelArn", "CreationTime", "EnableNetworkIsolation"}
-    assert told.keys() == always | {"ExecutionRoleArn", "PrimaryContainer"}
-    assert told["EnableNetworkIsolation"] is False
+    assert answer.keys() == always | {"ExecutionRoleArn", "PrimaryContainer"}
+    assert answer["EnableNetworkIsolation"] is False
 
 
 async def test_a_config_comes_back_as_it_went_in_with_awss_default_weight(aws: Account) -> None:
     await aws.call("CreateModel", **MODEL)
-    made = await aws.call("CreateEndpointConfig", **CONFIG)
-    assert made == {"EndpointConfigArn": f"{PREFIX}:endpoint-config/config"}
-    told = await aws.call("DescribeEndpointConfig", EndpointConfigName="Config")
-    fits("DescribeEndpointConfig", told)
-    assert told.pop("CreationTime") > 0
+    created = await aws.call("CreateEndpointConfig", **CONFIG)
+    assert created == {"EndpointConfigArn": f"{PREFIX}:endpoint-config/config"}
+    answer = await aws.call("DescribeEndpointConfig", EndpointConfigName="Config")
+    fits("DescribeEndpointConfig", answer)
+    assert answer.pop("CreationTime") > 0
     weighted = CONFIG["ProductionVariants"][0] | {"InitialVariantWeight": 1.0}
-    assert told == CONFIG | made | {"ProductionVariants": [weighted], "EnableNetworkIsolation": False}
+    assert answer == CONFIG | created | {"ProductionVariants": [weighted], "EnableNetworkIsolation": False}
     fits("ListEndpointConfigs", await aws.call("ListEndpointConfigs"))
 
 
@@ -164,15 +164,15 @@ async def test_what_is_not_there(aws: Account) -> None:
 
 
 async def test_model_data_that_is_not_in_s3_is_refused_at_once(make_account: MakeAccount) -> None:
-    asked = []
+    requests = []
 
     async def exists(uri: str) -> bool:
-        asked.append(uri)
+        requests.append(uri)
         return uri != "s3://b/h/"
 
     aws = make_account(model_data_exists=exists)
     await aws.refused("Could not find model data at s3://b/h/.", "CreateModel", **MODEL)
-    assert asked == ["s3://b/t/", "s3://b/h/"]
+    assert requests == ["s3://b/t/", "s3://b/h/"]
     assert (await aws.call("ListModels"))["Models"] == []
 
 

@@ -90,5 +90,5 @@ async def test_a_component_that_is_not_there_or_another_endpoints(aws: Account) 
     for name in ("nope", "ic", "IC"):
         with pytest.raises(ApiError) as missing:
             aws.plane.route("e", component=name)
-        told = f"Inference Component {name} of account 123456789012 not found."
-        assert (missing.value.code, missing.value.message) == ("ValidationError", told)
+        text = f"Inference Component {name} of account 123456789012 not found."
+        assert (missing.value.code, missing.value.message) == ("ValidationError", text)

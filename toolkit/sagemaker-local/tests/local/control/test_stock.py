@@ -24,8 +24,8 @@ async def test_of_several_pools_the_first_that_is_not_short_holds_the_instances(
     for name, left, expected in (("a", None, [0, 2]), ("b", 1, [2, 0])):
         aws.plane.stock.set("ml.g7e.2xlarge", left)
         await aws.endpoint(name)
-        found = await aws.until("InService", name)
-        pools = found["ProductionVariants"][0]["InstancePools"]
+        result = await aws.until("InService", name)
+        pools = result["ProductionVariants"][0]["InstancePools"]
         assert [pool["CurrentInstanceCount"] for pool in pools] == expected
 
 

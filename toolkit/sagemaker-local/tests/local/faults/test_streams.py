@@ -60,12 +60,12 @@ def test_split_gives_the_same_bytes_in_other_parts(
     made: tuple[bytes, list[bytes]], seed: int, parts: str
 ) -> None:
     whole, given_parts = made
-    found = payloads(sent(struck(given_parts, EventStreamWire(), "split", seed, parts=parts)))
-    assert b"".join(found) == whole
+    result = payloads(sent(struck(given_parts, EventStreamWire(), "split", seed, parts=parts)))
+    assert b"".join(result) == whole
     if parts == "one":
-        assert len(found) == 1
+        assert len(result) == 1
     if parts == "bytes":
-        assert {len(part) for part in found} == {1}
+        assert {len(part) for part in result} == {1}
 
 
 @given(answers(), SEEDS)
@@ -76,9 +76,9 @@ def test_the_same_seed_splits_alike(made: tuple[bytes, list[bytes]], seed: int) 
 @given(answers())
 def test_every_character_of_several_bytes_is_cut(made: tuple[bytes, list[bytes]]) -> None:
     whole, given_parts = made
-    found = payloads(sent(struck(given_parts, EventStreamWire(), "utf8-split")))
-    assert b"".join(found) == whole
-    assert all(not any(byte >= 0xC0 for byte in part[:-1]) for part in found)
+    result = payloads(sent(struck(given_parts, EventStreamWire(), "utf8-split")))
+    assert b"".join(result) == whole
+    assert all(not any(byte >= 0xC0 for byte in part[:-1]) for part in result)
 
 
 @given(answers(), st.integers(0, 12), SEEDS)
@@ -113,9 +113,9 @@ def test_a_cut_part_holds_the_beginning_of_an_event_and_no_more(
 @given(answers(), st.integers(1, 12))
 def test_events_before_a_fault_come_in_a_part_each(made: tuple[bytes, list[bytes]], after: int) -> None:
     whole, _ = made
-    found = payloads(sent(struck([whole], EventStreamWire(), "cut", where="event", after_events=after)))
-    assert found == list(events_of(EventCount(after).split(whole)[0]))
-    assert len(found) == min(after, whole.count(b"\n\n"))
+    result = payloads(sent(struck([whole], EventStreamWire(), "cut", where="event", after_events=after)))
+    assert result == list(events_of(EventCount(after).split(whole)[0]))
+    assert len(result) == min(after, whole.count(b"\n\n"))
 
 
 @given(answers(), st.integers(1, 12), st.booleans())
@@ -191,8 +191,8 @@ def test_an_error_event_is_one_as_vllm_writes_them(made: tuple[bytes, list[bytes
     before = EventCount(after).split(whole)[0]
     assert text.startswith(before)
     error, done = text[len(before) :].decode().removesuffix("\n\n").split("\n\n")
-    told = json.loads(error.removeprefix("data: "))["error"]
-    assert (told["message"], told["code"], done) == ("no", 500, "data: [DONE]")
+    document = json.loads(error.removeprefix("data: "))["error"]
+    assert (document["message"], document["code"], done) == ("no", 500, "data: [DONE]")
 
 
 @given(answers(), st.integers(1, 12), st.booleans())
@@ -227,14 +227,14 @@ def without_format(raw: bytes) -> bytes:
 
 def test_the_engine_gets_the_request_without_its_format() -> None:
     function = {"name": "a", "parameters": {}}
-    asked = {
+    request = {
         "messages": [],
         "response_format": {"type": "json_object"},
         "structured_outputs": {"regex": "a"},
         "tools": [{"type": "function", "function": {**function, "strict": True}}, 3],
         "tool_choice": "required",
     }
-    got = json.loads(without_format(json.dumps(asked).encode()))
+    got = json.loads(without_format(json.dumps(request).encode()))
     loose = [{"type": "function", "function": function}, 3]
     assert got == {"messages": [], "tools": loose, "tool_choice": "auto"}
 

@@ -62,11 +62,11 @@ class Deployed:
         }
         iam = self.server.client("iam")
         name = f"functions{next(_numbers)}"
-        made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
+        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
         statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
         iam.put_role_policy(RoleName=name, PolicyName="may", PolicyDocument=policy)
-        return str(made["Role"]["Arn"])
+        return str(role["Role"]["Arn"])
 
 
 @pytest.fixture(scope="module")

@@ -113,12 +113,12 @@ def test_failures_are_told_as_lambda_does(deployed: Deployed, source: str, kind:
 
 
 def test_a_timeout_ends_the_function_and_what_it_started(deployed: Deployed, tmp_path: Path) -> None:
-    told = tmp_path / "pids"
+    text = tmp_path / "pids"
     source = f"""
 import os, pathlib, subprocess, time
 def handler(event, context):
     child = subprocess.Popen(["sleep", "600"])
-    pathlib.Path({str(told)!r}).write_text(f"{{os.getpid()}} {{child.pid}}")
+    pathlib.Path({str(text)!r}).write_text(f"{{os.getpid()}} {{child.pid}}")
     time.sleep(600)
 """
     name = deployed.function(source, Timeout=5)
@@ -126,7 +126,7 @@ def handler(event, context):
     assert answer["FunctionError"] == "Unhandled"
     assert found["errorType"] == "Sandbox.Timedout"
     assert "Task timed out after 5.00 seconds" in found["errorMessage"]
-    pids = told.read_text().split()
+    pids = text.read_text().split()
     eventually(lambda: not any(_runs(int(pid)) for pid in pids))
 
 
@@ -241,8 +241,8 @@ def test_a_role_that_may_not_create_log_groups_brings_no_deleted_group_back(depl
     logs, group = deployed.server.client("logs"), f"/aws/lambda/{name}"
 
     def groups() -> list[str]:
-        found = logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]
-        return [row["logGroupName"] for row in found]
+        log_groups = logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]
+        return [row["logGroupName"] for row in log_groups]
 
     deployed.call(name)
     assert groups() == []
@@ -260,7 +260,7 @@ def _sums(server: Server, name: str) -> dict[str, float]:
     now = datetime.fromisoformat(status.clock)
     sums = {}
     for metric in ("Invocations", "Errors", "Throttles"):
-        found: Any = server.client("cloudwatch").get_metric_statistics(
+        metric_statistics: Any = server.client("cloudwatch").get_metric_statistics(
             Namespace="AWS/Lambda",
             MetricName=metric,
             Dimensions=[{"Name": "FunctionName", "Value": name}],
@@ -269,7 +269,7 @@ def _sums(server: Server, name: str) -> dict[str, float]:
             Period=60,
             Statistics=["Sum"],
         )
-        sums[metric] = sum(point["Sum"] for point in found["Datapoints"])
+        sums[metric] = sum(point["Sum"] for point in metric_statistics["Datapoints"])
     return sums
 
 
@@ -306,5 +306,5 @@ def test_an_event_that_fails_goes_to_the_dead_letters(deployed: Deployed, server
 
 
 def _letters(sqs: Any, url: str) -> list[dict[str, Any]]:
-    found = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], MaxNumberOfMessages=10)
-    return list(found.get("Messages", []))
+    receive_message = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], MaxNumberOfMessages=10)
+    return list(receive_message.get("Messages", []))

@@ -35,11 +35,11 @@ def queue(server: Server) -> Any:
 
 
 def heard(server: Server, url: str) -> list[str]:
-    found: list[str] = []
+    rows: list[str] = []
     sqs = server.client("sqs")
     while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-        found += [message["Body"] for message in messages]
-    return sorted(found)
+        rows += [message["Body"] for message in messages]
+    return sorted(rows)
 
 
 def test_a_function_on_a_schedule_has_done_its_work_when_the_clock_has_moved(
@@ -47,7 +47,7 @@ def test_a_function_on_a_schedule_has_done_its_work_when_the_clock_has_moved(
 ) -> None:
     name = deployed.function(SWEEPER)
     role = server.status.scheduler_role_arn
-    told = {"time": "<aws.scheduler.scheduled-time>", "queue": queue, "role": role}
+    answer = {"time": "<aws.scheduler.scheduled-time>", "queue": queue, "role": role}
     scheduler = server.client("scheduler")
     lifecycle.advance_clock(server.status.port, 0)
     scheduler.create_schedule(
@@ -57,7 +57,7 @@ def test_a_function_on_a_schedule_has_done_its_work_when_the_clock_has_moved(
         Target={
             "Arn": f"arn:aws:lambda:us-east-1:123456789012:function:{name}",
             "RoleArn": role,
-            "Input": json.dumps(told),
+            "Input": json.dumps(answer),
         },
     )
     try:
@@ -65,8 +65,8 @@ def test_a_function_on_a_schedule_has_done_its_work_when_the_clock_has_moved(
         times = heard(server, queue)
         assert len(times) == 3  # at once, and after five and ten minutes
         assert all(time.endswith("Z") for time in times)
-        made = [each["Name"] for each in scheduler.list_schedules(NamePrefix="made-")["Schedules"]]
-        assert sorted(made) == ["made-" + time.replace(":", "") for time in times]
+        created = [each["Name"] for each in scheduler.list_schedules(NamePrefix="made-")["Schedules"]]
+        assert sorted(created) == ["made-" + time.replace(":", "") for time in times]
     finally:
         for each in (
             "sweep",

@@ -32,9 +32,9 @@ def test_a_role_with_its_policies_is_made_changed_and_deleted(stack: Stack) -> N
         "Policies": [{"PolicyName": "one", "PolicyDocument": document(allow("s3:GetObject"))}],
         "ManagedPolicyArns": ["arn:aws:iam::aws:policy/AdministratorAccess"],
     }
-    made = stack.create("AWS::IAM::Role", **properties)
-    assert made.physical_id == "changing"
-    assert made.attributes["Arn"] == "arn:aws:iam::123456789012:role/changing"
+    created = stack.create("AWS::IAM::Role", **properties)
+    assert created.physical_id == "changing"
+    assert created.attributes["Arn"] == "arn:aws:iam::123456789012:role/changing"
     iam = stack.client("iam")
     attached = iam.list_attached_role_policies(RoleName="changing")["AttachedPolicies"]
     assert [policy["PolicyName"] for policy in attached] == ["AdministratorAccess"]
@@ -44,11 +44,11 @@ def test_a_role_with_its_policies_is_made_changed_and_deleted(stack: Stack) -> N
         "Policies": [{"PolicyName": "two", "PolicyDocument": document(allow("s3:PutObject"))}],
         "Tags": [{"Key": "a", "Value": "b"}],
     }
-    stack.update("AWS::IAM::Role", made, properties, new)
+    stack.update("AWS::IAM::Role", created, properties, new)
     assert iam.list_role_policies(RoleName="changing")["PolicyNames"] == ["two"]
     assert iam.list_attached_role_policies(RoleName="changing")["AttachedPolicies"] == []
-    stack.delete("AWS::IAM::Role", made, **new)
-    stack.delete("AWS::IAM::Role", made, **new)
+    stack.delete("AWS::IAM::Role", created, **new)
+    stack.delete("AWS::IAM::Role", created, **new)
     with pytest.raises(ClientError, match="NoSuchEntity"):
         iam.get_role(RoleName="changing")
 
@@ -75,12 +75,12 @@ def test_an_inline_policy_moves_between_roles(stack: Stack) -> None:
     for name in ("from", "to"):
         stack.create("AWS::IAM::Role", RoleName=name, AssumeRolePolicyDocument=TRUST)
     old = {"PolicyName": "p", "PolicyDocument": document(allow("s3:*")), "Roles": ["from"]}
-    made = stack.create("AWS::IAM::Policy", **old)
-    stack.update("AWS::IAM::Policy", made, old, {**old, "Roles": ["to"]})
+    created = stack.create("AWS::IAM::Policy", **old)
+    stack.update("AWS::IAM::Policy", created, old, {**old, "Roles": ["to"]})
     iam = stack.client("iam")
     assert iam.list_role_policies(RoleName="from")["PolicyNames"] == []
     assert iam.list_role_policies(RoleName="to")["PolicyNames"] == ["p"]
-    stack.delete("AWS::IAM::Policy", made, **{**old, "Roles": ["to"]})
+    stack.delete("AWS::IAM::Policy", created, **{**old, "Roles": ["to"]})
     assert iam.list_role_policies(RoleName="to")["PolicyNames"] == []
     with pytest.raises(ResourceFailure, match="at least one is required"):
         stack.create("AWS::IAM::Policy", PolicyName="p", PolicyDocument=document(allow("s3:*")))
@@ -93,15 +93,15 @@ def test_a_managed_policy_is_attached_and_detached_when_deleted(stack: Stack) ->
         "PolicyDocument": document(allow("s3:*")),
         "Roles": ["holder"],
     }
-    made = stack.create("AWS::IAM::ManagedPolicy", **old)
+    created = stack.create("AWS::IAM::ManagedPolicy", **old)
     attached = stack.client("iam").list_attached_role_policies(RoleName="holder")["AttachedPolicies"]
-    assert [policy["PolicyArn"] for policy in attached] == [made.physical_id]
+    assert [policy["PolicyArn"] for policy in attached] == [created.physical_id]
     with pytest.raises(ResourceFailure, match="does not change PolicyDocument of AWS::IAM::ManagedPolicy"):
         stack.update(
-            "AWS::IAM::ManagedPolicy", made, old, {**old, "PolicyDocument": document(allow("sqs:*"))}
+            "AWS::IAM::ManagedPolicy", created, old, {**old, "PolicyDocument": document(allow("sqs:*"))}
         )
-    stack.delete("AWS::IAM::ManagedPolicy", made, **old)
-    stack.delete("AWS::IAM::ManagedPolicy", made, **old)
+    stack.delete("AWS::IAM::ManagedPolicy", created, **old)
+    stack.delete("AWS::IAM::ManagedPolicy", created, **old)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_aws_s_own_policies_are_read_too(stack: Stack) -> None:
             "Action": "sts:AssumeRole",
         }
     )
-    made = stack.create(
+    created = stack.create(
         "AWS::IAM::Role",
         AssumeRolePolicyDocument=trust,
         ManagedPolicyArns=["arn:aws:iam::aws:policy/AdministratorAccess"],
     )
     passed = stack.role(LAMBDA)
-    check_passed(stack.with_role(made.attributes["Arn"]).context, passed, LAMBDA)
+    check_passed(stack.with_role(created.attributes["Arn"]).context, passed, LAMBDA)
 
 
 def test_a_key_and_its_alias(stack: Stack) -> None:

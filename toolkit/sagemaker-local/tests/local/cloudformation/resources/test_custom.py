@@ -53,7 +53,7 @@ TYPE = "Custom::PeagleModel"
 
 @pytest.fixture
 def token(stack: Stack) -> str:
-    made = stack.create(
+    created = stack.create(
         "AWS::Lambda::Function",
         Role=stack.role("lambda.amazonaws.com"),
         Runtime="python3.13",
@@ -61,7 +61,7 @@ def token(stack: Stack) -> str:
         Code={"ZipFile": PROVIDER},
         Timeout=60,
     )
-    return str(made.attributes["Arn"])
+    return str(created.attributes["Arn"])
 
 
 def asked(stack: Stack, made: Created) -> dict[str, Any]:
@@ -71,22 +71,22 @@ def asked(stack: Stack, made: Created) -> dict[str, Any]:
 
 def test_a_provider_is_asked_to_create_update_and_delete(stack: Stack, token: str) -> None:
     old = {"ServiceToken": token, "Count": 3, "Flag": True, "Deep": [{"N": 1.5}]}
-    made = stack.create(TYPE, **old)
-    assert (made.physical_id, made.attributes["Arn"]) == ("made", "arn:made")
-    request = asked(stack, made)
+    created = stack.create(TYPE, **old)
+    assert (created.physical_id, created.attributes["Arn"]) == ("made", "arn:made")
+    request = asked(stack, created)
     assert request["RequestType"] == "Create"
     assert request["ResourceType"] == TYPE
     assert (request["StackId"], request["LogicalResourceId"]) == (stack.context.stack_id, "It")
     properties = {"ServiceToken": token, "Count": "3", "Flag": "true", "Deep": [{"N": "1.5"}]}
     assert request["ResourceProperties"] == properties
     new = {**old, "Count": 4}
-    request = asked(stack, stack.update(TYPE, made, old, new))
+    request = asked(stack, stack.update(TYPE, created, old, new))
     assert (request["RequestType"], request["PhysicalResourceId"]) == ("Update", "made")
     assert request["OldResourceProperties"] == properties
     assert request["ResourceProperties"]["Count"] == "4"
-    replaced = stack.update(TYPE, made, new, {**new, "Do": "replace"})
+    replaced = stack.update(TYPE, created, new, {**new, "Do": "replace"})
     assert replaced.physical_id == "another"
-    stack.delete(TYPE, made, **new)
+    stack.delete(TYPE, created, **new)
 
 
 def test_a_refusal_is_told_and_names_what_a_rollback_is_to_delete(stack: Stack, token: str) -> None:
@@ -120,9 +120,9 @@ def test_the_service_timeout_ends_the_wait_while_the_function_still_runs(stack: 
 
 
 def test_another_provider_for_a_standing_resource_is_refused(stack: Stack, token: str) -> None:
-    made = Created("made")
+    created = Created("made")
     with pytest.raises(ResourceFailure, match="Modifying service token is not allowed"):
-        stack.update(TYPE, made, {"ServiceToken": token}, {"ServiceToken": f"{token}2"})
+        stack.update(TYPE, created, {"ServiceToken": token}, {"ServiceToken": f"{token}2"})
 
 
 def test_a_provider_that_is_not_there_fails_creation_and_deletion(stack: Stack) -> None:

@@ -89,8 +89,8 @@ def test_a_permission_and_asynchronous_settings(stack: Stack) -> None:
     made, _ = function(stack)
     name = made.physical_id
     client = stack.client("lambda")
-    said = {"FunctionName": name, "Action": "lambda:InvokeFunction", "Principal": "sns.amazonaws.com"}
-    permission = stack.create("AWS::Lambda::Permission", **said)
+    answer = {"FunctionName": name, "Action": "lambda:InvokeFunction", "Principal": "sns.amazonaws.com"}
+    permission = stack.create("AWS::Lambda::Permission", **answer)
     policy = json.loads(client.get_policy(FunctionName=name)["Policy"])
     assert [statement["Sid"] for statement in policy["Statement"]] == [permission.physical_id]
     old = {"FunctionName": name, "Qualifier": "$LATEST", "MaximumRetryAttempts": "1"}
@@ -101,7 +101,7 @@ def test_a_permission_and_asynchronous_settings(stack: Stack) -> None:
     assert (kept["MaximumRetryAttempts"], kept["MaximumEventAgeInSeconds"]) == (0, 300)
     for type_name, each, properties in (
         ("AWS::Lambda::EventInvokeConfig", events, new),
-        ("AWS::Lambda::Permission", permission, said),
+        ("AWS::Lambda::Permission", permission, answer),
     ):
         stack.delete(type_name, each, **properties)
         stack.delete(type_name, each, **properties)
@@ -121,19 +121,19 @@ def test_a_schedule_is_changed_in_its_group(stack: Stack) -> None:
         "FlexibleTimeWindow": {"Mode": "OFF"},
         "Target": {**target, "RetryPolicy": {"MaximumRetryAttempts": "2", "MaximumEventAgeInSeconds": 300}},
     }
-    made = stack.create("AWS::Scheduler::Schedule", **old)
-    assert made.physical_id == "sweep"
+    created = stack.create("AWS::Scheduler::Schedule", **old)
+    assert created.physical_id == "sweep"
     scheduler = stack.client("scheduler")
     new = {**old, "ScheduleExpression": "rate(10 minutes)"}
-    stack.update("AWS::Scheduler::Schedule", made, old, new)
-    found = scheduler.get_schedule(Name="sweep", GroupName="group")
-    assert found["Arn"] == made.attributes["Arn"]
-    assert found["ScheduleExpression"] == "rate(10 minutes)"
-    assert found["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 2
+    stack.update("AWS::Scheduler::Schedule", created, old, new)
+    schedule = scheduler.get_schedule(Name="sweep", GroupName="group")
+    assert schedule["Arn"] == created.attributes["Arn"]
+    assert schedule["ScheduleExpression"] == "rate(10 minutes)"
+    assert schedule["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 2
     with pytest.raises(ResourceFailure, match="does not change GroupName"):
-        stack.update("AWS::Scheduler::Schedule", made, old, {**old, "GroupName": "default"})
-    stack.delete("AWS::Scheduler::Schedule", made, **new)
-    stack.delete("AWS::Scheduler::Schedule", made, **new)
+        stack.update("AWS::Scheduler::Schedule", created, old, {**old, "GroupName": "default"})
+    stack.delete("AWS::Scheduler::Schedule", created, **new)
+    stack.delete("AWS::Scheduler::Schedule", created, **new)
     stack.delete("AWS::Scheduler::ScheduleGroup", "group")
 
 

@@ -42,8 +42,8 @@ class Fleet:
         return self.stack.create("AWS::SageMaker::Endpoint", **properties), properties
 
     def status(self, name: str) -> tuple[str, str]:
-        found = self.stack.client("sagemaker").describe_endpoint(EndpointName=name)
-        return found["EndpointStatus"], found["EndpointConfigName"]
+        result = self.stack.client("sagemaker").describe_endpoint(EndpointName=name)
+        return result["EndpointStatus"], result["EndpointConfigName"]
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def fleet(stack: Stack, server: Server) -> Fleet:
 
 
 def tags(stack: Stack, arn: str) -> dict[str, str]:
-    found = stack.client("sagemaker").list_tags(ResourceArn=arn)["Tags"]
-    return {tag["Key"]: tag["Value"] for tag in found}
+    result = stack.client("sagemaker").list_tags(ResourceArn=arn)["Tags"]
+    return {tag["Key"]: tag["Value"] for tag in result}
 
 
 def test_an_endpoint_is_made_updated_in_place_and_deleted(fleet: Fleet, stack: Stack) -> None:
@@ -105,15 +105,15 @@ def test_a_role_that_sagemaker_cannot_assume_is_refused(stack: Stack) -> None:
 
 def test_a_generated_name_is_found_again(fleet: Fleet, stack: Stack) -> None:
     properties = {"ExecutionRoleArn": fleet.role_arn, "PrimaryContainer": {"Image": IMAGE}}
-    made = stack.create("AWS::SageMaker::Model", **properties)
-    name = made.attributes["ModelName"]
+    created = stack.create("AWS::SageMaker::Model", **properties)
+    name = created.attributes["ModelName"]
     assert name.startswith("peagle-s-it-")
     stack.update(
-        "AWS::SageMaker::Model", made, properties, {**properties, "Tags": [{"Key": "a", "Value": "b"}]}
+        "AWS::SageMaker::Model", created, properties, {**properties, "Tags": [{"Key": "a", "Value": "b"}]}
     )
-    assert tags(stack, made.physical_id) == {"team": "a", "a": "b"}
-    stack.delete("AWS::SageMaker::Model", made, **properties)
-    stack.delete("AWS::SageMaker::Model", made, **properties)
+    assert tags(stack, created.physical_id) == {"team": "a", "a": "b"}
+    stack.delete("AWS::SageMaker::Model", created, **properties)
+    stack.delete("AWS::SageMaker::Model", created, **properties)
     with pytest.raises(ClientError, match="Could not find model"):
         stack.client("sagemaker").describe_model(ModelName=name)
 
@@ -149,19 +149,19 @@ def test_a_component_is_made_changed_and_blocks_its_endpoint_until_it_is_gone(
         },
         "RuntimeConfig": {"CopyCount": "1"},
     }
-    made = stack.create("AWS::SageMaker::InferenceComponent", **old)
-    assert made.attributes["InferenceComponentStatus"] == "InService"
+    created = stack.create("AWS::SageMaker::InferenceComponent", **old)
+    assert created.attributes["InferenceComponentStatus"] == "InService"
     with pytest.raises(ResourceFailure, match="does not change EndpointName"):
-        stack.update("AWS::SageMaker::InferenceComponent", made, old, {**old, "EndpointName": "other"})
+        stack.update("AWS::SageMaker::InferenceComponent", created, old, {**old, "EndpointName": "other"})
     new = {**old, "RuntimeConfig": {"CopyCount": 2}}
-    stack.update("AWS::SageMaker::InferenceComponent", made, old, new)
+    stack.update("AWS::SageMaker::InferenceComponent", created, old, new)
     sagemaker = stack.client("sagemaker")
-    found = sagemaker.describe_inference_component(InferenceComponentName="part")
-    assert found["RuntimeConfig"]["CurrentCopyCount"] == 2
+    inference_component = sagemaker.describe_inference_component(InferenceComponentName="part")
+    assert inference_component["RuntimeConfig"]["CurrentCopyCount"] == 2
     with pytest.raises(ResourceFailure):
         stack.delete("AWS::SageMaker::Endpoint", endpoint, **about)
-    stack.delete("AWS::SageMaker::InferenceComponent", made, **new)
-    stack.delete("AWS::SageMaker::InferenceComponent", made, **new)
+    stack.delete("AWS::SageMaker::InferenceComponent", created, **new)
+    stack.delete("AWS::SageMaker::InferenceComponent", created, **new)
     stack.delete("AWS::SageMaker::Endpoint", endpoint, **about)
 
 
@@ -188,18 +188,18 @@ def test_what_is_scaled_must_be_there(stack: Stack, server: Server) -> None:
         },
         "TargetValue": "5",
     }
-    said = {
+    answer = {
         "PolicyName": "track",
         "PolicyType": "TargetTrackingScaling",
         "ScalingTargetId": target.physical_id,
         "TargetTrackingScalingPolicyConfiguration": tracking,
     }
-    policy = stack.create("AWS::ApplicationAutoScaling::ScalingPolicy", **said)
+    policy = stack.create("AWS::ApplicationAutoScaling::ScalingPolicy", **answer)
     scaling = stack.client("application-autoscaling")
     (found,) = scaling.describe_scaling_policies(ServiceNamespace="sagemaker", PolicyNames=["track"])[
         "ScalingPolicies"
     ]
     assert found["ResourceId"] == whole["ResourceId"]
-    stack.delete("AWS::ApplicationAutoScaling::ScalingPolicy", policy, **said)
+    stack.delete("AWS::ApplicationAutoScaling::ScalingPolicy", policy, **answer)
     stack.delete("AWS::ApplicationAutoScaling::ScalableTarget", target, **whole)
     stack.delete("AWS::ApplicationAutoScaling::ScalableTarget", target, **whole)

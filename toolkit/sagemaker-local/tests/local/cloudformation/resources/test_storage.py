@@ -37,10 +37,10 @@ STAGING: dict[str, Any] = {
 
 
 def test_the_staging_bucket_of_bootstrap(stack: Stack) -> None:
-    made = stack.with_tags(team="a").create("AWS::S3::Bucket", BucketName="staging", **STAGING)
-    assert made.physical_id == "staging"
-    assert made.attributes["Arn"] == "arn:aws:s3:::staging"
-    assert made.attributes["RegionalDomainName"] == "staging.s3.us-east-1.amazonaws.com"
+    created = stack.with_tags(team="a").create("AWS::S3::Bucket", BucketName="staging", **STAGING)
+    assert created.physical_id == "staging"
+    assert created.attributes["Arn"] == "arn:aws:s3:::staging"
+    assert created.attributes["RegionalDomainName"] == "staging.s3.us-east-1.amazonaws.com"
     s3 = stack.client("s3")
     rules = s3.get_bucket_lifecycle_configuration(Bucket="staging")["Rules"]
     assert [rule["ID"] for rule in rules] == ["CleanupOldVersions", "AbortIncompleteMultipartUploads"]
@@ -49,19 +49,19 @@ def test_the_staging_bucket_of_bootstrap(stack: Stack) -> None:
     assert s3.get_bucket_tagging(Bucket="staging")["TagSet"] == [{"Key": "team", "Value": "a"}]
     old = {"BucketName": "staging", **STAGING}
     new = {"BucketName": "staging", "VersioningConfiguration": {"Status": "Suspended"}}
-    stack.update("AWS::S3::Bucket", made, old, new)
+    stack.update("AWS::S3::Bucket", created, old, new)
     assert s3.get_bucket_versioning(Bucket="staging")["Status"] == "Suspended"
     with pytest.raises(ClientError, match="NoSuchLifecycleConfiguration"):
         s3.get_bucket_lifecycle_configuration(Bucket="staging")
-    stack.delete("AWS::S3::Bucket", made, **new)
-    stack.delete("AWS::S3::Bucket", made, **new)
+    stack.delete("AWS::S3::Bucket", created, **new)
+    stack.delete("AWS::S3::Bucket", created, **new)
 
 
 def test_a_bucket_with_objects_is_not_deleted(stack: Stack) -> None:
-    made = stack.create("AWS::S3::Bucket", BucketName="full")
+    created = stack.create("AWS::S3::Bucket", BucketName="full")
     stack.client("s3").put_object(Bucket="full", Key="k", Body=b"v")
     with pytest.raises(ResourceFailure, match="The bucket you tried to delete is not empty"):
-        stack.delete("AWS::S3::Bucket", made)
+        stack.delete("AWS::S3::Bucket", created)
 
 
 def test_a_property_that_is_not_set_is_refused_and_not_passed_over(stack: Stack) -> None:
@@ -72,10 +72,10 @@ def test_a_property_that_is_not_set_is_refused_and_not_passed_over(stack: Stack)
 def test_a_bucket_s_policy_comes_and_goes(stack: Stack) -> None:
     stack.create("AWS::S3::Bucket", BucketName="policed")
     policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "*", "Principal": "*"}]}
-    made = stack.create("AWS::S3::BucketPolicy", Bucket="policed", PolicyDocument=policy)
+    created = stack.create("AWS::S3::BucketPolicy", Bucket="policed", PolicyDocument=policy)
     s3 = stack.client("s3")
     assert json.loads(s3.get_bucket_policy(Bucket="policed")["Policy"]) == policy
-    stack.delete("AWS::S3::BucketPolicy", made, Bucket="policed")
+    stack.delete("AWS::S3::BucketPolicy", created, Bucket="policed")
     with pytest.raises(ClientError, match="NoSuchBucketPolicy"):
         s3.get_bucket_policy(Bucket="policed")
 
@@ -105,19 +105,19 @@ def test_a_repository_as_bootstrap_makes_it(stack: Stack) -> None:
         "LifecyclePolicy": lifecycle,
         "RepositoryPolicyText": policy,
     }
-    made = stack.create("AWS::ECR::Repository", **properties)
-    assert made.physical_id == "cdk-assets"
-    assert made.attributes["Arn"] == "arn:aws:ecr:us-east-1:123456789012:repository/cdk-assets"
+    created = stack.create("AWS::ECR::Repository", **properties)
+    assert created.physical_id == "cdk-assets"
+    assert created.attributes["Arn"] == "arn:aws:ecr:us-east-1:123456789012:repository/cdk-assets"
     ecr = stack.client("ecr")
     kept = ecr.get_repository_policy(repositoryName="cdk-assets")["policyText"]
     assert json.loads(kept) == policy
-    stack.update("AWS::ECR::Repository", made, properties, {"RepositoryName": "cdk-assets"})
+    stack.update("AWS::ECR::Repository", created, properties, {"RepositoryName": "cdk-assets"})
     (found,) = ecr.describe_repositories(repositoryNames=["cdk-assets"])["repositories"]
     assert found["imageTagMutability"] == "MUTABLE"
     with pytest.raises(ClientError, match="RepositoryPolicyNotFound"):
         ecr.get_repository_policy(repositoryName="cdk-assets")
-    stack.delete("AWS::ECR::Repository", made)
-    stack.delete("AWS::ECR::Repository", made)
+    stack.delete("AWS::ECR::Repository", created)
+    stack.delete("AWS::ECR::Repository", created)
 
 
 def test_the_register_s_table(stack: Stack) -> None:
@@ -131,17 +131,17 @@ def test_the_register_s_table(stack: Stack) -> None:
         "SSESpecification": {"SSEEnabled": True},
         "Tags": [{"Key": "a", "Value": "1"}],
     }
-    made = stack.create("AWS::DynamoDB::Table", **properties)
-    assert made.attributes["Arn"] == "arn:aws:dynamodb:us-east-1:123456789012:table/guard-1"
+    created = stack.create("AWS::DynamoDB::Table", **properties)
+    assert created.attributes["Arn"] == "arn:aws:dynamodb:us-east-1:123456789012:table/guard-1"
     dynamodb = stack.client("dynamodb")
     expiry = dynamodb.describe_time_to_live(TableName="guard-1")["TimeToLiveDescription"]
     assert expiry == {"TimeToLiveStatus": "ENABLED", "AttributeName": "ttl"}
     changed = {**properties, "DeletionProtectionEnabled": True, "Tags": [{"Key": "b", "Value": "2"}]}
-    stack.update("AWS::DynamoDB::Table", made, properties, changed)
-    tags = dynamodb.list_tags_of_resource(ResourceArn=made.attributes["Arn"])["Tags"]
+    stack.update("AWS::DynamoDB::Table", created, properties, changed)
+    tags = dynamodb.list_tags_of_resource(ResourceArn=created.attributes["Arn"])["Tags"]
     assert tags == [{"Key": "b", "Value": "2"}]
     with pytest.raises(ResourceFailure, match="can't be deleted while DeletionProtectionEnabled"):
-        stack.delete("AWS::DynamoDB::Table", made)
-    stack.update("AWS::DynamoDB::Table", made, changed, {**changed, "DeletionProtectionEnabled": False})
-    stack.delete("AWS::DynamoDB::Table", made)
-    stack.delete("AWS::DynamoDB::Table", made)
+        stack.delete("AWS::DynamoDB::Table", created)
+    stack.update("AWS::DynamoDB::Table", created, changed, {**changed, "DeletionProtectionEnabled": False})
+    stack.delete("AWS::DynamoDB::Table", created)
+    stack.delete("AWS::DynamoDB::Table", created)
