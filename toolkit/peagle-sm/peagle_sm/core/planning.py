@@ -23,9 +23,6 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
 from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.words import STAND_IN, Finding, speculation_text, usd, worst_first
 
-_IN_FIELDS = "stand-in-weights"
-"""Check that the card's field `model` shows."""
-
 
 @dataclass(frozen=True)
 class Plan(Shown):
@@ -131,11 +128,7 @@ class Plan(Shown):
         blocks = (
             Table(f"Memory: {'fits' if self.memory and self.memory.fits else 'DOES NOT FIT'}", (), memory),
             Table("Requests, in this order", (), requests, folded=True),
-            Table(
-                "Findings",
-                (),
-                finding_rows(finding for finding in self.findings if finding.check != _IN_FIELDS),
-            ),
+            Table("Findings", (), finding_rows(self.findings)),
         )
         return Card(
             f"Plan for {self.spec.name} in {self.context.region}, {place}",
@@ -288,13 +281,10 @@ def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
     rows = speculation.num_speculative_tokens_per_batch_size
     drafting = {
         "K by requests": None if rows is None else table_text(rows),
-        "draft GPUs": speculation.draft_tensor_parallel_size,
         "draft sampling": speculation.draft_sample_method,
     }
     serves = {
         "KV cache": serving.kv_cache_dtype,
-        "stream interval": serving.stream_interval,
-        "CUDA graphs": serving.cudagraph_mode,
         "more arguments": ", ".join(f"{name}: {as_text(one)}" for name, one in serving.extra_args.items())
         or None,
     }

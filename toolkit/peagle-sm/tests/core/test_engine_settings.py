@@ -27,15 +27,12 @@ def variables(base: str, extra: str, context: Any = LOCAL) -> dict[str, str]:
 
 
 def test_draft_settings_are_fields_of_the_speculative_config() -> None:
-    result = variables(
-        TINY, f"speculation: {{{TABLE}, draft_sample_method: probabilistic, draft_tensor_parallel_size: 1}}"
-    )
+    result = variables(TINY, f"speculation: {{{TABLE}, draft_sample_method: probabilistic}}")
     assert json.loads(result["SM_VLLM_SPECULATIVE_CONFIG"]) == {
         "method": "eagle3",
         "model": "/opt/ml/additional-model-data-sources/eagle",
         "num_speculative_tokens": 7,
         "parallel_drafting": True,
-        "draft_tensor_parallel_size": 1,
         "draft_sample_method": "probabilistic",
         "num_speculative_tokens_per_batch_size": [[1, 4, 7], [5, 8, 3]],
     }
@@ -51,13 +48,13 @@ def test_the_plugin_is_on_only_for_a_table_with_p_eagle() -> None:
 def test_settings_become_arguments() -> None:
     result = variables(
         TINY,
-        "serving: {kv_cache_dtype: fp8, stream_interval: 4, cudagraph_mode: NONE, extra_args: "
-        "{max_num_seqs: 8, enforce_eager: true, enable_prefix_caching: false, gpu_memory_utilization: 0.8, "
+        "serving: {kv_cache_dtype: fp8, extra_args: {max_num_seqs: 8, stream_interval: 4, "
+        "enforce_eager: true, enable_prefix_caching: false, gpu_memory_utilization: 0.8, "
         "served_model_name: [a, b], compilation_config: {mode: 3}}}",
     )
     assert result["SM_VLLM_KV_CACHE_DTYPE"] == "fp8"
     assert result["SM_VLLM_STREAM_INTERVAL"] == "4"
-    assert json.loads(result["SM_VLLM_COMPILATION_CONFIG"]) == {"mode": 3, "cudagraph_mode": "NONE"}
+    assert json.loads(result["SM_VLLM_COMPILATION_CONFIG"]) == {"mode": 3}
     assert result["SM_VLLM_MAX_NUM_SEQS"] == "8"
     assert result["SM_VLLM_ENFORCE_EAGER"] == "true"
     assert result["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true", "false would drop the argument"
@@ -78,12 +75,6 @@ def test_settings_that_are_left_out_change_nothing() -> None:
             "serving.kv_cache_dtype: found 'fp7'; allowed: auto, float16, bfloat16, fp8, fp8_e4m3, fp8_e5m2. "
             "Did you mean 'fp8'?",
         ),
-        ("serving: {stream_interval: 0}", "serving.stream_interval: found 0; allowed: 1 or more."),
-        (
-            "serving: {cudagraph_mode: PIECES}",
-            "serving.cudagraph_mode: found 'PIECES'; allowed: NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, "
-            "FULL_AND_PIECEWISE.",
-        ),
         (
             "serving: {extra_args: {seed: null}}",
             "serving.extra_args.seed: found null; allowed: true or false, a number, a text, a list or a "
@@ -92,10 +83,6 @@ def test_settings_that_are_left_out_change_nothing() -> None:
         (
             "speculation: {draft_sample_method: best}",
             "speculation.draft_sample_method: found 'best'; allowed: greedy, probabilistic.",
-        ),
-        (
-            "speculation: {draft_tensor_parallel_size: 0}",
-            "speculation.draft_tensor_parallel_size: found 0; allowed: 1 or more.",
         ),
     ],
 )
@@ -109,13 +96,13 @@ def test_the_plan_shows_the_settings() -> None:
     plan = plan_of(
         TINY,
         f"speculation: {{{TABLE}, draft_sample_method: greedy}}\n"
-        "serving: {stream_interval: 4, extra_args: {max_num_seqs: 8, enable_prefix_caching: false}}",
+        "serving: {kv_cache_dtype: fp8, extra_args: {max_num_seqs: 8, enable_prefix_caching: false}}",
         LOCAL,
     )
     assert engine_settings(plan) == (
         ("K by requests", "7 (1 to 4), 3 (5 and more)"),
         ("draft sampling", "greedy"),
-        ("stream interval", "4"),
+        ("KV cache", "fp8"),
         ("more arguments", "max_num_seqs: 8, enable_prefix_caching: false"),
     )
     assert not plan.refused

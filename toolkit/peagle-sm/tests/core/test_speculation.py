@@ -54,7 +54,6 @@ _CONFIGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     },
     optional={
         "parallel_drafting": st.just(False),
-        "draft_tensor_parallel_size": st.integers(1, 8),
         "num_speculative_tokens_per_batch_size": k_tables(),
     },
 )

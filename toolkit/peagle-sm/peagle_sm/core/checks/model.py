@@ -60,19 +60,6 @@ def own_licence(draft: Draft) -> Findings:
 
 
 @check(
-    "stand-in-weights",
-    why="Figures of a model with a few million parameters say nothing about a real model.",
-    source="this project: model cards of the shipped weights",
-    remedy="Nothing to do; do not quote its figures as those of a real model.",
-    severity="info",
-)
-def stand_in_weights(draft: Draft) -> Findings:
-    """Small stand-in weights instead of a real model."""
-    if draft.model.stand_in:
-        yield f"{draft.spec.model_name} runs on small stand-in weights"
-
-
-@check(
     "memory",
     why="An engine without enough memory crashes while loading, after minutes of billed time.",
     source="vLLM: weights + draft + KV cache of one full sequence must fit gpu_memory_utilization",

@@ -29,7 +29,6 @@ class SpeculativeConfig(BaseModel):
     model: str = Field(min_length=1, description="Directory or hub id of the draft head.")
     num_speculative_tokens: int = Field(gt=0, description="Tokens proposed per step.")
     parallel_drafting: bool = Field(default=False, description="Propose all tokens in one pass (P-EAGLE).")
-    draft_tensor_parallel_size: int | None = Field(default=None, ge=1, description="1 or the target's.")
     draft_sample_method: str | None = Field(default=None, description="Sampling method of draft tokens.")
     num_speculative_tokens_per_batch_size: KTable | None = Field(
         default=None, description="Rows [first batch size, last batch size, tokens]."
@@ -53,7 +52,6 @@ GATE_SLICES = "PEAGLE_GATE_SLICES"
 # Read by the plugin in container/plugins/peagle_runtime_k, which AWS's images do not have: it lets K change
 # in a running engine. Without it a table of K is broken for P-EAGLE (vllm#45695).
 RUNTIME_K = "PEAGLE_SM_RUNTIME_K"
-COMPILATION_CONFIG = "SM_VLLM_COMPILATION_CONFIG"
 
 # Which field of the spec decides a variable; writing it into serving.env as well would make two truths.
 OWNED = {
@@ -65,7 +63,6 @@ OWNED = {
     "SM_VLLM_DATA_PARALLEL_SIZE": "serving.data_parallel_size",
     "SM_VLLM_MAX_MODEL_LEN": "serving.max_model_len",
     "SM_VLLM_KV_CACHE_DTYPE": "serving.kv_cache_dtype",
-    "SM_VLLM_STREAM_INTERVAL": "serving.stream_interval",
     "SM_VLLM_MODEL": "model_uri",
     GATE_SLICES: "metrics.slices",
 }
@@ -86,7 +83,6 @@ def speculative_config(draft: Draft) -> SpeculativeConfig | None:
         model=f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}",
         num_speculative_tokens=draft.num_speculative_tokens,
         parallel_drafting=draft.mode == "p-eagle",
-        draft_tensor_parallel_size=draft.spec.speculation.draft_tensor_parallel_size,
         draft_sample_method=draft.spec.speculation.draft_sample_method,
         num_speculative_tokens_per_batch_size=draft.spec.speculation.num_speculative_tokens_per_batch_size,
     )
@@ -110,15 +106,6 @@ def as_text(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return str(value)
-
-
-def _with_cudagraph_mode(text: str | None, mode: str) -> str:
-    """Return the compilation config with the mode; its other fields stay."""
-    try:
-        config = json.loads(text or "{}")
-    except ValueError:
-        config = {}
-    return as_text({**(config if isinstance(config, dict) else {}), "cudagraph_mode": mode})
 
 
 def extra_variables(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -158,20 +145,6 @@ def _value_of(text: str) -> Any:
         return text
 
 
-def _engine_arguments(draft: Draft, base: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the typed settings and of `serving.extra_args`."""
-    serving = draft.spec.serving
-    values = dict(extra_variables(serving.extra_args).values())
-    if serving.kv_cache_dtype is not None:
-        values["SM_VLLM_KV_CACHE_DTYPE"] = serving.kv_cache_dtype
-    if serving.stream_interval is not None:
-        values["SM_VLLM_STREAM_INTERVAL"] = str(serving.stream_interval)
-    if serving.cudagraph_mode is not None:
-        before = values.get(COMPILATION_CONFIG, base.get(COMPILATION_CONFIG))
-        values[COMPILATION_CONFIG] = _with_cudagraph_mode(before, serving.cudagraph_mode)
-    return values
-
-
 def pins_v1(draft: Draft) -> bool:
     """Return whether the plan sets the engine's model runner to V1."""
     if draft.image is None or draft.image.is_lmi:
@@ -188,7 +161,9 @@ def environment(draft: Draft) -> dict[str, str]:
         values["SM_VLLM_DATA_PARALLEL_SIZE"] = str(serving.data_parallel_size)
     if draft.max_model_len is not None:
         values["SM_VLLM_MAX_MODEL_LEN"] = str(draft.max_model_len)
-    values.update(_engine_arguments(draft, values))
+    values.update(extra_variables(serving.extra_args).values())
+    if serving.kv_cache_dtype is not None:
+        values["SM_VLLM_KV_CACHE_DTYPE"] = serving.kv_cache_dtype
     config = speculative_config(draft)
     if config is not None:
         values[SPECULATIVE_CONFIG] = config.to_json()

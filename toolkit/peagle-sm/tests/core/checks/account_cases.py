@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from peagle_sm.core.checks.base import Guard, Identity, Rights, Role, Taken
-from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, ROLE, STACK
 
@@ -38,21 +35,6 @@ CASES = [
         said="found account 123456789012",
     ),
     Case("account", GPT, fact=_ME),
-    Case(
-        "role-account",
-        GPT,
-        context=replace(STACK, account="999999999999"),
-        severity="error",
-        said="found account 123456789012; the stack is for account 999999999999",
-    ),
-    Case(
-        "role-account",
-        GPT.replace("123456789012:role/peagle-scheduler", "999999999999:role/peagle-scheduler"),
-        severity="error",
-        said="allowed: one account",
-    ),
-    Case("role-account", GPT, context=STACK),
-    Case("role-account", GPT, context=replace(STACK, account=PLACEHOLDER_ACCOUNT)),
     Case("clock-skew", fact=Identity("1", _USER, skew_s=-301), severity="error", said="301 s behind AWS's"),
     Case("clock-skew", fact=Identity("1", _USER, skew_s=90), severity="warning", said="90 s ahead of AWS's"),
     Case("clock-skew", fact=_ME),

@@ -37,18 +37,9 @@ _TAKEN = (
     "{enable_auto_tool_choice: false, compilation_config: {mode: 3}, moe_backend: Deep-GEMM}",
     "{tool_call_parser: mine, tool_parser_plugin: /opt/ml/model/parser.json}",
 )
+_PIECEWISE = "serving: {extra_args: {compilation_config: {cudagraph_mode: PIECEWISE}}}"
 
 CASES = [
-    Case(
-        "cudagraphs-on-cpu",
-        TINY,
-        "serving: {cudagraph_mode: PIECEWISE}",
-        LOCAL,
-        severity="info",
-        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
-    ),
-    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
-    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
     Case(
         "extra-arguments",
         TINY,
@@ -357,8 +348,8 @@ CASES = [
     Case(
         "argument-versions",
         CONTAINER,
-        f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, stream_interval: 4, "
-        f"extra_args: {{shutdown_timeout: 5}}}}",
+        f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, "
+        f"extra_args: {{stream_interval: 4, shutdown_timeout: 5}}}}",
     ),
     Case(
         "extra-arguments",
@@ -489,7 +480,7 @@ CASES = [
     Case(
         "k-table-graphs",
         CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ZERO_ROW}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ZERO_ROW}}}\n{_PIECEWISE}",
         severity="warning",
         said="the row [5, 8, 0] has K 0, where vLLM issue 49548 saw the throughput collapse",
     ),
@@ -497,26 +488,7 @@ CASES = [
     Case(
         "k-table-graphs",
         CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 2}\nserving: {tensor_parallel_size: 4}",
-        severity="error",
-        said="speculation.draft_tensor_parallel_size: found 2; allowed: 1 or 4, serving.tensor_parallel_size",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 1}\nserving: {tensor_parallel_size: 4}",
-        severity="info",
-        said="has no effect on EAGLE heads",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 4}\nserving: {tensor_parallel_size: 4}",
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\n{_PIECEWISE}",
     ),
     Case(
         "tensor-parallel-heads",

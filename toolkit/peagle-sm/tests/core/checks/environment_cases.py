@@ -109,22 +109,6 @@ CASES = [
     Case(
         "environment-owned",
         TINY,
-        "serving: {extra_args: {compilation_config: {cudagraph_mode: NONE}}}",
-        LOCAL,
-        severity="error",
-        said="the field serving.cudagraph_mode sets it",
-    ),
-    Case(
-        "environment-owned",
-        TINY,
-        "serving: {cudagraph_mode: NONE, env: {SM_VLLM_COMPILATION_CONFIG: '{}'}}",
-        LOCAL,
-        severity="error",
-        said="not allowed with serving.cudagraph_mode",
-    ),
-    Case(
-        "environment-owned",
-        TINY,
         "serving: {extra_args: {max_num_seqs: 8}, env: {SM_VLLM_MAX_NUM_SEQS: 9}}",
         LOCAL,
         severity="error",
@@ -133,7 +117,7 @@ CASES = [
     Case(
         "environment-owned",
         TINY,
-        "serving: {cudagraph_mode: NONE, extra_args: {compilation_config: {}}}",
+        "serving: {extra_args: {compilation_config: {cudagraph_mode: NONE}}}",
         LOCAL,
     ),
     Case("environment-port", GPT, "serving: {env: {SM_VLLM_PORT: 8000}}", severity="error", said="port 8080"),
@@ -196,14 +180,6 @@ CASES = [
     ),
     Case("environment-json", CONTAINER, _env("SM_VLLM_COMPILATION_CONFIG", '{"level": 3}')),
     Case(
-        "environment-booleans",
-        CONTAINER,
-        f"{_V15}\n{_env('SM_VLLM_ENFORCE_EAGER', 'true')}",
-        severity="warning",
-        said="passes 'true' as",
-    ),
-    Case("environment-booleans", CONTAINER, f"{_V30}\n{_env('SM_VLLM_ENFORCE_EAGER', 'true')}"),
-    Case(
         "hub-model-id",
         CONTAINER,
         _env("HF_MODEL_ID", "openai/gpt-oss-20b"),
@@ -219,26 +195,6 @@ CASES = [
         said="found '1' with mode p-eagle",
     ),
     Case("v2-model-runner", CONTAINER, _env("VLLM_USE_V2_MODEL_RUNNER", "0")),
-    Case(
-        "metrics-off",
-        CONTAINER,
-        _env("SM_VLLM_DISABLE_LOG_STATS", "true"),
-        severity="warning",
-        said="the acceptance metrics are off",
-    ),
-    Case("metrics-off", CONTAINER, _env("SM_VLLM_DISABLE_LOG_STATS", "false")),
-    Case(
-        "head-context",
-        CONTAINER,
-        "speculation: {draft_head: gpt-oss-20b-p-eagle-long-context}",
-        severity="info",
-        said="with a context of 8192 tokens",
-    ),
-    Case(
-        "head-context",
-        CONTAINER,
-        "speculation: {draft_head: gpt-oss-20b-p-eagle-long-context}\nserving: {max_model_len: 65536}",
-    ),
     Case(
         "environment-secrets",
         CONTAINER,

@@ -95,8 +95,6 @@ CASES = [
     Case("own-licence", OWN, severity="warning", said="model.license: found nothing"),
     Case("own-licence", OWN.replace("name: mine", "name: mine, license: mit")),
     Case("own-licence", CONTAINER),
-    Case("stand-in-weights", TINY, context=LOCAL, severity="info", said="small stand-in weights"),
-    Case("stand-in-weights", GPT),
     Case(
         "memory",
         CONTAINER,
@@ -239,6 +237,8 @@ CASES = [
         said="head gpt-oss-20b-eagle3 needs vLLM 0.19.0 or later; the image has 0.18.0",
     ),
     Case("head-engine", CONTAINER, f"{_EAGLE3}\n{_VLLM}:0.19.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
+    Case("licence", GPT, catalog=gated_catalog(), severity="error", said="needs true"),
+    Case("licence", GPT, "accept_eula: true", catalog=gated_catalog()),
     Case(
         "ignored-speculation",
         TINY,
