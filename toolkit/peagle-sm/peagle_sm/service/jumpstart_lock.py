@@ -11,7 +11,7 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.readers.jumpstart import read_document
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import ModelEntry
-from peagle_sm.core.checks.jumpstart import lock_findings
+from peagle_sm.core.changes import Change
 from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
 from peagle_sm.core.jumpstart.documents import (
     MANIFEST_KEY,
@@ -25,7 +25,6 @@ from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.lock import (
     Lock,
-    LockChange,
     LockedHead,
     LockedLicence,
     LockedModel,
@@ -37,7 +36,6 @@ from peagle_sm.core.spec.lock import (
     lock_path,
     parse_lock,
 )
-from peagle_sm.core.words import Finding
 from peagle_sm.service.own_models import with_own_entries
 
 
@@ -65,8 +63,7 @@ class Locking:
     before: Lock | None
     lock: Lock
     newest: str
-    changes: tuple[LockChange, ...]
-    findings: tuple[Finding, ...]
+    changes: tuple[Change, ...]
     unreadable: str | None = None
 
     @property
@@ -126,7 +123,6 @@ def make_lock(
         lock=new_lock,
         newest=newest,
         changes=changes(before, new_lock),
-        findings=lock_findings(new_lock, newest),
         unreadable=unreadable,
     )
 

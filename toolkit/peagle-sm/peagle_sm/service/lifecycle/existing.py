@@ -17,9 +17,10 @@ from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core.changes import Change
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
-from peagle_sm.core.plan.changes import Change, changes, tag_changes
+from peagle_sm.core.plan.changes import changes, tag_changes
 from peagle_sm.core.plan.tags_and_schedules import SPEC_HASH
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.resources.endpoint import LONGEST_UPDATE_S, Canary
