@@ -37,7 +37,6 @@ from peagle_bench.commands.packs import (
 from peagle_sm.cli.arguments import follower, open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.planning.plan import refuse_if_needed
 from peagle_sm.cli.console import confirmed, emit, show_offer, termination_is_ctrl_c
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table, show
 from peagle_sm.core.errors import Declined, PlanRefused, SpecError
@@ -282,9 +281,9 @@ def _plans(specs: Mapping[SpecMode, EndpointSpec], session: Session) -> list[Pla
     plans = [plan_for(spec, session) for spec in specs.values()]
     for mode, plan in zip(specs, plans, strict=True):
         try:
-            refuse_if_needed(plan)
+            plan.refuse_errors()
         except PlanRefused as error:
-            checks = {finding["check"] for finding in error.details["findings"]}
+            checks = {finding.check for finding in plan.errors()}
             step = f"Give a lower K: --modes …,{mode}=K." if checks == {"trained-depth"} else error.next_step
             raise PlanRefused(
                 f"mode {mode}: {error.message}", next_step=step, details=error.details

@@ -12,7 +12,6 @@ from peagle_bench.commands.options import FILE, Numbers, workload_option
 from peagle_sm.cli.arguments import follower, open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.planning.plan import refuse_if_needed
 from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import STAND_IN, render_fields, show
 from peagle_sm.core.errors import Declined
@@ -76,7 +75,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     tuning.check(job)
     plans = tuning.plans_of(job, session)
     for plan in plans.values():
-        refuse_if_needed(plan)
+        plan.refuse_errors()
     if dry_run:
         _print_requests(plans)
         return

@@ -28,7 +28,7 @@ from peagle_sm.aws.storage.uploads import (
 )
 from peagle_sm.core.errors import BillableLeft, Interrupted, PeagleError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.core.heads.inspect import inspect_files
-from peagle_sm.core.heads.layout import FileRecord, HeadRefused, HeadReport, fault_data
+from peagle_sm.core.heads.layout import FileRecord, HeadRefused, HeadReport
 from peagle_sm.core.heads.reading import (
     HEAD_FOLDER,
     MANIFEST,
@@ -146,7 +146,7 @@ def _target_part(place: Place) -> StagedPart:
             f"the target at {place.folder.place} must not be deployed:\n"
             + "\n".join(f"{fault.check}: {fault.message}" for fault in errors),
             next_step="Use a model that consists of safetensors files and configs only.",
-            details={"findings": [fault_data(fault) for fault in errors]},
+            details={"findings": [fault.to_dict() for fault in errors]},
         )
     return StagedPart("target", place, "", tuple(kept), tuple(left_out), report.licence)
 

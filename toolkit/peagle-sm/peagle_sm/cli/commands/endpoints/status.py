@@ -195,7 +195,7 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
     """Wait until an endpoint is in service, or deleted.
 
     Progress goes to stderr. Exit code 0: the endpoint is in service, or with --deleted, it is deleted. 4:
-    there is no such endpoint. 7: it failed, or was deleted during the wait. 16: timeout. Ctrl-C stops the
+    there is no such endpoint. 7: it failed, or was deleted during the wait. 10: timeout. Ctrl-C stops the
     command and changes nothing. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.service import wait as wait_for
