@@ -107,12 +107,6 @@ class Range(PackagedData):
         return f"vLLM {self.since} to {self.until}" if self.until else f"vLLM {self.since} or newer"
 
 
-class Support(Range):
-    """The versions with a setting, and where that was read."""
-
-    source: str
-
-
 class PluginEntry(PackagedData):
     """This project's code inside the engine: the runner it needs, and the versions it was run with."""
 
@@ -145,7 +139,7 @@ class EngineCatalog(PackagedData):
         older = [row for row in self.versions if version is None or version_of(row.version) <= version]
         return older[-1] if older else self.versions[0]
 
-    def support(self, name: str) -> Support:
+    def support(self, name: str) -> Range:
         """Return which versions have a setting.
 
         ``name`` is a field of vLLM's speculative config, an argument as the variable of AWS's image
@@ -155,10 +149,8 @@ class EngineCatalog(PackagedData):
             KeyError: the setting is in none of the three lists.
         """
         if name.startswith(_ARGUMENT):
-            span = self.arguments[name.removeprefix(_ARGUMENT).lower()]
-        else:
-            span = self.variables[name] if name in self.variables else self.speculative[name]
-        return Support(since=span.since, until=span.until, source=f"{self.source}, {self.date}")
+            return self.arguments[name.removeprefix(_ARGUMENT).lower()]
+        return self.variables[name] if name in self.variables else self.speculative[name]
 
     def known(self, name: str) -> bool:
         """Return whether `support` knows a name."""

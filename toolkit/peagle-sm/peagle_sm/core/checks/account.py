@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peagle_sm.core.checks.base import Findings, Guard, Identity, Rights, Role, Taken, check
 from peagle_sm.core.guard import EXECUTION_ROLE_PREFIX, MODEL_PROVIDER, execution_role
-from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Draft
 from peagle_sm.core.resources.model import model_body
 from peagle_sm.core.words import Finding, Severity
 
@@ -84,23 +84,25 @@ def region(fact: Identity, _: Draft | None) -> Findings:
 
 @check(
     "account",
-    reads="identity",
-    why="CreateModel refuses roles of another account.",
+    why="CreateModel and CreateSchedule refuse roles of another account.",
     source="SageMaker API: CreateModel.ExecutionRoleArn; IAM: iam:PassRole works within one account",
-    remedy="Give the --profile of the roles' account, or change the roles.",
+    remedy="Leave both role ARNs out, which uses the guard's roles; or give roles of the plan's account.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
 )
-def account(fact: Identity, draft: Draft) -> Findings:
-    """Roles in the spec that are not in the caller's account."""
-    if fact.account is None or draft.context.local:
+def account(draft: Draft) -> Findings:
+    """Roles in the spec that are in different accounts, or not in the account of the plan."""
+    if draft.context.local:
         return
-    given = {
-        "execution_role_arn": draft.spec.execution_role_arn,
-        "scheduler_role_arn": draft.spec.scheduler_role_arn,
-    }
-    for field, arn in given.items():
-        if arn is not None and (other := arn.split(":")[4]) != fact.account:
-            yield f"{field}: found account {other}; the credentials are for account {fact.account}"
+    fields = ("execution_role_arn", "scheduler_role_arn")
+    arns = {field: getattr(draft.spec, field) for field in fields}
+    accounts = {field: arn.split(":")[4] for field, arn in arns.items() if arn is not None}
+    if len(set(accounts.values())) > 1:
+        account_ids = " and ".join(accounts.values())
+        yield f"{' and '.join(fields)}: found accounts {account_ids}; allowed: one account"
+    elif draft.context.account != PLACEHOLDER_ACCOUNT:
+        for field, account_id in accounts.items():
+            if account_id != draft.context.account:
+                yield f"{field}: found account {account_id}; the plan is for account {draft.context.account}"
 
 
 @check(

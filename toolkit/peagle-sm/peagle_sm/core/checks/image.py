@@ -15,7 +15,6 @@ from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
     environment,
     extra_variables,
-    speculative_config,
 )
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.endpoint_spec import Mode
@@ -85,8 +84,8 @@ def flag_versions(draft: Draft) -> Findings:
             and not (support := engines.support(name)).covers(version)
         ):
             yield f"{name} needs {support.text}; the image has {version_text}"
-    config, parallel = speculative_config(draft), engines.parallel_drafting
-    if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
+    parallel = engines.parallel_drafting
+    if draft.mode == "p-eagle" and not draft.image.at_least(parallel.version):
         yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {version_text}"
 
 

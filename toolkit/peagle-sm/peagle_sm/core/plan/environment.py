@@ -1,45 +1,20 @@
 """Container environment, from which the AWS image builds vLLM's arguments.
 
-vLLM's speculative config is part of it, with vLLM's field names and rules.
+vLLM's speculative config is part of it, with vLLM's field names.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.spec.endpoint_spec import KTable
-
-
-class SpeculativeConfig(BaseModel):
-    """vLLM's `--speculative-config` for EAGLE-3 and P-EAGLE; refuses unknown fields.
-
-    Fields with None are not written, so that vLLM's defaults apply.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    method: Literal["eagle3"] = Field(description="P-EAGLE is eagle3 with parallel_drafting.")
-    model: str = Field(min_length=1, description="Directory or hub id of the draft head.")
-    num_speculative_tokens: int = Field(gt=0, description="Tokens proposed per step.")
-    parallel_drafting: bool = Field(default=False, description="Propose all tokens in one pass (P-EAGLE).")
-    draft_sample_method: str | None = Field(default=None, description="Sampling method of draft tokens.")
-    num_speculative_tokens_per_batch_size: KTable | None = Field(
-        default=None, description="Rows [first batch size, last batch size, tokens]."
-    )
-
-    def to_json(self) -> str:
-        """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG, without vLLM's defaults."""
-        return json.dumps(self.model_dump(exclude_defaults=True), separators=(",", ":"), ensure_ascii=False)
-
 
 MODEL_MOUNT = "/opt/ml/model"
+_TABLE = "num_speculative_tokens_per_batch_size"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
@@ -73,19 +48,23 @@ def acceptance_namespace(endpoint: str) -> str:
     return f"peagle-sm/{endpoint}"
 
 
-def speculative_config(draft: Draft) -> SpeculativeConfig | None:
-    """Return vLLM's speculative config; None without speculation."""
+def speculative_config(draft: Draft) -> dict[str, Any] | None:
+    """Return vLLM's `--speculative-config` with its field names; None without speculation.
+
+    P-EAGLE is eagle3 with parallel_drafting. Fields that are left out have vLLM's defaults.
+    """
     if not draft.speculating or draft.num_speculative_tokens is None:
         return None
-    beside = draft.head_beside_target
-    return SpeculativeConfig(
-        method="eagle3",
-        model=f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}",
-        num_speculative_tokens=draft.num_speculative_tokens,
-        parallel_drafting=draft.mode == "p-eagle",
-        draft_sample_method=draft.spec.speculation.draft_sample_method,
-        num_speculative_tokens_per_batch_size=draft.spec.speculation.num_speculative_tokens_per_batch_size,
-    )
+    beside, settings = draft.head_beside_target, draft.spec.speculation
+    fields = {
+        "method": "eagle3",
+        "model": f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}",
+        "num_speculative_tokens": draft.num_speculative_tokens,
+        "parallel_drafting": True if draft.mode == "p-eagle" else None,
+        "draft_sample_method": settings.draft_sample_method,
+        _TABLE: settings.num_speculative_tokens_per_batch_size,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _base(draft: Draft) -> dict[str, str]:
@@ -166,7 +145,7 @@ def environment(draft: Draft) -> dict[str, str]:
         values["SM_VLLM_KV_CACHE_DTYPE"] = serving.kv_cache_dtype
     config = speculative_config(draft)
     if config is not None:
-        values[SPECULATIVE_CONFIG] = config.to_json()
+        values[SPECULATIVE_CONFIG] = as_text(config)
         version = draft.image.version if draft.image else None
         # the engine refuses to start when this is set without speculation
         if version is not None and draft.catalog.engines.support(REQUEST_METRICS).covers(version):
@@ -177,8 +156,7 @@ def environment(draft: Draft) -> dict[str, str]:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
             if draft.spec.metrics.slices:
                 values[GATE_SLICES] = ";".join(draft.spec.metrics.slices)
-        changes_k = config.parallel_drafting and config.num_speculative_tokens_per_batch_size
-        if draft.has_own_image and changes_k:
+        if draft.has_own_image and draft.mode == "p-eagle" and _TABLE in config:
             values[RUNTIME_K] = "1"
     if draft.needed_vocabulary is not None:
         values[VOCABULARY_FOLDER] = MODEL_MOUNT

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from peagle_sm.core.checks.base import Guard, Identity, Rights, Role, Taken
+from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, ROLE, STACK
 
@@ -30,11 +33,18 @@ CASES = [
     Case(
         "account",
         GPT,
-        fact=Identity("999999999999", _USER),
+        context=replace(STACK, account="999999999999"),
         severity="error",
-        said="found account 123456789012",
+        said="found account 123456789012; the plan is for account 999999999999",
     ),
-    Case("account", GPT, fact=_ME),
+    Case(
+        "account",
+        GPT.replace("123456789012:role/peagle-scheduler", "999999999999:role/peagle-scheduler"),
+        severity="error",
+        said="allowed: one account",
+    ),
+    Case("account", GPT, context=STACK),
+    Case("account", GPT, context=replace(STACK, account=PLACEHOLDER_ACCOUNT)),
     Case("clock-skew", fact=Identity("1", _USER, skew_s=-301), severity="error", said="301 s behind AWS's"),
     Case("clock-skew", fact=Identity("1", _USER, skew_s=90), severity="warning", said="90 s ahead of AWS's"),
     Case("clock-skew", fact=_ME),
