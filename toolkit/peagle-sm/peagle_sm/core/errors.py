@@ -262,12 +262,12 @@ class StreamReportedError(StreamError):
     """The engine reported an error in its stream, in vLLM's format or OpenAI's."""
 
 
-def refused_by_engine(status: int, said: str, details: Mapping[str, Any]) -> SpecError:
+def refused_by_engine(status: int, answer: str, details: Mapping[str, Any]) -> SpecError:
     """Return the error for a request that the engine refuses with a 4xx."""
     return SpecError(
-        f"the engine refuses the request ({status}): {said}",
+        f"the engine refuses the request ({status}): {answer}",
         next_step="Correct the request as the engine's message says.",
-        details={**details, "original_status_code": status, "original_message": said},
+        details={**details, "original_status_code": status, "original_message": answer},
     )
 
 

@@ -131,7 +131,7 @@ def cause_first(reason: str, whole: str) -> str:
 def _cause(lines: list[str]) -> str:
     """Return the last exception; the last line if there is none."""
     exceptions = [line[match.start() :] for line in lines for match in _EXCEPTION.finditer(line)]
-    causes = [one for one in exceptions if _POINTS_AWAY not in one]
+    causes = [exception for exception in exceptions if _POINTS_AWAY not in exception]
     return (causes or exceptions or lines)[-1]
 
 

@@ -22,7 +22,7 @@ def test_a_check_says_what_it_must_and_no_more(case: Case) -> None:
         assert not notes
         return
     check = checks_by_id()[case.check]
-    assert any(case.said in note.message and note.severity == case.severity for note in notes), notes
+    assert any(case.text in note.message and note.severity == case.severity for note in notes), notes
     assert all(note.message and (note.next_step or check.remedy) for note in notes)
 
 
@@ -92,7 +92,7 @@ def test_of_a_head_that_does_not_fit_the_depth_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("ml.g7e.3xlarge", "Did you mean 'ml.g7e."),
         ("g7e.2xlarge", "Did you mean 'ml.g7e.2xlarge'?"),
@@ -100,9 +100,9 @@ def test_of_a_head_that_does_not_fit_the_depth_is_not_told() -> None:
         ("ml.p5em.48xlarge", "Did you mean 'ml.p5e"),
     ],
 )
-def test_a_type_almost_right_is_put_right(name: str, said: str) -> None:
+def test_a_type_almost_right_is_put_right(name: str, message: str) -> None:
     (finding,) = found(_with_type(name), "instance-type")
-    assert said in finding.message
+    assert message in finding.message
 
 
 def _with_type(name: str) -> Plan:

@@ -10,12 +10,10 @@ import pytest
 from peagle_bench.compare.arms import spec_of as arm_of
 from peagle_sm.core.catalog import AttentionGroup, kv_cache_gb, load_catalog
 from peagle_sm.core.engines import Range, load_arguments, load_forbidden, version_of
-from peagle_sm.core.errors import SpecError
 from peagle_sm.core.forbidden import WHOLE_NAMES
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.planning import engine_settings
-from peagle_sm.core.spec.endpoint_spec import parse_spec
 from tests.core.support import AWS, CONTAINER, GPT, LOCAL, TINY, plan_of, spec_of
 
 TABLE = "num_speculative_tokens: 7, num_speculative_tokens_per_batch_size: [[1, 4, 7], [5, 8, 3]]"
@@ -65,31 +63,6 @@ def test_settings_become_arguments() -> None:
 def test_settings_that_are_left_out_change_nothing() -> None:
     names = variables(TINY, "").keys()
     assert not {name for name in names if "CACHE" in name or "STREAM" in name or "COMPILATION" in name}
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "serving: {kv_cache_dtype: fp7}",
-            "serving.kv_cache_dtype: found 'fp7'; allowed: auto, float16, bfloat16, fp8, fp8_e4m3, fp8_e5m2. "
-            "Did you mean 'fp8'?",
-        ),
-        (
-            "serving: {extra_args: {seed: null}}",
-            "serving.extra_args.seed: found null; allowed: true or false, a number, a text, a list or a "
-            "mapping.",
-        ),
-        (
-            "speculation: {draft_sample_method: best}",
-            "speculation.draft_sample_method: found 'best'; allowed: greedy, probabilistic.",
-        ),
-    ],
-)
-def test_a_value_of_the_wrong_kind_is_refused(text: str, said: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        parse_spec(TINY + text)
-    assert caught.value.message == f"spec: line 4: {said}"
 
 
 def test_the_plan_shows_the_settings() -> None:

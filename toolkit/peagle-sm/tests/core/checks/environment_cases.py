@@ -22,14 +22,14 @@ CASES = [
         CONTAINER,
         f"{_V30}\n{_env('VLLM_ATTENTION_BACKEND', 'FLASHINFER')}",
         severity="warning",
-        said="serving.env.VLLM_ATTENTION_BACKEND: vLLM 0.30.0 does not read it",
+        text="serving.env.VLLM_ATTENTION_BACKEND: vLLM 0.30.0 does not read it",
     ),
     Case(
         "environment-unread",
         CONTAINER,
         f"{_V30}\n{_env('VLLM_USE_V1', '1')}",
         severity="warning",
-        said="serving.env.VLLM_USE_V1: vLLM 0.30.0 does not read it",
+        text="serving.env.VLLM_USE_V1: vLLM 0.30.0 does not read it",
     ),
     Case("environment-unread", CONTAINER, f"{_V30}\n{_env('VLLM_LOGGING_LEVEL', 'DEBUG')}"),
     Case(
@@ -37,14 +37,14 @@ CASES = [
         CONTAINER,
         f"{_V30}\n{_env('vllm_logging_level', 'DEBUG')}",
         severity="warning",
-        said="serving.env.vllm_logging_level: vLLM does not read it; write it in capitals",
+        text="serving.env.vllm_logging_level: vLLM does not read it; write it in capitals",
     ),
     Case(
         "environment-unread",
         CONTAINER,
         f"{_V30}\n{_env('TENSOR_PARALLEL_SIZE', '2')}",
         severity="warning",
-        said="serving.env.TENSOR_PARALLEL_SIZE: not read; only SM_VLLM_TENSOR_PARALLEL_SIZE would be",
+        text="serving.env.TENSOR_PARALLEL_SIZE: not read; only SM_VLLM_TENSOR_PARALLEL_SIZE would be",
     ),
     Case("environment-unread", CONTAINER, f"{_V30}\n{_env('LOG_LEVEL', 'info')}"),
     Case("environment-unread", CONTAINER, f"{_V30}\n{_env('MASTER_PORT', '29500')}"),
@@ -53,14 +53,14 @@ CASES = [
         GPT,
         f"serving: {{env: {{SM_VLLM_X: {_LONG}}}}}",
         severity="error",
-        said="found 1025 bytes",
+        text="found 1025 bytes",
     ),
     Case(
         "environment-limits",
         GPT,
         f"serving: {{env: {{SM_VLLM_X: {'é' * 513}}}}}",
         severity="error",
-        said="found 1026 bytes",
+        text="found 1026 bytes",
     ),
     Case(
         "environment-limits",
@@ -68,7 +68,7 @@ CASES = [
         f"serving: {{env: {{{', '.join(f'A{i}: x' for i in range(95))}}}}}",
         LOCAL,
         severity="error",
-        said="102 entries",
+        text="102 entries",
     ),
     Case(
         "environment-limits",
@@ -76,7 +76,7 @@ CASES = [
         f"serving: {{env: {{{', '.join(f'A{i}: {_LONG[1:]}' for i in range(32))}}}}}",
         LOCAL,
         severity="error",
-        said="bytes in all",
+        text="bytes in all",
     ),
     Case("environment-limits", GPT, f"serving: {{env: {{SM_VLLM_X: {_LONG[1:]}}}}}"),
     Case(
@@ -84,7 +84,7 @@ CASES = [
         GPT,
         "serving: {env: {SM_VLLM_MAX_MODEL_LEN: 1}}",
         severity="error",
-        said="serving.max_model_len",
+        text="serving.max_model_len",
     ),
     Case("environment-owned", GPT, "serving: {env: {SM_VLLM_MAX_NUM_SEQS: 64}}"),
     Case(
@@ -93,7 +93,7 @@ CASES = [
         "serving: {extra_args: {tensor_parallel_size: 2}}",
         LOCAL,
         severity="error",
-        said=(
+        text=(
             "serving.extra_args.tensor_parallel_size: not allowed here; the field "
             "serving.tensor_parallel_size sets it"
         ),
@@ -104,7 +104,7 @@ CASES = [
         "serving: {env: {SM_VLLM_KV_CACHE_DTYPE: fp8}}",
         LOCAL,
         severity="error",
-        said="serving.env.SM_VLLM_KV_CACHE_DTYPE: not allowed here; the field serving.kv_cache_dtype sets it",
+        text="serving.env.SM_VLLM_KV_CACHE_DTYPE: not allowed here; the field serving.kv_cache_dtype sets it",
     ),
     Case(
         "environment-owned",
@@ -112,7 +112,7 @@ CASES = [
         "serving: {extra_args: {max_num_seqs: 8}, env: {SM_VLLM_MAX_NUM_SEQS: 9}}",
         LOCAL,
         severity="error",
-        said="serving.extra_args.max_num_seqs sets it",
+        text="serving.extra_args.max_num_seqs sets it",
     ),
     Case(
         "environment-owned",
@@ -120,7 +120,7 @@ CASES = [
         "serving: {extra_args: {compilation_config: {cudagraph_mode: NONE}}}",
         LOCAL,
     ),
-    Case("environment-port", GPT, "serving: {env: {SM_VLLM_PORT: 8000}}", severity="error", said="port 8080"),
+    Case("environment-port", GPT, "serving: {env: {SM_VLLM_PORT: 8000}}", severity="error", text="port 8080"),
     Case("environment-port", GPT, "serving: {env: {SM_VLLM_MAX_NUM_SEQS: 64}}"),
     Case(
         "environment-port",
@@ -128,10 +128,14 @@ CASES = [
         "serving: {extra_args: {port: 1}}",
         LOCAL,
         severity="error",
-        said="port 8080",
+        text="port 8080",
     ),
     Case(
-        "environment-empty", GPT, "serving: {env: {SM_VLLM_X: ''}}", severity="error", said="an empty value"
+        "environment-empty",
+        GPT,
+        "serving: {env: {SM_VLLM_X: ''}}",
+        severity="error",
+        text="an empty value",
     ),
     Case("environment-empty", GPT, "serving: {env: {SM_VLLM_ENFORCE_EAGER: true}}"),
     Case(
@@ -140,28 +144,28 @@ CASES = [
         "serving: {extra_args: {dtype: ''}}",
         LOCAL,
         severity="error",
-        said="an empty value",
+        text="an empty value",
     ),
     Case(
         "environment-unread",
         CONTAINER,
         _env("SM_VLLM_max_num_seqs", "8"),
         severity="warning",
-        said="in capitals",
+        text="in capitals",
     ),
     Case(
         "environment-unread",
         CONTAINER,
         _env("SM_VLM_MAX_NUM_SEQS", "8"),
         severity="warning",
-        said="did you mean SM_VLLM_",
+        text="did you mean SM_VLLM_",
     ),
     Case(
         "environment-unread",
         CONTAINER,
         _env("OPTION_DTYPE", "bf16"),
         severity="warning",
-        said="only the LMI image reads OPTION_*",
+        text="only the LMI image reads OPTION_*",
     ),
     Case("environment-unread", CONTAINER, _env("VLLM_LOGGING_LEVEL", "INFO")),
     Case(
@@ -169,14 +173,14 @@ CASES = [
         CONTAINER,
         _env("SM_VLLM_COMPILATION_CONFIG", "{level: 3}"),
         severity="error",
-        said="not JSON",
+        text="not JSON",
     ),
     Case(
         "environment-json",
         CONTAINER,
         _env("SM_VLLM_LORA_MODULES", "[]"),
         severity="warning",
-        said="drops the argument",
+        text="drops the argument",
     ),
     Case("environment-json", CONTAINER, _env("SM_VLLM_COMPILATION_CONFIG", '{"level": 3}')),
     Case(
@@ -184,7 +188,7 @@ CASES = [
         CONTAINER,
         _env("HF_MODEL_ID", "openai/gpt-oss-20b"),
         severity="error",
-        said="found 'openai/gpt-oss-20b'",
+        text="found 'openai/gpt-oss-20b'",
     ),
     Case("hub-model-id", CONTAINER, _env("HF_MODEL_ID", "/opt/ml/model")),
     Case(
@@ -192,7 +196,7 @@ CASES = [
         CONTAINER,
         _env("VLLM_USE_V2_MODEL_RUNNER", "1"),
         severity="error",
-        said="found '1' with mode p-eagle",
+        text="found '1' with mode p-eagle",
     ),
     Case("v2-model-runner", CONTAINER, _env("VLLM_USE_V2_MODEL_RUNNER", "0")),
     Case(
@@ -200,14 +204,14 @@ CASES = [
         CONTAINER,
         _env("X", "AKIA" + "A" * 16),
         severity="error",
-        said="looks like a key",
+        text="looks like a key",
     ),
     Case(
         "environment-secrets",
         CONTAINER,
         _env("HF_TOKEN", "x"),
         severity="warning",
-        said="its name suggests a secret",
+        text="its name suggests a secret",
     ),
     Case("environment-secrets", CONTAINER, _env("SM_VLLM_MAX_NUM_BATCHED_TOKENS", "8192")),
     Case(
@@ -215,10 +219,14 @@ CASES = [
         CONTAINER,
         _env("SM_VLLM_TRUST_REMOTE_CODE", "true"),
         severity="error",
-        said="runs Python that comes with the weights",
+        text="runs Python that comes with the weights",
     ),
     Case(
-        "forbidden-flags", CONTAINER, _env("VLLM_SERVER_DEV_MODE", "1"), severity="error", said="opens routes"
+        "forbidden-flags",
+        CONTAINER,
+        _env("VLLM_SERVER_DEV_MODE", "1"),
+        severity="error",
+        text="opens routes",
     ),
     Case("forbidden-flags", CONTAINER, _env("SM_VLLM_TRUST_REMOTE_CODE", "false")),
     Case(
@@ -227,14 +235,14 @@ CASES = [
         "serving: {extra_args: {trust_remote_code: true}}",
         LOCAL,
         severity="error",
-        said="serving.extra_args.trust_remote_code: not allowed: it runs Python that comes with the weights",
+        text="serving.extra_args.trust_remote_code: not allowed: it runs Python that comes with the weights",
     ),
     Case(
         "forbidden-flags",
         GPT,
         "serving: {extra_args: {enable_log_requests: true}}",
         severity="error",
-        said=(
+        text=(
             "serving.extra_args.enable_log_requests: not allowed: the gate in the container refuses "
             "it: it writes the users' prompts to the log"
         ),
@@ -244,28 +252,28 @@ CASES = [
         GPT,
         "serving: {extra_args: {scheduler_cls: evil.Scheduler}}",
         severity="error",
-        said="serving.extra_args.scheduler_cls: not allowed: it runs Python by its name",
+        text="serving.extra_args.scheduler_cls: not allowed: it runs Python by its name",
     ),
     Case(
         "forbidden-flags",
         GPT,
         "serving: {env: {SM_VLLM_MIDDLEWAR: evil.App}}",
         severity="error",
-        said="serving.env.SM_VLLM_MIDDLEWAR: not allowed: it runs Python by its name",
+        text="serving.env.SM_VLLM_MIDDLEWAR: not allowed: it runs Python by its name",
     ),
     Case(
         "forbidden-flags",
         GPT,
         "serving: {extra_args: {kv_transfer_config: {kv_connector_module_path: evil}}}",
         severity="error",
-        said="not allowed with kv_connector_module_path or module_path or spec_module_path: it runs",
+        text="not allowed with kv_connector_module_path or module_path or spec_module_path: it runs",
     ),
     Case(
         "forbidden-flags",
         GPT,
         "serving: {env: {PYTHONPATH: /opt/ml/model}}",
         severity="error",
-        said="serving.env.PYTHONPATH: not allowed: it runs code from the model's folder",
+        text="serving.env.PYTHONPATH: not allowed: it runs code from the model's folder",
     ),
     Case(
         "forbidden-flags",
@@ -273,7 +281,7 @@ CASES = [
         "serving: {env: {VLLM_API_KEY: x}}",
         LOCAL,
         severity="error",
-        said="serving.env.VLLM_API_KEY: not allowed: the gate in the container refuses it",
+        text="serving.env.VLLM_API_KEY: not allowed: the gate in the container refuses it",
     ),
     Case(
         "forbidden-flags",
@@ -281,7 +289,7 @@ CASES = [
         "serving: {env: {SM_VLLM_UDS: mine}}",
         LOCAL,
         severity="error",
-        said="the gate in the container refuses it: it listens on a socket that SageMaker does not use",
+        text="the gate in the container refuses it: it listens on a socket that SageMaker does not use",
     ),
     Case("forbidden-flags", TINY, "serving: {extra_args: {trust_remote_code: false}}", LOCAL),
     Case("forbidden-flags", GPT, "serving: {extra_args: {distributed_executor_backend: mp}}"),
@@ -293,7 +301,7 @@ CASES = [
         CONTAINER,
         _env("SM_VLLM_API_KEY", "x"),
         severity="warning",
-        said="has no effect on SageMaker",
+        text="has no effect on SageMaker",
     ),
     Case("api-key", CONTAINER),
     Case(
@@ -302,6 +310,6 @@ CASES = [
         "speculation: {mode: none}\nserving: {env: {VLLM_USE_V2_MODEL_RUNNER: 1}}",
         LOCAL,
         severity="error",
-        said="found '1' on a CPU; allowed: 0",
+        text="found '1' on a CPU; allowed: 0",
     ),
 ]

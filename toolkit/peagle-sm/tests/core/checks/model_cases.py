@@ -34,16 +34,16 @@ _GPT = load_catalog().models["gpt-oss-20b"].model_copy(update={"architecture": "
 MIXTRAL = load_catalog().model_copy(update={"models": {**load_catalog().models, "gpt-oss-20b": _GPT}})
 
 CASES = [
-    Case("missing-fact", TINY, severity="error", said="model_uri: found nothing"),
-    Case("missing-fact", TINY, severity="error", said="head 'tiny-code-p-eagle' are missing"),
-    Case("missing-fact", TINY, severity="error", said="vllm-cpu image"),
+    Case("missing-fact", TINY, severity="error", text="model_uri: found nothing"),
+    Case("missing-fact", TINY, severity="error", text="head 'tiny-code-p-eagle' are missing"),
+    Case("missing-fact", TINY, severity="error", text="vllm-cpu image"),
     Case(
         "missing-fact",
         TINY,
         "image: vllm-cpu:0.1.0",
         LOCAL,
         severity="error",
-        said="engines of the local SageMaker: vllm-cpu, vllm-cpu:0.30.0",
+        text="engines of the local SageMaker: vllm-cpu, vllm-cpu:0.30.0",
     ),
     Case(
         "missing-fact",
@@ -51,21 +51,21 @@ CASES = [
         "speculation: {mode: eagle3}",
         LOCAL,
         severity="error",
-        said="known for tiny-code: tiny-code-eagle3",
+        text="known for tiny-code: tiny-code-eagle3",
     ),
     Case(
         "missing-fact",
         GPT,
         "speculation: {mode: eagle3}",
         severity="error",
-        said="known for gpt-oss-20b: gpt-oss-20b-eagle3",
+        text="known for gpt-oss-20b: gpt-oss-20b-eagle3",
     ),
     Case(
         "missing-fact",
         GPT.replace("gpt-oss-20b", "gemma-4-31b-it"),
         "source: container",
         severity="error",
-        said="none is in the catalogue",
+        text="none is in the catalogue",
     ),
     Case(
         "missing-fact",
@@ -73,26 +73,31 @@ CASES = [
         "speculation: {draft_head: tiny-code-p-eagel}",
         LOCAL,
         severity="error",
-        said="Did you mean 'tiny-code-p-eagle'?",
+        text="Did you mean 'tiny-code-p-eagle'?",
     ),
     Case(
-        "missing-fact", TINY, "source: jumpstart", LOCAL, severity="error", said="source: found 'jumpstart'"
+        "missing-fact",
+        TINY,
+        "source: jumpstart",
+        LOCAL,
+        severity="error",
+        text="source: found 'jumpstart'",
     ),
     Case(
         "missing-fact",
         GPT,
         "placement: {region: eu-noth-1}",
         severity="error",
-        said="Did you mean 'eu-north-1'?",
+        text="Did you mean 'eu-north-1'?",
     ),
     Case("missing-fact", TINY, context=LOCAL),
-    Case("missing-fact", OWN_UNREAD, severity="error", said="model.config: Qwen/Qwen3-4B was not read"),
-    Case("missing-fact", OWN, severity="error", said="model.config: found nothing"),
-    Case("draft-target", CONTAINER, catalog=MIXTRAL, severity="error", said="MixtralForCausalLM"),
-    Case("draft-target", CONTAINER, _UNKNOWN, catalog=MIXTRAL, severity="warning", said="Mixtral"),
+    Case("missing-fact", OWN_UNREAD, severity="error", text="model.config: Qwen/Qwen3-4B was not read"),
+    Case("missing-fact", OWN, severity="error", text="model.config: found nothing"),
+    Case("draft-target", CONTAINER, catalog=MIXTRAL, severity="error", text="MixtralForCausalLM"),
+    Case("draft-target", CONTAINER, _UNKNOWN, catalog=MIXTRAL, severity="warning", text="Mixtral"),
     Case("draft-target", CONTAINER, "speculation: {mode: none}", catalog=MIXTRAL),
     Case("draft-target", CONTAINER),
-    Case("own-licence", OWN, severity="warning", said="model.license: found nothing"),
+    Case("own-licence", OWN, severity="warning", text="model.license: found nothing"),
     Case("own-licence", OWN.replace("name: mine", "name: mine, license: mit")),
     Case("own-licence", CONTAINER),
     Case(
@@ -100,14 +105,14 @@ CASES = [
         CONTAINER,
         "placement: {instance_types: [ml.g6.xlarge]}\nserving: {max_model_len: 131072}",
         severity="error",
-        said="does not fit: needs 25.0 GB; available: 1 x 24 GB (L4) of ml.g6.xlarge",
+        text="does not fit: needs 25.0 GB; available: 1 x 24 GB (L4) of ml.g6.xlarge",
     ),
     Case(
         "memory",
         CONTAINER,
         "placement: {instance_types: [ml.g7.2xlarge]}",
         severity="info",
-        said="memory of ml.g7.2xlarge",
+        text="memory of ml.g7.2xlarge",
     ),
     Case("memory", GPT),
     Case(
@@ -116,7 +121,7 @@ CASES = [
         "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 262144, extra_args: "
         "{kv_cache_memory_bytes: 1073741824}}",
         severity="error",
-        said="kv_cache_memory_bytes: found a KV cache of 1.07 GB; one sequence of 262144",
+        text="kv_cache_memory_bytes: found a KV cache of 1.07 GB; one sequence of 262144",
     ),
     Case(
         "memory",
@@ -124,7 +129,7 @@ CASES = [
         "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 16384, extra_args: "
         "{kv_cache_memory_bytes: 200G}}",
         severity="error",
-        said="kv_cache_memory_bytes: found a KV cache of 214.75 GB",
+        text="kv_cache_memory_bytes: found a KV cache of 214.75 GB",
     ),
     Case(
         "memory",
@@ -132,7 +137,7 @@ CASES = [
         "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 16384, extra_args: "
         "{num_gpu_blocks_override: 1000}}",
         severity="error",
-        said="num_gpu_blocks_override: found a KV cache of 1.57 GB; one sequence of 16384",
+        text="num_gpu_blocks_override: found a KV cache of 1.57 GB; one sequence of 16384",
     ),
     Case(
         "memory",
@@ -147,7 +152,12 @@ CASES = [
         "{cpu_offload_gb: 4}}",
     ),
     Case(
-        "context-length", TINY, "serving: {max_model_len: 9000}", LOCAL, severity="error", said="at most 8192"
+        "context-length",
+        TINY,
+        "serving: {max_model_len: 9000}",
+        LOCAL,
+        severity="error",
+        text="at most 8192",
     ),
     Case("context-length", TINY, "serving: {max_model_len: 8192}", LOCAL),
     Case(
@@ -156,7 +166,7 @@ CASES = [
         f"{_VLLM}:0.26.0-gpu-py312-cu130\nserving: {{max_model_len: 4096}}",
         fact=HeadLook(_URI, "files", (), context=2048),
         severity="error",
-        said="has 2048 positions; serving.max_model_len is 4096: drafting ends at token 2048, and vLLM below "
+        text="has 2048 positions; serving.max_model_len is 4096: drafting ends at token 2048, and vLLM below "
         "0.27.0 can crash there",
     ),
     Case(
@@ -165,7 +175,7 @@ CASES = [
         f"{_VLLM}:0.27.0-gpu-py312-cu130\nserving: {{max_model_len: 4096}}",
         fact=HeadLook(_URI, "files", (), context=2048),
         severity="warning",
-        said="drafting ends at token 2048",
+        text="drafting ends at token 2048",
     ),
     Case(
         "head-length",
@@ -180,7 +190,7 @@ CASES = [
         f"{_VLLM}:0.23.0-gpu-py312-cu130",
         fact=HeadLook(_URI, "files", (), vllm="0.25.0"),
         severity="error",
-        said="needs vLLM 0.25.0 or later; the image has 0.23.0",
+        text="needs vLLM 0.25.0 or later; the image has 0.23.0",
     ),
     Case(
         "head-vllm",
@@ -194,7 +204,7 @@ CASES = [
         "speculation: {num_speculative_tokens: 13}",
         LOCAL,
         severity="error",
-        said="found 13; allowed: 1 to 12",
+        text="found 13; allowed: 1 to 12",
     ),
     Case(
         "trained-depth",
@@ -202,14 +212,14 @@ CASES = [
         "speculation: {mode: eagle3, draft_head: tiny-code-eagle3, num_speculative_tokens: 13}",
         LOCAL,
         severity="info",
-        said="tiny-code-eagle3 was trained with depth 7; found 13",
+        text="tiny-code-eagle3 was trained with depth 7; found 13",
     ),
     Case(
         "trained-depth",
         CONTAINER,
         "speculation: {draft_head: mine}",
         severity="info",
-        said="the trained depth of mine is not known",
+        text="the trained depth of mine is not known",
     ),
     Case("trained-depth", TINY, "speculation: {num_speculative_tokens: 12}", LOCAL),
     Case(
@@ -218,7 +228,7 @@ CASES = [
         "speculation: {draft_head: gpt-oss-20b-p-eagle}",
         LOCAL,
         severity="error",
-        said="a head of gpt-oss-20b",
+        text="a head of gpt-oss-20b",
     ),
     Case(
         "head-fits",
@@ -226,7 +236,7 @@ CASES = [
         "speculation: {draft_head: tiny-code-eagle3}",
         LOCAL,
         severity="error",
-        said="an EAGLE-3 head",
+        text="an EAGLE-3 head",
     ),
     Case("head-fits", TINY, "speculation: {draft_head: tiny-code-p-eagle}", LOCAL),
     Case(
@@ -234,10 +244,10 @@ CASES = [
         CONTAINER,
         f"{_EAGLE3}\n{_VLLM}:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
         severity="error",
-        said="head gpt-oss-20b-eagle3 needs vLLM 0.19.0 or later; the image has 0.18.0",
+        text="head gpt-oss-20b-eagle3 needs vLLM 0.19.0 or later; the image has 0.18.0",
     ),
     Case("head-engine", CONTAINER, f"{_EAGLE3}\n{_VLLM}:0.19.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
-    Case("licence", GPT, catalog=gated_catalog(), severity="error", said="needs true"),
+    Case("licence", GPT, catalog=gated_catalog(), severity="error", text="needs true"),
     Case("licence", GPT, "accept_eula: true", catalog=gated_catalog()),
     Case(
         "ignored-speculation",
@@ -245,7 +255,7 @@ CASES = [
         "speculation: {mode: none, draft_head: x}",
         LOCAL,
         severity="info",
-        said="no effect",
+        text="no effect",
     ),
     Case("ignored-speculation", TINY, "speculation: {mode: none}", LOCAL),
     Case(
@@ -254,16 +264,16 @@ CASES = [
         "speculation: {mode: none, draft_sample_method: greedy}",
         LOCAL,
         severity="info",
-        said="speculation.draft_sample_method: 'greedy' has no effect",
+        text="speculation.draft_sample_method: 'greedy' has no effect",
     ),
-    Case("licence", GPT, catalog=gated_catalog(), severity="error", said="needs true"),
+    Case("licence", GPT, catalog=gated_catalog(), severity="error", text="needs true"),
     Case("licence", GPT, "accept_eula: true", catalog=gated_catalog()),
     Case(
         "head-whole",
         CONTAINER,
         fact=HeadLook(_URI, "files", (_LOST,)),
         severity="error",
-        said="the head at s3://bucket/head/: d2t is missing",
+        text="the head at s3://bucket/head/: d2t is missing",
     ),
     Case("head-whole", CONTAINER, fact=HeadLook(_URI, "manifest", (_TOLD,))),
     Case("head-whole", CONTAINER, fact=HeadLook(_URI, "manifest", ())),
@@ -272,7 +282,7 @@ CASES = [
         CONTAINER,
         fact=_BOTH,
         severity="error",
-        said="s3://bucket/target/ lacks o200k_base.tiktoken: gpt-oss-20b would start but could not chat",
+        text="s3://bucket/target/ lacks o200k_base.tiktoken: gpt-oss-20b would start but could not chat",
     ),
     Case("chat-vocabulary-file", CONTAINER, fact=_WITH_VOCABULARY),
     Case("chat-vocabulary-file", CONTAINER, "security: {network_isolation: false}", fact=_BOTH),
@@ -285,18 +295,18 @@ CASES = [
         f"{_UNKNOWN}\n{_FOLDER}",
         fact=_BOTH,
         severity="error",
-        said="s3://bucket/target/ lacks o200k_base.tiktoken",
+        text="s3://bucket/target/ lacks o200k_base.tiktoken",
     ),
     Case("chat-vocabulary-file", QWEN, fact=_BOTH),
     Case("chat-vocabulary-file", GPT, fact=_BOTH),
-    Case("chat-vocabulary", CONTAINER, severity="info", said="vLLM 0.30.0 needs o200k_base.tiktoken"),
+    Case("chat-vocabulary", CONTAINER, severity="info", text="vLLM 0.30.0 needs o200k_base.tiktoken"),
     Case("chat-vocabulary", CONTAINER, _NEWER),
     Case(
         "chat-vocabulary",
         CONTAINER,
         _UNKNOWN,
         severity="warning",
-        said="vllm:mine is unknown; below 0.31.0, with network isolation, gpt-oss-20b needs",
+        text="vllm:mine is unknown; below 0.31.0, with network isolation, gpt-oss-20b needs",
     ),
     Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\n{_FOLDER}"),
     Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\nsecurity: {{network_isolation: false}}"),

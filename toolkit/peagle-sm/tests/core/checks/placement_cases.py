@@ -15,14 +15,14 @@ CASES = [
         CONTAINER,
         "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {extra_args: {pipeline_parallel_size: 2}}",
         severity="error",
-        said="tensor_parallel_size x pipeline_parallel_size x data_parallel_size is 2; ml.p5.4xlarge has 1",
+        text="tensor_parallel_size x pipeline_parallel_size x data_parallel_size is 2; ml.p5.4xlarge has 1",
     ),
     Case(
         "instance-type",
         CONTAINER,
         "placement: {instance_types: [ml.g7e.3xlarge]}",
         severity="error",
-        said="found 'ml.g7e.3xlarge'",
+        text="found 'ml.g7e.3xlarge'",
     ),
     Case("instance-type", CONTAINER, "placement: {instance_types: [ml.g7e.2xlarge]}"),
     Case(
@@ -30,7 +30,7 @@ CASES = [
         GPT,
         "placement: {instance_types: [ml.g6e.xlarge]}",
         severity="warning",
-        said="not in",
+        text="not in",
     ),
     Case("jumpstart-instance", GPT, "placement: {instance_types: [ml.p5en.48xlarge]}"),
     Case(
@@ -38,7 +38,7 @@ CASES = [
         GPT,
         "placement: {instance_types: [ml.g7e.2xlarge, ml.g5.12xlarge]}",
         severity="error",
-        said="different images",
+        text="different images",
     ),
     Case("instance-families", GPT, "placement: {instance_types: [ml.g7e.2xlarge, ml.p5.48xlarge]}"),
     Case(
@@ -46,30 +46,38 @@ CASES = [
         CONTAINER,
         "placement: {inference_ami_version: al2-ami-sagemaker-inference-gpu-3-1}",
         severity="error",
-        said="CUDA 13.0 needs 580",
+        text="CUDA 13.0 needs 580",
     ),
     Case(
         "host-ami",
         GPT,
         "placement: {inference_ami_version: al2-ami-sagemaker-inference-gpu-3-1}",
         severity="error",
-        said="of ml.g7e.2xlarge needs 570",
+        text="of ml.g7e.2xlarge needs 570",
     ),
     Case(
-        "host-ami", GPT, "placement: {inference_ami_version: al2023}", severity="error", said="found 'al2023'"
+        "host-ami",
+        GPT,
+        "placement: {inference_ami_version: al2023}",
+        severity="error",
+        text="found 'al2023'",
     ),
     Case("host-ami", CONTAINER, "placement: {inference_ami_version: al2023-ami-sagemaker-inference-gpu-4-1}"),
-    Case("host-ami-unknown", CONTAINER, f"{_VLLM}:0.30.0", severity="warning", said="CUDA version"),
+    Case("host-ami-unknown", CONTAINER, f"{_VLLM}:0.30.0", severity="warning", text="CUDA version"),
     Case("host-ami-unknown", CONTAINER, f"{_VLLM}:0.30.0-gpu-py312-cu130"),
     Case(
         "gpus",
         GPT,
         "placement: {instance_types: [ml.p5.48xlarge]}",
         severity="warning",
-        said="7 of the 8 GPUs",
+        text="7 of the 8 GPUs",
     ),
     Case(
-        "gpus", GPT, "serving: {tensor_parallel_size: 2}", severity="error", said="ml.g7e.2xlarge has 1 GPUs"
+        "gpus",
+        GPT,
+        "serving: {tensor_parallel_size: 2}",
+        severity="error",
+        text="ml.g7e.2xlarge has 1 GPUs",
     ),
     Case("gpus", GPT, "placement: {instance_types: [ml.p5.48xlarge]}\nserving: {data_parallel_size: 8}"),
     Case(
@@ -77,7 +85,7 @@ CASES = [
         GPT,
         "placement: {capacity_reservation_arn: 'arn:aws:sagemaker:us-east-1:123456789012:training-plan/p'}",
         severity="warning",
-        said="stops serving when it ends",
+        text="stops serving when it ends",
     ),
     Case(
         "capacity-reservation",
@@ -86,7 +94,7 @@ CASES = [
         "'arn:aws:sagemaker:us-east-1:123456789012:training-plan/p', instance_types: "
         "[ml.g7e.2xlarge, ml.p5.4xlarge]}",
         severity="error",
-        said="found several",
+        text="found several",
     ),
     Case("capacity-reservation", GPT),
     Case(
@@ -94,17 +102,17 @@ CASES = [
         GPT,
         "security: {kms_key_id: alias/mine}",
         severity="warning",
-        said="local storage",
+        text="local storage",
     ),
     Case(
         "instance-unlisted",
         CONTAINER,
         "placement: {instance_types: [ml.g7.8xlarge]}",
         severity="warning",
-        said="ml.g7.8xlarge is not in the catalogue",
+        text="ml.g7.8xlarge is not in the catalogue",
     ),
     Case("instance-unlisted", CONTAINER, "placement: {instance_types: [ml.g6.12xlarge]}"),
     Case("kms-local-storage", CONTAINER, "placement: {instance_types: [ml.g7e.2xlarge]}"),
-    Case("network-isolation", GPT, "security: {network_isolation: false}", severity="warning", said="is off"),
+    Case("network-isolation", GPT, "security: {network_isolation: false}", severity="warning", text="is off"),
     Case("network-isolation", GPT, "security: {network_isolation: true}"),
 ]
