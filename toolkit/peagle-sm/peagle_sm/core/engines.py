@@ -140,28 +140,19 @@ class EngineCatalog(PackagedData):
         return older[-1] if older else self.versions[0]
 
     def support(self, name: str) -> Range:
-        """Return which versions have a setting.
+        """Return which versions have a setting; all versions for a setting that no list has.
 
         ``name`` is a field of vLLM's speculative config, an argument as the variable of AWS's image
         (SM_VLLM_MAX_MODEL_LEN), or a variable of the engine (VLLM_USE_V2_MODEL_RUNNER).
-
-        Raises:
-            KeyError: the setting is in none of the three lists.
         """
         if name.startswith(_ARGUMENT):
-            return self.arguments[name.removeprefix(_ARGUMENT).lower()]
-        return self.variables[name] if name in self.variables else self.speculative[name]
-
-    def known(self, name: str) -> bool:
-        """Return whether `support` knows a name."""
-        lists = {*self.speculative, *self.variables, *(_ARGUMENT + each.upper() for each in self.arguments)}
-        return name in lists
+            return self.arguments.get(name.removeprefix(_ARGUMENT).lower(), Range())
+        return self.variables.get(name) or self.speculative.get(name, Range())
 
     @property
-    def parallel_drafting(self) -> Floor:
-        """The first version with P-EAGLE, which is the oldest of the matrix."""
-        first = self.speculative["parallel_drafting"].since or self.versions[0].version
-        return Floor(version=first, source=f"vLLM {first}: parallel_drafting")
+    def first_with_p_eagle(self) -> str:
+        """The first version with parallel drafting, which is the oldest of the matrix."""
+        return self.speculative["parallel_drafting"].since or self.versions[0].version
 
 
 class Bounds(PackagedData):

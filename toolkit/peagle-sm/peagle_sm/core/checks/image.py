@@ -78,15 +78,10 @@ def flag_versions(draft: Draft) -> Findings:
         if name.startswith("SM_VLLM_") and version < version_of(first):
             needed = f"vLLM {first} or newer (first AWS image with SM_VLLM_*)"
             yield f"{name} needs {needed}; the image has {version_text}"
-        elif (
-            name not in extra
-            and engines.known(name)
-            and not (support := engines.support(name)).covers(version)
-        ):
+        elif name not in extra and not (support := engines.support(name)).covers(version):
             yield f"{name} needs {support.text}; the image has {version_text}"
-    parallel = engines.parallel_drafting
-    if draft.mode == "p-eagle" and not draft.image.at_least(parallel.version):
-        yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {version_text}"
+    if draft.mode == "p-eagle" and not draft.image.at_least(engines.first_with_p_eagle):
+        yield f"P-EAGLE needs vLLM {engines.first_with_p_eagle} or newer; the image has {version_text}"
 
 
 @check(

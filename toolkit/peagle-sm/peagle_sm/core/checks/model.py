@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 )
 def missing_fact(draft: Draft) -> Findings:
     """Facts that the spec, the catalogue and the session all lack."""
-    for missing in draft.missing_fields:
-        yield Finding("error", missing.message, missing.next_step)
+    yield from draft.missing_facts
 
 
 @check(

@@ -48,7 +48,7 @@ def planned(draft: Draft, names: Names, digest: str) -> tuple[Resource, ...]:
 
     The endpoint never exists without them. Empty if a fact that a request needs is missing.
     """
-    if draft.missing_fields:
+    if draft.missing_facts:
         return ()
     marks = tags(draft, digest)
     schedules = lifetime_of(draft, names, digest)
