@@ -1,4 +1,4 @@
-"""Mutated, cut, split and damaged streams through both readers; `scripts/fuzz` runs it.
+"""Mutated, cut, split and damaged streams; `scripts/fuzz` runs it.
 
 Two levels. In the frames every change of bytes is found by a checksum, so the outcome is a typed error or the
 exact answer. In the events a changed letter is another letter, which nobody can find; there the outcome is a
@@ -7,7 +7,6 @@ typed error or what a plain reading of the same bytes, all at once, gives.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
@@ -19,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from sagemaker_local.wire import eventstream
-from tests.aws.streams import NAMES, Outcome, async_outcome, cut_at, events_of, framed, outcome, recorded
+from tests.aws.streams import NAMES, cut_at, events_of, framed, outcome, recorded
 
 DEFAULT_S = 600.0
 _BATCH = 400
@@ -58,7 +57,6 @@ _CHANGES = st.lists(
 #: Places to cut at, or every so many bytes.
 _CUTS = st.one_of(st.lists(st.integers(0, 2**32 - 1), max_size=40), st.sampled_from([1, 7, 50, 200]))
 Cuts = list[int] | int
-_LOOPS: list[asyncio.AbstractEventLoop] = []
 
 
 def changed(data: bytes, changes: list[Change]) -> bytes:
@@ -85,19 +83,10 @@ def parts_of(data: bytes, cuts: Cuts) -> list[bytes]:
     return cut_at(data, cuts)
 
 
-def both(parts: list[bytes], *, frames: bool) -> Outcome:
-    """Read with both readers, which must agree."""
-    if not _LOOPS:
-        _LOOPS.append(asyncio.new_event_loop())
-    result = outcome(parts, frames=frames)
-    assert async_outcome(_LOOPS[0], parts, frames=frames) == result
-    return result
-
-
 def check_frames(name: str, changes: list[Change], cuts: Cuts) -> str:
     """Damage below the checksums: the exact answer, or a typed error after a beginning of it."""
     whole = outcome([framed(name)])
-    result = both(parts_of(changed(framed(name), changes), cuts), frames=True)
+    result = outcome(parts_of(changed(framed(name), changes), cuts), frames=True)
     if result.error is None:
         assert result.answer == whole.answer
     elif not any(kind == "repeat" for kind, *_ in changes):  # a message that comes twice is no damage
@@ -109,9 +98,9 @@ def check_events(name: str, crlf: bool, changes: list[Change], cuts: Cuts) -> st
     """Damage above the checksums, in sound messages cut anywhere."""
     data = changed(recorded(name).replace(b"\n", b"\r\n") if crlf else recorded(name), changes)
     parts = parts_of(data, cuts)
-    result = both(parts, frames=False)
+    result = outcome(parts, frames=False)
     wrapped = b"".join(map(eventstream.payload_part, parts))
-    again = both(parts_of(wrapped, cuts), frames=True)
+    again = outcome(parts_of(wrapped, cuts), frames=True)
     assert (again.error, again.answer) == (result.error, result.answer)
     if result.error is None:
         assert (result.text, result.reasoning) == plain_reading(data)
@@ -126,7 +115,7 @@ def check_shapes(name: str, place: int, value: object, cuts: Cuts) -> str:
     _replace(document, place // len(events), value)
     events[chosen] = b"data: " + json.dumps(document).encode() + b"\n\n"
     data = b"".join(events)
-    result = both(parts_of(data, cuts), frames=False)
+    result = outcome(parts_of(data, cuts), frames=False)
     if result.error is None:
         assert (result.text, result.reasoning) == plain_reading(data)
     return result.error or "exact"
