@@ -18,7 +18,6 @@ from botocore.stub import Stubber
 from peagle_sm.aws.control.price_file import Use, find_kept
 from peagle_sm.aws.control.prices import (
     ask_list,
-    find_elsewhere,
     find_job_price,
     find_listed,
     hourly,
@@ -224,28 +223,6 @@ def test_the_component_decides_where_a_document_has_one() -> None:
     assert read_product(studio, INSTANCE) is None
     assert read_product(zone, INSTANCE) is None
     assert read_product(product(f"UGW1-Hosting:{INSTANCE}"), INSTANCE) is not None
-
-
-def test_other_regions_are_offered_the_cheapest_first() -> None:
-    def priced(prefix: str, region: str, usd: str) -> str:
-        created = product(f"{prefix}Host:{INSTANCE}", usd)
-        created["product"]["attributes"]["regionCode"] = region
-        return json.dumps(created)
-
-    boto = Boto3()
-    rows = [
-        priced("EU-", "eu-west-1", "9.5"),
-        priced("USE1-", REGION, "7"),
-        priced("USW2-", "us-west-2", "8.25"),
-    ]
-    filters = [{"Type": "TERM_MATCH", "Field": "instanceName", "Value": INSTANCE}]
-    request = {"ServiceCode": "AmazonSageMaker", "Filters": filters}
-    boto.stub.add_response("get_products", {"PriceList": rows}, request)
-    offers = find_elsewhere(Session.from_boto3(boto), INSTANCE)
-    assert [(one.region, one.usd_per_hour, one.source) for one in offers] == [
-        ("us-west-2", 8.25, "AWS Price List API"),
-        ("eu-west-1", 9.5, "AWS Price List API"),
-    ]
 
 
 def kept_session(boto: PriceList, path: Path, clock: Callable[[], datetime] = lambda: NOON) -> Session:

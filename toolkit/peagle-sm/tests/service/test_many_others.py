@@ -17,12 +17,6 @@ from tests.service.setting import make_spec, pacing_of, session_of
 
 OTHERS = 1_500
 OURS = {"peagle-sm:managed-by": "peagle-sm"}
-LIST_TAGS = {
-    "peagle-sm:num-speculative-tokens",
-    "peagle-sm:instance-type",
-    "peagle-sm:instance-count",
-    "peagle-sm:lifetime-role",
-}
 
 
 def _fill(aws: FakeAws, name: Callable[[int], str], tags: Callable[[str], dict[str, str]]) -> None:
@@ -115,24 +109,6 @@ def test_list_makes_one_call_a_page_however_many_endpoints_of_ours_there_are(
         assert (row.mode, row.num_speculative_tokens) == ("p-eagle", 3)
         assert (row.instance_type, row.instance_count, row.usd_per_hour) == ("ml.g7e.2xlarge", 1, 4.2)
         assert row.expires_at == status(row.name, session=session).summary.expires_at
-
-
-def test_list_of_endpoints_without_the_tags_of_today_says_what_it_knows(
-    aws: FakeAws, session: Session, pacing: Pacing
-) -> None:
-    deploy(make_spec("demo"), session=session, pacing=pacing)
-    for rows in (aws.endpoints, aws.configs, aws.models):
-        for one in rows.values():
-            one.tags = {key: value for key, value in one.tags.items() if key not in LIST_TAGS}
-    notes: list[str] = []
-    (row,) = list_endpoints(session, note=notes.append)
-    assert (row.status, row.mode, row.usd_per_hour) == ("InService", "p-eagle", 4.2)
-    assert (row.num_speculative_tokens, row.instance_type, row.instance_count) == (None, None, None)
-    (note,) = notes
-    assert note.startswith("1 endpoint has no tags")
-    assert "peagle-sm status demo --region us-east-1" in note
-    seen = status("demo", session=session).summary
-    assert (seen.num_speculative_tokens, seen.instance_type) == (3, "ml.g7e.2xlarge")
 
 
 def test_a_limit_that_moved_without_the_guard_is_read(aws: FakeAws, session: Session, pacing: Pacing) -> None:

@@ -62,11 +62,6 @@ def overview(
     return assemble(session, tagged, endpoints, limits, may_be_paused)
 
 
-def without_list_tags(ours: Sequence[Belongings]) -> list[str]:
-    """Return the names whose tags, from an older version, lack what `list` shows."""
-    return [one.name for one in ours if one.tags and keys.INSTANCE_TYPE not in one.tags]
-
-
 def _limits(
     session: Session, tagged: Tagged, endpoints: Sequence[Listed], entries: Entries
 ) -> dict[str, Lifetime]:
@@ -181,8 +176,8 @@ def list_endpoints(
 
     ``everything`` adds endpoints not created by peagle-sm. One call per page and service: K and the
     instances come from the tags, and ``expires_at`` may be some minutes old. Without permission for the
-    tagging API each endpoint is read. ``note`` receives a sentence then, and also if an endpoint lacks these
-    tags or the guard's register cannot be read.
+    tagging API each endpoint is read. ``note`` receives a sentence then, and also if the guard's register
+    cannot be read.
     """
     now = session.now()
     endpoints = list(control.list_endpoints(session))
@@ -194,8 +189,6 @@ def list_endpoints(
     else:
         ours = overview(session, tagged, endpoints, entries)
         rows = [summary_of(session, one, now, entries.get(one.name), _by_tags(one)) for one in ours]
-        if note is not None and (old := without_list_tags(ours)):
-            note(_old_tags_note(session, old))
     dead = _without_role(session, ours)
     rows = [replace(row, expires_at=None) if row.name in dead else row for row in rows]
     if everything:
@@ -286,14 +279,6 @@ def _price(session: Session, one: Belongings, serving: ServingFacts) -> tuple[fl
     if serving.instance_type is None and not session.is_local:
         return amount(one.tags, keys.USD_PER_HOUR), keys.PRICE_BOUND in one.tags
     return _usd_per_hour(session, one.tags, serving.instance_type, serving.instance_count, ask=False)
-
-
-def _old_tags_note(session: Session, names: Sequence[str]) -> str:
-    whose = f"{len(names)} endpoints have" if len(names) > 1 else "1 endpoint has"
-    return (
-        f"{whose} no tags for K and instances, since an older peagle-sm created them: the list shows a dash; "
-        f"`peagle-sm status {names[0]}{session.command_flags()}` shows both values"
-    )
 
 
 def speculative_config(model: ModelFacts | None) -> dict[str, Any] | None:

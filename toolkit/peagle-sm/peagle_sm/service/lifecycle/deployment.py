@@ -1,7 +1,6 @@
 """deploy(): create an endpoint from a spec, or clean up completely.
 
-Every step resumes from what an earlier, killed run created. If AWS has no capacity, it retries a few times,
-then lists the regions that offer the instance type.
+Every step resumes from what an earlier, killed run created. If AWS has no capacity, it retries a few times.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ ATTEMPTS = 3
 """Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try
 three times, five minutes apart (aws/deep-learning-containers#6411)."""
 STALE_PLAN = timedelta(minutes=1)
-_OFFERS = 5
 # Words of FailureReason: aws/deep-learning-containers#6673, DIAGNijmegen/rse-grand-challenge#2631.
 _SHORT = (
     "insufficientinstancecapacity",
@@ -43,10 +41,7 @@ _SHORT = (
 
 
 class NoCapacity(EndpointFailed):
-    """AWS had no capacity of the requested types in any attempt; nothing is left.
-
-    ``details["offers"]`` has the regions that list one of the types, each with its price.
-    """
+    """AWS had no capacity of the requested types in any attempt; nothing is left."""
 
 
 def is_short(error: PeagleError) -> bool:
@@ -55,31 +50,14 @@ def is_short(error: PeagleError) -> bool:
     return isinstance(error, EndpointFailed) and any(words in reason for words in _SHORT)
 
 
-def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: float) -> NoCapacity:
-    """Return the error after the last attempt, with prices of other regions."""
-    from peagle_sm.aws.control import prices
-
-    types = list(plan.draft.instance_types)
-    offers = [offer for name in types for offer in prices.find_elsewhere(session, name)]
-    offers.sort(key=lambda one: (one.usd_per_hour, types.index(one.instance)))
-    offers_text = "; ".join(
-        f"{one.region}: {one.instance} at {one.usd_per_hour:.2f} USD/hour ({one.source}, {one.date})"
-        for one in offers[:_OFFERS]
-    )
-    elsewhere = (
-        f"Or deploy in another region that has your quota and your artifacts: {offers_text}."
-        if offers_text
-        else "No price of another region is known: see the AWS price list, or use a capacity reservation."
-    )
+def _no_capacity(run: Deploy, error: EndpointFailed) -> NoCapacity:
+    types, wait_s = run.plan.draft.instance_types, run.pacing.capacity_wait_s
     return NoCapacity(
-        f"AWS has no capacity of {' or '.join(types)} in {session.region}: {ATTEMPTS} attempts to create "
-        f"endpoint {plan.names.endpoint} failed, {waited_s / 60:.0f} minutes apart.",
-        next_step=f"Add other placement.instance_types, in order of preference (at most 5). {elsewhere}",
-        details={
-            **error.details,
-            "instance_types": types,
-            "offers": [one.model_dump(mode="json") for one in offers[:_OFFERS]],
-        },
+        f"AWS has no capacity of {' or '.join(types)} in {run.session.region}: {ATTEMPTS} attempts to create "
+        f"endpoint {run.name} failed, {wait_s / 60:.0f} minutes apart.",
+        next_step="Add other placement.instance_types, in order of preference (at most 5), deploy in another "
+        "region that has your quota and your artifacts, or use a capacity reservation.",
+        details={**error.details, "instance_types": list(types)},
     )
 
 
@@ -306,7 +284,7 @@ def _follow_with_retries(run: Deploy) -> None:
             if not is_short(error):
                 raise
             if attempt == ATTEMPTS:
-                raise no_capacity(run.session, run.plan, error, wait) from error
+                raise _no_capacity(run, error) from error
         run.report(
             "waiting",
             f"AWS has no capacity (attempt {attempt} of {ATTEMPTS}); retrying in {wait / 60:.0f} minutes",
