@@ -108,7 +108,7 @@ def test_without_a_component_of_its_name_the_caller_must_choose(server: Server, 
         crowd.add(component, **_says(component))
     with pytest.raises(SpecError, match=r"none of them has .*allowed: crowd-a, crowd-b") as caught:
         Endpoint("crowd", local).invoke(prompt="x")
-    assert "--component crowd-a" in (caught.value.next_step or "")
+    assert "--component, for example crowd-a" in (caught.value.next_step or "")
 
 
 def test_a_component_that_is_not_there_is_told_with_those_that_are(host: Host, local: Session) -> None:

@@ -210,27 +210,27 @@ def acceptance_from_records(
     return _report(source, names, intervals, since, datetime.fromtimestamp(begin, UTC), [*notes, *bounded])
 
 
-def _dimensions(records: Sequence[TrafficRecord], asked: Sequence[str] | None) -> tuple[str, ...]:
+def _dimensions(records: Sequence[TrafficRecord], chosen: Sequence[str] | None) -> tuple[str, ...]:
     values: dict[str, set[str]] = {}
     for record in records:
         for name, value in record.slices.items():
             values.setdefault(name, set()).add(value)
-    if asked is None:
+    if chosen is None:
         labels = sorted(name for name in values if name.startswith(LABEL))
         several = [name for name in (*labels, *_USUAL) if len(values.get(name, ())) > 1]
         return tuple(several[:MOST_CHOSEN])
-    if unknown := [name for name in asked if name not in values]:
+    if unknown := [name for name in chosen if name not in values]:
         raise SpecError(
             f"--slices: found {unknown[0]!r}; allowed: {', '.join(sorted(values))}",
             next_step=f"give at most {MOST_CHOSEN} of them, separated by commas",
         )
-    if len(asked) > MOST_CHOSEN:
+    if len(chosen) > MOST_CHOSEN:
         raise SpecError(
-            f"--slices: found {len(asked)} dimensions; allowed: {MOST_CHOSEN}, since requests are compared "
+            f"--slices: found {len(chosen)} dimensions; allowed: {MOST_CHOSEN}, since requests are compared "
             "only with those of equal slices",
             next_step="look at some of them at a time",
         )
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(chosen))
 
 
 def _frequent(

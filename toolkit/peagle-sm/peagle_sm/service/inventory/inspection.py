@@ -91,11 +91,13 @@ def status(name: str, *, session: Session) -> EndpointStatus:
 
 def _with_present_count(summary: EndpointSummary, facts: EndpointFacts) -> EndpointSummary:
     """Replace the config's initial instance count with the current one."""
-    asked, now = summary.instance_count, facts.instance_count
-    if facts.status != "InService" or not asked or now is None or now == asked:
+    planned, now = summary.instance_count, facts.instance_count
+    if facts.status != "InService" or not planned or now is None or now == planned:
         return summary
     hourly = summary.usd_per_hour
-    return replace(summary, instance_count=now, usd_per_hour=None if hourly is None else hourly / asked * now)
+    return replace(
+        summary, instance_count=now, usd_per_hour=None if hourly is None else hourly / planned * now
+    )
 
 
 def _entry(session: Session, name: str) -> tuple[RegisterEntry | None, PeagleError | None]:

@@ -107,12 +107,12 @@ def _end(
 
 def _tags_by_name(tagged: Tagged) -> dict[str, Mapping[str, str]]:
     """Return the tags of each endpoint; of its config or model if it is gone."""
-    found: dict[str, Mapping[str, str]] = {}
+    by_endpoint: dict[str, Mapping[str, str]] = {}
     for arn, tags in tagged.items():
         name = tags.get(keys.ENDPOINT)
-        if name is not None and (":endpoint/" in arn.lower() or name not in found):
-            found[name] = tags
-    return found
+        if name is not None and (":endpoint/" in arn.lower() or name not in by_endpoint):
+            by_endpoint[name] = tags
+    return by_endpoint
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,10 @@ class Deploy(Run):
         return False
 
 
-def ensure_lifetime(run: Deploy, found: Survey) -> None:
+def ensure_lifetime(run: Deploy, existing: Survey) -> None:
     """Create the lifetime schedules; keep those of an existing endpoint."""
-    limit = found.lifetime
-    exists = found.state in ("creating", "settling", "live")
+    limit = existing.lifetime
+    exists = existing.state in ("creating", "settling", "live")
     if exists and limit is not None and limit.guards(run.name, run.pacing.clock()):
         run.report(
             "lifetime",
@@ -108,23 +108,23 @@ def arm_anew(run: Deploy) -> None:
     arm(run, lease_of(run.session, run.name))
 
 
-def create(run: Deploy, found: Survey) -> None:
+def create(run: Deploy, existing: Survey) -> None:
     """Create everything up to the endpoint, or use what an earlier run of this plan created.
 
     Raises:
         PlanRefused: another plan's resource has one of the names.
         PeagleError: AWS refused, or did not answer several times.
     """
-    if found.state == "failed" and found.endpoint is not None:
-        reason = cause_first(found.endpoint.failure_reason or "no reason given", "").splitlines()[0]
+    if existing.state == "failed" and existing.endpoint is not None:
+        reason = cause_first(existing.endpoint.failure_reason or "no reason given", "").splitlines()[0]
         run.report(
             "check", f"the endpoint of an earlier run failed ({reason}); replacing it", status="Failed"
         )
-    if found.state in ("failed", "leaving"):
+    if existing.state in ("failed", "leaving"):
         Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name)
-    if found.state == "creating":
+    if existing.state == "creating":
         run.may_exist = True
-        run.report.start_billing(_age_s(run, found.endpoint))
+        run.report.start_billing(_age_s(run, existing.endpoint))
         run.report("endpoint", f"continuing with endpoint {run.name} of an earlier run", status="Creating")
         return
     create_all(run, (*run.prepared, run.endpoint))
@@ -227,39 +227,39 @@ def _ask(confirm: Callable[[Plan], bool] | None, plan: Plan) -> None:
         )
 
 
-def _changes_nothing(plan: Plan, found: Survey, pacing: Pacing) -> bool:
-    limit = found.lifetime
-    return found.serves and limit is not None and limit.guards(plan.names.endpoint, pacing.clock())
+def _changes_nothing(plan: Plan, existing: Survey, pacing: Pacing) -> bool:
+    limit = existing.lifetime
+    return existing.serves and limit is not None and limit.guards(plan.names.endpoint, pacing.clock())
 
 
-def _adopt_serving(run: Deploy, found: Survey) -> None:
+def _adopt_serving(run: Deploy, existing: Survey) -> None:
     # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
     try:
-        ensure_lifetime(run, found)
+        ensure_lifetime(run, existing)
         follow(run)
         create_all(run, run.started)  # of a run that was killed before it
         message = f"endpoint {run.name} is already in service with this spec: nothing was created"
-        run.report("ready", message + _other_tags(run, found), status="InService")
+        run.report("ready", message + _other_tags(run, existing), status="InService")
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted: endpoint {run.name} existed before and is kept.") from None
 
 
-def _other_tags(run: Deploy, found: Survey) -> str:
+def _other_tags(run: Deploy, existing: Survey) -> str:
     """Report tags that differ from the spec's: not all fields are part of its hash."""
-    fields = [one.field.removeprefix("Tags.") for one in tag_changes(found.tags, run.plan.tags())]
+    fields = [one.field.removeprefix("Tags.") for one in tag_changes(existing.tags, run.plan.tags())]
     if not fields:
         return ""
     flags = run.session.command_flags()
     return f". The spec has other tags ({', '.join(fields)}): `peagle-sm update SPEC{flags}` writes them"
 
 
-def bring_up(run: Deploy, found: Survey, wait: bool = True) -> None:
+def bring_up(run: Deploy, existing: Survey, wait: bool = True) -> None:
     """Create and follow an endpoint; clean up after a failure (errors as `rescue`)."""
-    run.may_exist = found.state == "creating"
+    run.may_exist = existing.state == "creating"
     try:
-        run.report("check", f"plan for {run.name} accepted", status=found.state)
-        ensure_lifetime(run, found)
-        create(run, found)
+        run.report("check", f"plan for {run.name} accepted", status=existing.state)
+        ensure_lifetime(run, existing)
+        create(run, existing)
         if wait:
             _follow_with_retries(run)
             create_all(run, run.started)

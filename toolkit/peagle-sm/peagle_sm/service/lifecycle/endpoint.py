@@ -113,12 +113,12 @@ def component_of(session: Session, endpoint: str, component: str | None = None) 
     raise _must_name_one(endpoint, components, {})
 
 
-def _must_name_one(endpoint: str, found: Sequence[str], details: Mapping[str, Any]) -> SpecError:
+def _must_name_one(endpoint: str, components: Sequence[str], details: Mapping[str, Any]) -> SpecError:
     return SpecError(
         f"endpoint {endpoint!r} runs inference components, and none of them has the endpoint's name, "
-        f"so the request must name one; found none; allowed: {', '.join(found)}.",
-        next_step=f"Name one, for example --component {found[0]} (in Python: component={found[0]!r}).",
-        details={**details, "components": list(found)},
+        f"so the request must name one; found none; allowed: {', '.join(components)}.",
+        next_step=f"Add --component, for example {components[0]} (in Python: component={components[0]!r}).",
+        details={**details, "components": list(components)},
     )
 
 

@@ -215,42 +215,42 @@ def current_state(session: Session, plan: Plan, strategy: Update) -> CurrentStat
 def offer_of(
     session: Session,
     plan: Plan,
-    found: CurrentState,
+    current: CurrentState,
     strategy: Update,
     alarms: Sequence[str],
     now: datetime,
     canary: Canary | None = None,
 ) -> UpdateOffer:
     """Compare the running endpoint with the plan, and price the update."""
-    differences = (*_changed_fields(session, plan, found), *tag_changes(found.tags, plan.tags()))
-    has_config = found.facts is not None and found.facts.config_name == plan.names.config
-    fleet = not has_config or found.facts is None or found.facts.status != "InService"
-    finished = has_config and found.tags.get(SPEC_HASH) == plan.spec_hash
-    alone = found.one.configs == [plan.names.config] and found.one.models == [plan.names.model]
+    differences = (*_changed_fields(session, plan, current), *tag_changes(current.tags, plan.tags()))
+    has_config = current.facts is not None and current.facts.config_name == plan.names.config
+    fleet = not has_config or current.facts is None or current.facts.status != "InService"
+    finished = has_config and current.tags.get(SPEC_HASH) == plan.spec_hash
+    alone = current.one.configs == [plan.names.config] and current.one.models == [plan.names.model]
     second = fleet and strategy == "in-place"
     now = now.replace(microsecond=0)
     ends = now + timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
-    lease = lease_of(session, plan.names.endpoint, found.facts.created_at if found.facts else None)
+    lease = lease_of(session, plan.names.endpoint, current.facts.created_at if current.facts else None)
     offer = UpdateOffer(
         name=plan.names.endpoint,
         strategy=strategy,
         config=plan.names.config,
-        old_config=found.old_config,
+        old_config=current.old_config,
         changes=differences,
         fleet=fleet,
-        is_off=found.facts is None,
+        is_off=current.facts is None,
         done=finished and alone and not fleet and not differences,
         usd_per_hour=plan.usd_per_hour,
         price_source=plan.price_source,
         second_fleet_usd_per_hour=plan.usd_per_hour if second else 0.0,
         second_fleet_hours=LONGEST_UPDATE_S / 3600 if second else 0.0,
         expires_at=max(ends, lease or ends),
-        expired_at=found.one.lifetime.expires_at if found.one.lifetime else None,
+        expired_at=current.one.lifetime.expires_at if current.one.lifetime else None,
         alarms=tuple(alarms) if second else (),
         plan=plan,
         canary=canary if second else None,
     )
-    _refuse_a_component(session, offer, found)
+    _refuse_a_component(session, offer, current)
     _refuse_another_type(session, offer)
     return offer
 
@@ -285,10 +285,10 @@ def _refuse_another_type(session: Session, offer: UpdateOffer) -> None:
         )
 
 
-def _changed_fields(session: Session, plan: Plan, found: CurrentState) -> tuple[Change, ...]:
-    if found.old_config == plan.names.config:
+def _changed_fields(session: Session, plan: Plan, current: CurrentState) -> tuple[Change, ...]:
+    if current.old_config == plan.names.config:
         return ()
-    config = control.describe_endpoint_config(session, found.old_config)
+    config = control.describe_endpoint_config(session, current.old_config)
     model = control.describe_model(session, config.model_name) if config and config.model_name else None
     return (
         *changes(model.raw if model else {}, plan.parameters("create_model")),

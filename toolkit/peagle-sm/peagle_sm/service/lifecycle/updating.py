@@ -50,13 +50,15 @@ _BEGINS_WITHIN_S = 60.0
 class InPlace:
     """One in place update; the endpoint serves during it."""
 
-    def __init__(self, run: Deploy, found: CurrentState, offer: UpdateOffer, alarms: Sequence[Alarm]) -> None:
+    def __init__(
+        self, run: Deploy, current: CurrentState, offer: UpdateOffer, alarms: Sequence[Alarm]
+    ) -> None:
         """Take the present state, to restore it after a failure, and the alarms that exist meanwhile."""
         self._run = run
         self._offer = offer
         self._alarms = alarms
-        self._limit: Lifetime | None = found.one.lifetime
-        self._created = None if found.facts is None else found.facts.created_at
+        self._limit: Lifetime | None = current.one.lifetime
+        self._created = None if current.facts is None else current.facts.created_at
 
     def bring_about(self) -> None:
         """Extend the lifetime, create model and config, update the endpoint, and follow.
@@ -303,11 +305,11 @@ def update(
     return Endpoint(run.name, session, pacing=pacing)
 
 
-def _stop_and_start(run: Deploy, found: CurrentState) -> None:
+def _stop_and_start(run: Deploy, current: CurrentState) -> None:
     back = f"peagle-sm resume {run.name}{run.session.command_flags()}"
-    ours = found.facts is not None and found.facts.config_name == run.plan.names.config
+    ours = current.facts is not None and current.facts.config_name == run.plan.names.config
     create_all(run, _free(run))  # AWS refuses an invalid request now, while the old endpoint still serves
-    if found.facts is not None and not ours:
+    if current.facts is not None and not ours:
         pause(run.name, session=run.session, pacing=run.pacing, progress=run.report.progress)
     seen = survey(run.session, run.plan)
     if seen.serves:
@@ -315,9 +317,9 @@ def _stop_and_start(run: Deploy, found: CurrentState) -> None:
     try:
         bring_up(run, seen)
     except PeagleError as error:
-        kept = found.old_config != run.plan.names.config
+        kept = current.old_config != run.plan.names.config
         if kept and error.next_step is not None:
-            error.next_step += f" The old config {found.old_config} is kept: `{back}` starts it again."
+            error.next_step += f" The old config {current.old_config} is kept: `{back}` starts it again."
         raise
 
 
