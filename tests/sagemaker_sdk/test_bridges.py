@@ -42,7 +42,6 @@ def test_endpoints_of_theirs_are_streamed(found: dict[str, Any]) -> None:
     assert found["local_from_theirs"] is True
     assert {name: text for name, text in found.items() if name.startswith("text")} == {
         "text": TEXT,
-        "text_by_class": TEXT,
         "text_by_session": TEXT,
         "text_by_environment": TEXT,
         "text_by_hand": TEXT,

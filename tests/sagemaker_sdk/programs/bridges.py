@@ -34,7 +34,8 @@ url = os.environ.pop("AWS_ENDPOINT_URL")
 os.environ.pop("AWS_ENDPOINT_URL_STS")
 
 ours = peagle_sm.make_session(local=target)
-sdk = ours.to_sagemaker()
+quiet = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
+sdk = SdkSession(boto_session=ours.to_boto3(), sagemaker_config=quiet)
 found["account"] = sdk.account_id()
 found["bucket"] = sdk.default_bucket()
 back = peagle_sm.make_session(sagemaker_session=sdk)
@@ -48,14 +49,13 @@ spec = {
     "execution_role_arn": status["role_arn"],
 }
 endpoint = peagle_sm.deploy(spec, sagemaker_session=sdk, yes=True, unguarded=True)
-theirs = endpoint.to_sagemaker()
+theirs = SdkEndpoint.get(endpoint_name=NAME, session=ours.to_boto3(), region=ours.region)
 found["theirs"] = f"{type(theirs).__module__}.{type(theirs).__name__}"
 found["theirs_status"] = theirs.endpoint_status
 answer = theirs.invoke(body=json.dumps(BODY), content_type="application/json").body.read()
 found["theirs_answered"] = bool(answer)
 found["local_from_theirs"] = peagle_sm.connect(theirs).session.is_local
 found["text"] = text_of(peagle_sm.connect(theirs))
-found["text_by_class"] = text_of(peagle_sm.Endpoint.from_sagemaker(theirs))
 found["text_by_session"] = text_of(peagle_sm.connect(NAME, sagemaker_session=sdk))
 
 # Objects that the SDK made by itself: by the environment, and by a boto3 session of one's own.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.session.local_server import session_for
-from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
 from peagle_sm.aws.session.session import LocalTarget, Session, session_of
 from peagle_sm.aws.session.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
@@ -89,7 +88,7 @@ def connect(
         SpecError: ``name`` is neither.
     """
     place = session or _session_for(name, local, profile, region, sagemaker_session)
-    return connect_with(endpoint_name_of(name) if not isinstance(name, str) else name, session=place)
+    return connect_with(_endpoint_name_of(name) if not isinstance(name, str) else name, session=place)
 
 
 def plan(
@@ -161,6 +160,22 @@ def as_spec(spec: SpecLike) -> EndpointSpec:
     )
 
 
+def _endpoint_name_of(endpoint: Any) -> str:
+    """Return the name of an endpoint of the SageMaker Python SDK: v3's ``Endpoint`` or v2's ``Predictor``.
+
+    It is recognized by its attributes, so this imports nothing of the SDK (sagemaker-core 2.27.0,
+    sagemaker 2.257).
+    """
+    name = getattr(endpoint, "endpoint_name", None)
+    if not isinstance(name, str):
+        raise SpecError(
+            f"endpoint: found {type(endpoint).__name__}; allowed: a name, or an Endpoint of the SageMaker "
+            "Python SDK (sagemaker.core.resources.Endpoint, or v2's Predictor).",
+            next_step="Give the endpoint's name.",
+        )
+    return name
+
+
 def _session_for(
     thing: Any,
     local: Local | None,
@@ -175,7 +190,7 @@ def _session_for(
         if local is not None and local is not False:
             raise SpecError(
                 "sagemaker_session and local: found both; allowed: one, since each selects where calls go.",
-                next_step="Leave local out; make_session(local=...).to_sagemaker() returns a local session.",
+                next_step="Leave local out, or give the session of make_session(local=...) as session.",
             )
         return make_aws_session(profile, region or from_spec, sagemaker_session=sagemaker_session)
     if (local is None or local is False) and profile is None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from types import SimpleNamespace
 
 import boto3
 import pytest
 
-from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
 from peagle_sm.aws.session.session import LocalTarget, make_session, session_of
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
 from peagle_sm.service.notebook import connect
 
 TARGET = LocalTarget("http://localhost:9")
@@ -49,7 +47,6 @@ def test_every_client_of_a_local_session_is_local_whatever_is_asked_for() -> Non
 
 def test_a_version_2_predictor_brings_its_session(own: boto3.Session) -> None:
     predictor = SimpleNamespace(endpoint_name="e", sagemaker_session=sdk_session(own))
-    assert endpoint_name_of(predictor) == "e"
     session = session_of(predictor)
     assert session is not None
     assert (session.to_boto3() is own, session.region) == (True, "eu-west-1")
@@ -78,10 +75,3 @@ def test_two_answers_to_where_calls_go_are_refused(own: boto3.Session) -> None:
             make_session(sagemaker_session=own, **beside)
     with pytest.raises(SpecError, match="sagemaker_session and local: found both"):
         connect("e", local=TARGET, sagemaker_session=own)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("sagemaker") is not None, reason="the SDK is installed here")
-def test_giving_one_back_without_the_sdk_says_what_to_install() -> None:
-    with pytest.raises(NotFound, match="SageMaker Python SDK, version 3") as refusal:
-        make_session(local=TARGET).to_sagemaker()
-    assert refusal.value.next_step == "pip install 'sagemaker>=3.27,<4'"

@@ -69,7 +69,6 @@ def test_acceptance_of_records_is_that_of_requests() -> None:
     result = from_requests(records)
     assert result is not None
     assert (result.drafts, result.accepted, result.per_step) == (15, 15, 2.0)
-    assert records[0].accepted_by_position == (8, 5, 2, 0)
     assert records[0].acceptance_length == 2.5
 
 
