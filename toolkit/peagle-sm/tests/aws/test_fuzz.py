@@ -1,8 +1,8 @@
 """Mutated, cut, split and damaged streams: an exact answer or a typed error.
 
-A checksum finds every change of bytes in the messages, so the outcome is a typed error or the exact answer. In
-the events no reader can find a changed letter; there it is a typed error or what a plain reading of the
-same bytes, all at once, gives.
+A checksum finds every change of bytes in the messages: the outcome is a typed error or the exact answer. No
+reader can find a changed letter in the events: there it is a typed error or what a plain
+reading of the same bytes gives.
 """
 
 from __future__ import annotations
