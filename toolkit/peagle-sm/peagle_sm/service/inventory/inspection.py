@@ -26,7 +26,7 @@ from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
 from peagle_sm.service.inventory.guard_state import known_entry, limit_acts
-from peagle_sm.service.inventory.listing import EndpointSummary, speculative_config, summary_of
+from peagle_sm.service.inventory.listing import EndpointSummary, ServingFacts, speculative_config, summary_of
 from peagle_sm.service.inventory.resources import Belongings, belongings_of
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
@@ -47,7 +47,17 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     facts = control.describe_endpoint(session, name)
     ours = belongings_of(session, name)
     entry, unread = _entry(session, name)
-    summary = summary_of(session, ours, session.now(), entry)
+    config_name = facts.config_name if facts else kept_config(ours) if ours.configs else ""
+    config = control.describe_endpoint_config(session, config_name) if config_name else None
+    model_name = (config.model_name if config else None) or next(iter(ours.models), None)
+    model = control.describe_model(session, model_name) if model_name else None
+    speculation = speculative_config(model)
+    serving = ServingFacts(
+        (speculation or {}).get("num_speculative_tokens"),
+        config.instance_type if config else None,
+        config.instance_count if config else None,
+    )
+    summary = summary_of(session, ours, session.now(), entry, serving)
     acts = ours.lifetime is None or limit_acts(session, ours.lifetime)
     if not acts:
         summary = replace(summary, expires_at=None)
@@ -60,10 +70,6 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         summary = EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
     else:
         summary = _with_present_count(summary, facts)
-    config_name = facts.config_name if facts else kept_config(ours)
-    config = control.describe_endpoint_config(session, config_name)
-    model_name = (config.model_name if config else None) or next(iter(ours.models), None)
-    model = control.describe_model(session, model_name) if model_name else None
     unread_notes = (
         []
         if unread is None
@@ -77,7 +83,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         model_name=model_name,
         image=model.image if model else None,
         failure_reason=facts.failure_reason if facts else None,
-        speculative_config=speculative_config(model),
+        speculative_config=speculation,
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
         read_at=session.now(),

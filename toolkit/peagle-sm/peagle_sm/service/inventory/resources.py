@@ -184,17 +184,13 @@ def all_belongings(session: Session, note: Note | None = None) -> list[Belonging
 
 def all_limits(session: Session) -> dict[str, Lifetime]:
     """Return every lifetime schedule by endpoint name; one call for each."""
-    read = (limit_of(session, row.name) for row in lifetime.list_rows(session))
-    return dict(one for one in read if one is not None)
-
-
-def limit_of(session: Session, schedule: str) -> tuple[str, Lifetime] | None:
-    """Return a schedule's endpoint and lifetime; None for another kind of schedule."""
-    limit = lifetime.get(session, schedule)
-    owner = None if limit is None else _owner(limit)
-    if limit is None or owner is None or schedule_name(owner) != schedule:
-        return None
-    return owner, limit
+    limits = {}
+    for name in lifetime.schedule_names(session):
+        limit = lifetime.get(session, name)
+        owner = None if limit is None else _owner(limit)
+        if limit is not None and owner is not None and schedule_name(owner) == name:
+            limits[owner] = limit
+    return limits
 
 
 def all_tagged(session: Session, note: Note | None = None) -> Tagged | None:
@@ -207,13 +203,8 @@ def assemble(
     tagged: Tagged | None,
     endpoints: Iterable[Listed],
     limits: Mapping[str, Lifetime],
-    may_be_paused: Callable[[str, Mapping[str, str]], bool] = lambda name, tags: True,
 ) -> list[Belongings]:
-    """Return everything that peagle-sm created by endpoint name, from tags and lists.
-
-    ``may_be_paused`` selects the configs without an endpoint that need a ListTags call: only ListTags shows
-    a pause immediately.
-    """
+    """Return everything that peagle-sm created by endpoint name, from tags and lists."""
     by_endpoint = {name: Belongings(name, lifetime=limit) for name, limit in limits.items()}
     # A deploy creates its schedule first, so a resource that is too new for the tagging API has one.
     owners = set(by_endpoint)
@@ -230,8 +221,8 @@ def assemble(
         name = tags.get(ENDPOINT)
         if name is not None:
             one = by_endpoint.setdefault(name, Belongings(name))
-            ask = one.endpoint is None and may_be_paused(name, tags)
-            now = control.tags_of(session, row.arn) if ask else tags
+            # Only ListTags shows a pause immediately.
+            now = control.tags_of(session, row.arn) if one.endpoint is None else tags
             if now is not None:
                 _add_config(one, row.name, now)
     for row, tags in _with_tags(session, control.list_models(session), tagged, may_be_new):

@@ -177,7 +177,9 @@ def _config(session: Session, belongings: Belongings) -> ConfigFacts:
 def _offer(
     session: Session, belongings: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
 ) -> ResumeOffer:
-    hourly, at_most = price_per_hour(session, belongings, config)
+    hourly, at_most = price_per_hour(
+        session, belongings.tags, config.instance_type, config.instance_count, ask=True
+    )
     most = most_per_hour(belongings.tags.get(keys.INSTANCE_BOUNDS), hourly, config.instance_count)
     now = now.replace(microsecond=0)
     hours = amount(belongings.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS

@@ -398,8 +398,8 @@ def leave_to_the_schedule(
         else:
             of_component = lifetime.get(session, hard_schedule_name(name, 1)) if limit.stack is None else None
             if of_component is not None and of_component.component == name:
-                lifetime.bring_forward(session, of_component, pacing.clock())
-            lifetime.bring_forward(session, limit, pacing.clock())
+                lifetime.move(session, of_component, pacing.clock())
+            lifetime.move(session, limit, pacing.clock())
             outlook = "; its lifetime schedule was moved to now and deletes it within about 10 minutes"
     except (PeagleError, KeyboardInterrupt) as error:
         end_with_the_local_server(session, error)
