@@ -148,7 +148,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "hub": ("huggingface_hub>=2.4,<3",),
     "openai": ("aiohttp>=3.10,<4", "openai>=2,<4"),
     "record": ("bc-detect-secrets==1.5.52",),
-    "sagemaker": ("sagemaker>=3.27,<4",),
 }
 
 

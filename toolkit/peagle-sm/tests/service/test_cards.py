@@ -66,5 +66,5 @@ def head(shown: object) -> str:
 
 
 def test_a_session_of_the_sdk_beside_local_is_refused() -> None:
-    with pytest.raises(SpecError, match="sagemaker_session and local: found both"):
-        peagle_sm.make_session(local=True, sagemaker_session=object())
+    with pytest.raises(SpecError, match="boto3_session and local: found both"):
+        peagle_sm.make_session(local=True, boto3_session=object())

@@ -16,8 +16,6 @@ from peagle_sm.aws.session.session import (
     CONNECT_TIMEOUT_S,
     RUNTIME_READ_TIMEOUT_S,
     Session,
-    make_session,
-    session_of,
 )
 from peagle_sm.aws.streams.refusals import ComponentRequired
 from peagle_sm.core.errors import CredentialsError, NotFound, ServiceFault, SpecError
@@ -27,7 +25,6 @@ from peagle_sm.service.progress import Pacing, Progress
 if TYPE_CHECKING:
     import openai
     from openai import AsyncOpenAI, OpenAI
-    from sagemaker.core.resources import Endpoint as SageMakerEndpoint
 
     from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.aws.streams.runtime import Completion
@@ -332,36 +329,6 @@ class Endpoint:
     def async_openai(self, *, component: str | None = None, **options: Any) -> AsyncOpenAI:
         """Do the same as `openai`, for asyncio."""
         return async_openai_client(self.session, self.name, component, options)
-
-    @classmethod
-    def from_sagemaker(
-        cls, endpoint: SageMakerEndpoint, *, session: Session | None = None, pacing: Pacing | None = None
-    ) -> Endpoint:
-        """Convert an endpoint of the SageMaker SDK: v3's Endpoint, or v2's Predictor.
-
-        The credentials, region and local server are those of the SDK's object, unless ``session`` is given.
-
-        Raises:
-            SpecError: it is neither of these.
-            NotFound: the endpoint does not exist.
-            CredentialsError: it uses the default session, and no region is set.
-        """
-        from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
-
-        name = endpoint_name_of(endpoint)
-        chosen = session or session_of(endpoint) or make_session()
-        return connect(name, session=chosen, pacing=pacing)
-
-    def to_sagemaker(self) -> SageMakerEndpoint:
-        """Convert to the SageMaker Python SDK's ``sagemaker.core.resources.Endpoint``.
-
-        Raises:
-            NotFound: the SDK, version 3, is not installed, or the endpoint does not exist.
-        """
-        from peagle_sm.aws.session.sagemaker_sdk import sdk_endpoint
-
-        where = self.session
-        return sdk_endpoint(where.to_boto3(), self.name, region=where.region, local_url=where.local_url)
 
     def status(self) -> EndpointStatus:
         """Return the endpoint's status, price, lifetime and warnings."""
