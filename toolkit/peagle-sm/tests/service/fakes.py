@@ -299,6 +299,15 @@ class SageMaker:
 
         return self.aws.call("DeleteInferenceComponent", act)
 
+    def describe_inference_component(self, InferenceComponentName: str) -> Params:
+        def act() -> Params:
+            if InferenceComponentName not in self.aws.components:
+                message = f"Inference component {InferenceComponentName} of account 1 not found"
+                raise client_error("DescribeInferenceComponent", "ValidationException", message)
+            return {"EndpointName": "demo", "InferenceComponentStatus": "InService"}
+
+        return self.aws.call("DescribeInferenceComponent", act)
+
     def _components(self) -> Params:
         return {"InferenceComponents": [{"InferenceComponentName": name} for name in self.aws.components]}
 

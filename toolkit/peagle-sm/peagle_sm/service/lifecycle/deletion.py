@@ -11,7 +11,7 @@ from typing import Any
 
 from peagle_sm.aws.control import executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.sagemaker import did_you_mean
+from peagle_sm.aws.control.sagemaker import component_names, did_you_mean
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
@@ -21,15 +21,16 @@ from peagle_sm.core.plan.tags_and_schedules import (
     USD_PER_HOUR,
     from_zero_alarm,
     hard_schedule_name,
-    schedule_name,
 )
 from peagle_sm.core.resources.alarm import Alarm, update_alarms_deletion
+from peagle_sm.core.resources.component import Component
 from peagle_sm.core.resources.ordered import component_of
 from peagle_sm.core.resources.scalable_target import ScalableTarget, resource_id
 from peagle_sm.service.inventory.guard_state import forget
 from peagle_sm.service.inventory.resources import (
     Belongings,
     Note,
+    ToRemove,
     all_belongings,
     amount,
     belongings_of,
@@ -42,7 +43,6 @@ from peagle_sm.service.lifecycle.teardown import (
     Teardown,
     joined,
     leave_all_to_the_schedules,
-    leave_to_the_schedule,
     remove_by_hand,
 )
 from peagle_sm.service.progress import Pacing, Progress, Reporter
@@ -76,9 +76,9 @@ class Deletable:
 class DeleteReport:
     """Result of a deletion.
 
-    ``leftovers`` are the resources of these names that AWS still shows, or that could not be checked; empty
-    if all are gone. ``logs_kept`` are the existing log groups whose deletion was not requested. ``absent``
-    has the names and globs that matched nothing, and what was found instead.
+    ``leftovers`` are the resources of these names whose deletion AWS did not confirm. ``logs_kept`` are the
+    existing log groups whose deletion was not requested. ``absent`` has the names and globs that matched
+    nothing, each with the nearest match.
     """
 
     names: tuple[str, ...]
@@ -166,18 +166,19 @@ def delete(
     if gone_stacks:
         _gone_stacks(session, chosen)  # a stack may have been deployed again during the prompt
     logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
-    removed = _remove_all(session, Teardown(session, pacing, reporter, "delete", gone_stacks), chosen, pacing)
+    teardown = Teardown(session, pacing, reporter, "delete", gone_stacks=True)
+    removed = _remove_all(session, teardown, chosen, pacing)
     # Last: an engine that is ending still logs, and would create its log group again.
     logs_gone, logs_left = remove_groups(session, groups.values(), reporter) if logs_too else ([], {})
-    seen, unseen = _still_there(session, chosen, pacing, removed.left)
     report = DeleteReport(
         names=tuple(one.name for one in chosen),
         deleted=(*removed.deleted, *logs_gone),
-        leftovers=(*seen, *unseen, *logs_left),
+        leftovers=(*removed.left, *logs_left),
         logs_kept=() if logs_too else tuple(groups.values()),
         absent=absent,
     )
-    _raise_leftovers(report, session, unseen, logs_left)
+    if report.leftovers:
+        raise _leftovers(report, session, {**removed.left, **logs_left})
     return report
 
 
@@ -193,7 +194,7 @@ def _remove_all(
     removed, unproven = Removed(), list[BillableLeft]()
     remaining = {belongings.name: belongings for belongings in chosen}
     try:
-        for name, outcome in teardown.run_all([belongings.to_remove for belongings in chosen]):
+        for name, outcome in teardown.run_all([_to_remove(session, belongings) for belongings in chosen]):
             if isinstance(outcome, BillableLeft):  # the others must still be deleted
                 unproven.append(outcome)
             else:
@@ -214,23 +215,13 @@ def leftovers(session: Session) -> list[str]:
     return [resource for one in all_belongings(session) for resource in one.resources]
 
 
-def remove_if_there(session: Session, name: str, pacing: Pacing) -> Removed:
-    """Delete one name if it exists; a name that is already gone is no error.
-
-    Raises:
-        PlanRefused: the endpoint belongs to a stack that exists or cannot be read.
-        BillableLeft: AWS did not confirm that the endpoint is gone.
-        Interrupted: Ctrl-C when the endpoint was already gone.
-    """
-    try:
-        belongings = belongings_of(session, name, need_lifetime=False)
-        gone_stacks = _gone_stacks(session, [belongings])
-        teardown = Teardown(session, pacing, Reporter(None, pacing), "delete", gone_stacks)
-        removed = teardown.run(belongings.to_remove)
-        _remove_extras(session, belongings, removed)
-        return removed
-    except KeyboardInterrupt:
-        leave_to_the_schedule(session, name, pacing)
+def _to_remove(session: Session, belongings: Belongings) -> ToRemove:
+    """Return what is deleted; with the components of a gone stack, which no tag shows."""
+    if _stack_of(belongings) is None or belongings.endpoint is None:
+        return belongings.to_remove
+    components = [Component(name) for name in component_names(session, belongings.name)]
+    known = [resource for resource in belongings.to_remove if resource not in components]
+    return (*known, *components)
 
 
 def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_alone: bool) -> _Choice:
@@ -411,48 +402,16 @@ def _price(session: Session, one: Belongings) -> float | None:
     return 0.0 if session.is_local else amount(one.tags, USD_PER_HOUR)
 
 
-def _still_there(
-    session: Session, chosen: Sequence[Belongings], pacing: Pacing, unproven: Mapping[str, str]
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return what AWS still shows, and which schedules were not checked and why."""
-    left: tuple[str, ...] = ()
-    belongings: list[Belongings] = []
-    for look in range(3):  # lists may lag behind deletions; a few polls are enough
-        if look:
-            pacing.sleep(pacing.poll_s)
-        belongings = [belongings_of(session, one.name, need_lifetime=False) for one in chosen]
-        left = tuple(resource for one in belongings for resource in one.resources)
-        if not left:
-            break
-    # A component's schedule and autoscaling are not among the belongings.
-    known = {f"schedule/{schedule_name(one.name)}" for one in belongings if one.unread_lifetime is None}
-    seen_again = ("endpoint-config/", "model/")
-    return left, {
-        resource: reason
-        for resource, reason in unproven.items()
-        if resource not in known and not resource.startswith(seen_again)
-    }
-
-
-def _raise_leftovers(
-    report: DeleteReport, session: Session, unseen: Mapping[str, str], logs_left: Mapping[str, str]
-) -> None:
-    if not report.leftovers:
-        return
-    details = report.to_dict()
-    option = " --with-logs" if logs_left else ""
+def _leftovers(report: DeleteReport, session: Session, left: Mapping[str, str]) -> PeagleError:
+    option = " --with-logs" if any(label.startswith("log-group/") for label in left) else ""
     command = f"peagle-sm delete {' '.join(report.names)}{option} --yes{session.command_flags()}"
-    if any(one.startswith("endpoint/") for one in report.leftovers):
-        endpoints = [one for one in report.leftovers if one.startswith("endpoint/")]
-        raise BillableLeft(
-            f"These resources exist again after the deletion: {', '.join(report.leftovers)}.",
-            next_step=command,
-            details={**details, "resources": endpoints},
-        )
-    seen = [one for one in report.leftovers if one not in unseen]
-    sentences = [f"Not deleted (no hourly cost): {', '.join(seen)}."] if seen else []
-    sentences += [f"{reason}." for reason in logs_left.values()]
-    sentences += [f"Deletion not confirmed (no hourly cost): {one} ({why})." for one, why in unseen.items()]
-    steps = [f"Run it again: `{command}`."] if seen else []
-    steps += [remove_by_hand(session, resource) for resource in unseen]
-    raise PeagleError(" ".join(sentences), next_step=" ".join(steps), details=details)
+    by_hand = [label for label in left if label.startswith(("schedule/", "scalable-target/", "alarm/"))]
+    steps = [f"Run it again: `{command}`."] if len(by_hand) < len(left) else []
+    steps += [remove_by_hand(session, label) for label in by_hand]
+    return PeagleError(
+        " ".join(
+            f"Deletion not confirmed (no hourly cost): {label} ({reason})." for label, reason in left.items()
+        ),
+        next_step=" ".join(steps),
+        details=report.to_dict(),
+    )

@@ -209,9 +209,9 @@ class Endpoint:
     def __exit__(self, *_: object) -> None:
         if not self._made_here:
             return
-        from peagle_sm.service.lifecycle.deletion import remove_if_there
+        from peagle_sm.service.lifecycle.deletion import delete
 
-        remove_if_there(self.session, self.name, self._pacing)
+        delete([self.name], session=self.session, pacing=self._pacing, missing_ok=True)
 
     def invoke(
         self,

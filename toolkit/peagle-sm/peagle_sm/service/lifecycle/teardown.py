@@ -9,14 +9,13 @@ after a failure or Ctrl-C, or reports what remains and which command deletes it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from peagle_sm.aws.control import cloudwatch, executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session.session import Session
@@ -27,7 +26,6 @@ from peagle_sm.core.errors import (
     Interrupted,
     NotFound,
     PeagleError,
-    ServiceFault,
 )
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
 from peagle_sm.core.resources.alarm import Alarm
@@ -82,8 +80,8 @@ class _Removal:
 class Teardown:
     """Deletion of endpoints and their resources; ``phase`` is that of its events.
 
-    ``gone_stacks`` are stacks that no longer exist, so that their resources may be deleted. Each is looked up
-    again before a deletion, since it may have been deployed again.
+    ``gone_stacks`` also deletes the resources of stacks that do not exist. A stack that exists must delete
+    its own: otherwise its next update fails.
     """
 
     def __init__(
@@ -92,7 +90,8 @@ class Teardown:
         pacing: Pacing,
         report: Reporter,
         phase: Phase = "cleanup",
-        gone_stacks: Collection[str] = (),
+        *,
+        gone_stacks: bool = False,
     ) -> None:
         self._session = session
         self._gone_stacks = gone_stacks
@@ -210,7 +209,7 @@ class Teardown:
                 return removal.absent >= removal.looks
             removal.seen, removal.absent, removal.status = True, 0, facts.status
             if facts.status != "Deleting" and self._component_gone(removal):
-                self._delete_endpoint(name)
+                executor.delete(self._session, Endpoint(name))
         except NotFound as error:
             removal.why = error.message  # probably deleted since it was described; poll again
         except PeagleError as error:
@@ -264,15 +263,6 @@ class Teardown:
             return False
         return True
 
-    def _delete_endpoint(self, name: str) -> None:
-        try:
-            executor.delete(self._session, Endpoint(name))
-        except ServiceFault:
-            if self._gone_stacks:  # AWS refuses while components exist; no stack deletes them
-                for component in component_names(self._session, name):
-                    executor.delete(self._session, Component(component))
-            raise
-
     def _raise_if_server_gone(self, error: PeagleError) -> None:
         url = self._session.local_url
         if url is None or not is_refused_connection(error):
@@ -308,12 +298,11 @@ class Teardown:
         return self._may_delete(control.tags_of(self._session, facts[resource.arn_field]), endpoint)
 
     def _may_delete(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
-        # Only the stack may delete its resources: otherwise its next update fails.
         stack = stack_of(tags)
         return belongs_to(tags, endpoint) and (stack is None or self._is_gone(stack))
 
     def _is_gone(self, stack: str) -> bool:
-        return stack in self._gone_stacks and stack_status(self._session, stack) is None
+        return self._gone_stacks and stack_status(self._session, stack) is None
 
     def _guards(self, name: str, endpoint: str) -> bool:
         schedule = lifetime.get(self._session, name)
