@@ -162,12 +162,6 @@ class Session:
                 self._guest = _guest_boto3(self.local)
         return self._guest
 
-    def in_region(self, region: str) -> Session:
-        """Return a session with the same credentials in another region."""
-        if region == self.region:
-            return self
-        return Session(self._boto3, region, self.local, self._clock, self.price_file)
-
     @property
     def is_local(self) -> bool:
         """True if calls go to the local SageMaker."""

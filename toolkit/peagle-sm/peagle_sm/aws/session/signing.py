@@ -192,7 +192,7 @@ def presigned(keys: Keys, region: str, seconds: int) -> str:
 
     request = AWSRequest("POST", f"https://{HOST}/", {"host": HOST}, params={"Action": "CallWithBearerToken"})
     SigV4QueryAuth(keys, SERVICE, region, expires=seconds).add_auth(request)
-    url = request.url.removeprefix("https://") + "&Version=1"
+    url = str(request.url).removeprefix("https://") + "&Version=1"
     return PREFIX + base64.b64encode(url.encode()).decode()
 
 

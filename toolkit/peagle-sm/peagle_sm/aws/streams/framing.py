@@ -168,7 +168,7 @@ class FrameDecoder:
     def __init__(self) -> None:
         from botocore.eventstream import EventStreamBuffer
 
-        self._buffer = EventStreamBuffer()
+        self._buffer: Any = EventStreamBuffer()  # the stubs have another type for its messages
         self._pending = 0  #: bytes of a message that is not complete yet
 
     @property
