@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import BillableLeft, Declined, PlanRefused
+from peagle_sm.core.errors import BillableLeft, PlanRefused
 from peagle_sm.service import Deletable, Event, Pacing, delete, pause
 from tests.service.fakes import FakeAws, denied, throttled
 from tests.service.stacked import in_a_stack
@@ -105,14 +105,6 @@ def test_ctrl_c_brings_the_limit_of_the_gone_stack_forward(aws: FakeAws, pacing:
     aws.before = interrupted
     with pytest.raises(BillableLeft, match="moved to now"):
         delete(["demo"], session=session, pacing=pacing)
-
-
-def test_a_no_leaves_it(aws: FakeAws, pacing: Pacing) -> None:
-    session = _left_behind(aws)
-    before = aws.everything()
-    with pytest.raises(Declined):
-        delete(["demo"], session=session, pacing=pacing, confirm=lambda rows: False)
-    assert aws.everything() == before
 
 
 @pytest.mark.parametrize("fault", [denied, throttled])

@@ -74,11 +74,6 @@ def test_the_component_of_the_endpoints_own_name_is_asked_and_looked_up_once(
     }
 
 
-def test_a_stream_finds_the_component_too(host: Host, local: Session, calls: Counter[str]) -> None:
-    assert _streamed(Endpoint(host.name, local)) == "token0 token1 "
-    assert calls == {"InvokeEndpointWithResponseStream": 2, "ListInferenceComponents": 1}
-
-
 def test_a_stream_on_asyncio_finds_the_component_too(host: Host, local: Session, calls: Counter[str]) -> None:
     endpoint = Endpoint(host.name, local)
     script = {"SCRIPT_INVOKE": "chat", "SCRIPT_CHUNKS": "2"}

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import NotFound, ServiceFault
+from peagle_sm.core.errors import ServiceFault
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import (
     Pacing,
@@ -138,11 +138,6 @@ def test_status_counts_the_instances_that_run_now_and_list_says_what_the_tags_sa
     assert (row.instance_count, row.instance_bounds) == (1, None)
 
 
-def test_status_of_nothing(session: Session) -> None:
-    with pytest.raises(NotFound, match="'nope' does not exist in us-east-1"):
-        status("nope", session=session)
-
-
 def test_logs_come_oldest_first_and_limited(
     aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
@@ -164,11 +159,6 @@ def test_following_shows_the_tail_and_then_only_what_is_new(
     aws.log_lines += ["new 3"]
     aws.endpoints.clear()
     assert [line.message for line in answer] == ["new 3"]
-
-
-def test_logs_of_nothing(session: Session) -> None:
-    with pytest.raises(NotFound):
-        logs("nope", session=session)
 
 
 def test_a_register_that_is_throttled_hides_no_list(
