@@ -164,31 +164,22 @@ def _price(arm: ArmRecord, plan: BenchPlan) -> str:
 
 def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     """Render rates, latencies, survival and notes; leave out withheld loads."""
-    from peagle_bench.load.points import is_late, is_short, is_withheld
-    from peagle_bench.report import outcomes
+    from peagle_bench.report import tables
+    from peagle_bench.report.merging import view_of
 
-    results = outcome.results
-    arm = results.arms[-1]
-    published = [point for point in results.points if not is_withheld(point.client)]
+    view = view_of([outcome.results])
     parts = []
-    if published:
+    if view.points:
+        shown = (tables.points(view, tables.RATES), tables.latencies(view))
         parts += [
-            show(outcomes.rates(published, arm))
-            + _star(any(map(is_short, published)), "tokens/s and requests/s"),
-            show(outcomes.latencies(published))
-            + "\n(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)"
-            + _star(any(is_late(point.client) for point in published), "latencies"),
-            outcomes.survival(published),
-            render_slices(results),
+            *(show(table) for table in shown if table is not None),
+            "(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)",
+            "\n".join(tables.survival(view)),
+            render_slices(outcome.results),
         ]
     notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
     parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
     return "\n\n".join(part for part in parts if part)
-
-
-def _star(marked: bool, what: str) -> str:
-    """Return the footnote of a table with marked loads."""
-    return f"\n(* these {what} are uncertain: see the note)" if marked else ""
 
 
 def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:

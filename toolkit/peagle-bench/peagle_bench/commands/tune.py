@@ -150,18 +150,14 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
 
 
 def render_done(done: Done) -> str:
-    """Render the curve of each mode and load, the best mode, the cost."""
-    from peagle_bench.report.outcomes import curve
+    """Render the best K of each mode and load, the rate at each K, the best mode, the cost."""
+    from peagle_bench.report import tables
+    from peagle_bench.report.merging import view_of
     from peagle_bench.tune.job import table_words
     from peagle_bench.tune.outcome import best_mode, common_against_none
 
-    tuned = done.tuned
-    parts = []
-    for record in done.fits:
-        parts.append(
-            f"{record.mode}, {record.load.label}: K={record.best_k} for this load alone\n"
-            f"{show(curve(record))}\n{record.reason}"
-        )
+    tuned, view = done.tuned, view_of([done.results])
+    parts = [show(table) for table in (tables.rates(view), tables.best_k(view)) if table is not None]
     lines = []
     for result in tuned.results:
         lines.append(f"{result.mode}: one K for all loads, measured at each load: {result.common.reason}")
@@ -177,7 +173,7 @@ def render_done(done: Done) -> str:
     parts.append("\n".join(lines))
     notes = _slower(done)
     notes += [f"do not publish: {line}" for line in tuned.untrusted]
-    notes += [STAND_IN] if done.stand_in else []
+    notes += [STAND_IN] if view.stand_in else []
     notes.append("the confidence intervals cover only the windows of this deployment")
     parts.append("\n".join(f"note: {line}" for line in notes))
     ending = [f"took {tuned.minutes:.1f} min, {spent(done)}", f"results: {done.out}"]
@@ -243,7 +239,7 @@ def done_data(done: Done) -> dict[str, Any]:
         "minutes": round(tuned.minutes, 2),
         "results": str(done.out),
         "written": done.written,
-        "stand_in_weights": done.stand_in,
+        "stand_in_weights": done.results.header.stand_in_weights,
         "warnings": list(tuned.untrusted),
     }
 

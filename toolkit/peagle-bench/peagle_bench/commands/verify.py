@@ -174,27 +174,27 @@ def _announce(state: State, mine: OpenedEngine, plain: OpenedEngine, tokens: int
 
 def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | None:
     """Return the error that ends the command; None if all applicable checks passed."""
+    from peagle_bench.report.verdict import checked
+    from peagle_bench.results.records import all_passed
     from peagle_sm.core.errors import OutputsDiffer, Undecided
 
     failed = [each.name for each in records if each.passed is False]
     open_ = [each.name for each in records if each.undecided]
     if failed:
         return OutputsDiffer(
-            conclusion(records),
+            checked(records),
             next_step="serve without speculation until you know the cause; repeat the examples to find it",
             details={"failed": failed, "undecided": open_},
         )
-    if passed(records) is None and not allow_undecided:
+    if all_passed(records) is None and not allow_undecided:
         return Undecided(
-            conclusion(records),
+            checked(records),
             next_step="fix the cause, skip these checks (--checks), or accept it (--allow-undecided)",
             details={"undecided": open_},
         )
     return None
 
 
-_WORDS = {True: "pass", False: "FAIL", None: "undecided"}
-_NOT_APPLICABLE = "not applicable"
 STAND_IN = "small stand-in weights: this says nothing about a large model on a GPU"
 
 
@@ -209,7 +209,9 @@ def render_checks(
 
     ``concluded``: an error message with the conclusion follows, so leave it out here.
     """
-    rows = [(each.name, _result(each)) for each in records]
+    from peagle_bench.report.verdict import checked
+
+    rows = [(record.name, record.result) for record in records]
     width = max((len(name) for name, _ in rows), default=0) + 4
     width += max((len(result) for _, result in rows), default=0)
     lines = render_table(("check", "result"), rows).splitlines()
@@ -223,15 +225,11 @@ def render_checks(
         name_width = max(len(each.name) for each in tested) + 2
         for each in tested:
             parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
-    ending = [] if concluded else [conclusion(records)]
+    ending = [] if concluded else [f"{checked(records)}."]
     ending += [STAND_IN] if stand_in else []
     ending += [] if out is None else [f"results: {out}"]
     parts += ["", *ending] if ending else []
     return "\n".join(parts)
-
-
-def _result(record: CheckRecord) -> str:
-    return _WORDS[record.passed] if record.applicable else _NOT_APPLICABLE
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
@@ -246,40 +244,16 @@ def _wrapped(text: str, indent: int) -> list[str]:
     )
 
 
-def conclusion(records: Sequence[CheckRecord]) -> str:
-    """Return the conclusion of all checks."""
-    by = {
-        word: [r.name for r in records if _result(r) == word] for word in (*_WORDS.values(), _NOT_APPLICABLE)
-    }
-    applicable = [each for each in records if each.applicable]
-    besides = f" Not applicable: {', '.join(by[_NOT_APPLICABLE])}." if by[_NOT_APPLICABLE] else ""
-    if by["FAIL"]:
-        return f"The answers differ from the target's: {', '.join(by['FAIL'])} failed."
-    if by["undecided"]:
-        return (
-            f"{len(by['pass'])} of {len(applicable)} checks passed; "
-            f"undecided: {', '.join(by['undecided'])}.{besides}"
-        )
-    if not applicable:
-        return f"Nothing was checked.{besides}"
-    counted = f"these {len(applicable)} checks" if len(applicable) > 1 else "this check"
-    return f"The answers are the target's own, as far as {counted} can detect.{besides}"
-
-
-def passed(records: Sequence[CheckRecord]) -> bool | None:
-    """Return whether all applicable checks passed; None if undecided."""
-    outcomes = [each.passed for each in records if each.applicable]
-    return False if False in outcomes else None if None in outcomes or not outcomes else True
-
-
 def checks_data(
     records: Sequence[CheckRecord], endpoint: str, baseline: str, stand_in: bool, out: Path
 ) -> dict[str, Any]:
     """Return the results for --format json."""
+    from peagle_bench.results.records import all_passed
+
     return {
         "endpoint": endpoint,
         "baseline": baseline,
-        "passed": passed(records),
+        "passed": all_passed(records),
         "checks": [asdict(each) for each in records],
         "stand_in_weights": stand_in,
         "results": str(out),

@@ -225,7 +225,7 @@ def tune(
         done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
     return TuneResult(
         done.out,
-        read(done.out),
+        done.results,
         tuple(f"do not publish: {line}" for line in done.tuned.untrusted),
         k={result.mode: result.common.k for result in done.tuned.results},
         reasons=tuple(result.common.reason for result in done.tuned.results),

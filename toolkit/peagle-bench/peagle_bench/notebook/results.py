@@ -20,6 +20,7 @@ from peagle_bench.results.records import (
     FitRecord,
     Mode,
     PointRecord,
+    all_passed,
 )
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
@@ -140,8 +141,7 @@ class VerifyResult(Measured):
     @property
     def passed(self) -> bool | None:
         """Whether all checks passed; None if none failed but one is undecided, or none applies."""
-        results = [check.passed for check in self.checks if check.applicable]
-        return False if False in results else None if None in results or not results else True
+        return all_passed(self.checks)
 
 
 def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:
@@ -170,12 +170,9 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
 
 
 def _tone(view: View, *, gain: bool) -> Tone:
-    verdicts = {check.passed for check in view.checks if check.applicable}
-    if False in verdicts:
-        return "bad"
-    if None in verdicts:
-        return "caution"
-    return "good" if gain or verdicts else "plain"
+    if not any(check.applicable for check in view.checks):
+        return "good" if gain else "plain"
+    return {True: "good", False: "bad", None: "caution"}[all_passed(view.checks)]
 
 
 def _tables(view: View) -> list[Table]:

@@ -240,7 +240,7 @@ def checked(checks: Sequence[CheckRecord]) -> str:
         return f"Outputs are NOT the target's own: {', '.join(dict.fromkeys(failed))} failed{of}"
     if undecided:
         left = ", ".join(dict.fromkeys(undecided))
-        return f"{passed} of {applicable} checks passed; not decided: {left}{besides}{of}"
+        return f"{passed} of {applicable} checks passed; undecided: {left}{besides}{of}"
     if not passed:
         return f"Nothing was checked{besides}{of}"
     return f"Outputs are the target's own: {passed} of {applicable} checks passed{besides}{of}"

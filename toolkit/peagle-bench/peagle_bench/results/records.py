@@ -7,6 +7,7 @@ figure is None, never 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -318,6 +319,19 @@ class CheckRecord:
     def undecided(self) -> bool:
         """Whether the check applies but could not be decided."""
         return self.passed is None and self.applicable
+
+    @property
+    def result(self) -> str:
+        """``pass``, ``FAIL``, ``undecided`` or ``not applicable``."""
+        if not self.applicable:
+            return "not applicable"
+        return {True: "pass", False: "FAIL", None: "undecided"}[self.passed]
+
+
+def all_passed(checks: Iterable[CheckRecord]) -> bool | None:
+    """Decide whether all applicable checks passed; None if undecided, or if none applies."""
+    results = [check.passed for check in checks if check.applicable]
+    return False if False in results else None if None in results or not results else True
 
 
 @dataclass(frozen=True)
