@@ -37,7 +37,6 @@ from peagle_bench.results.records import (
     ArmRecord,
     Header,
     Load,
-    Mode,
     PointRecord,
     RequestRecord,
 )
@@ -165,16 +164,15 @@ def bench(
     path: Path,
     dependencies: BenchDependencies,
     *,
-    expected: Mode | None = None,
     resume: bool = False,
 ) -> Outcome:
     """Measure every load of ``plan`` and write ``path``; with ``resume``, only the missing loads.
 
-    A probe with the longest prompt comes first: it shows whether the prompt fits into the context, whether
-    answers report their acceptance, and whether the endpoint drafts as its mode requires.
+    A probe with the longest prompt comes first: it shows whether the prompt fits into the context, and
+    whether answers report their acceptance.
 
     Raises:
-        SpecError: the plan, the file, the context or the mode does not fit; nothing was measured.
+        SpecError: the plan, the file or the context does not fit; nothing was measured.
         ServiceFault: the endpoint stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
     """
@@ -192,8 +190,6 @@ def bench(
                 described,
                 salt,
                 dependencies.measure,
-                drafts_of=lambda: dependencies.source.drafts if dependencies.source else None,
-                expected=expected,
             )
         with writer or ResultWriter(path) as opened:
             run = _Run(described.arm, target, workload, plan, opened, dependencies, salt)

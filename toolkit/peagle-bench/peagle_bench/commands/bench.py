@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from peagle_bench.workloads import Workload
 
 
-_CONCURRENCIES = (1, 8)
-
-
 @click.command(cls=Command)
 @click.argument("endpoint")
 @workload_option
@@ -74,7 +71,7 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     hits. Figures are withheld if this client was the bottleneck; exit code 1 if that was so at every load.
     """
     from peagle_bench.benchmark.endpoint_arm import describe_arm, is_url
-    from peagle_bench.benchmark.plan import check_plan
+    from peagle_bench.benchmark.plan import plan_of
     from peagle_bench.benchmark.run import BenchDependencies
     from peagle_bench.benchmark.run import bench as measure
     from peagle_bench.load import make_target
@@ -90,8 +87,15 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
         api=options["api"],
         session=lambda: open_session(state),
     )
-    plan = _plan(options, len(workload.items))
-    check_plan(plan, workload)
+    plan = plan_of(
+        workload,
+        options["concurrency"] or (),
+        options["rate"] or (),
+        options["requests"],
+        options["seconds"],
+        seed=options["seed"],
+        objective=objective_of(options["goals"]) if options["goals"] else None,
+    )
     session = None if is_url(endpoint) else open_session(state)
     described = describe_arm(session, endpoint, usd_per_hour=options["usd_per_hour"])
     arm, stand_in = described.arm, described.stand_in_weights
@@ -112,21 +116,6 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     )
     if all(is_withheld(point.client) for point in outcome.results.points):
         raise withheld(outcome)
-
-
-def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
-    from peagle_bench.benchmark.plan import BenchPlan, loads_of
-
-    rates, requests, seconds = options["rate"] or (), options["requests"], options["seconds"]
-    usual = tuple(each for each in _CONCURRENCIES if seconds or each <= (requests or prompts))
-    concurrencies = options["concurrency"] or (() if rates else usual)
-    return BenchPlan(
-        loads=loads_of(concurrencies, rates),
-        requests=requests,
-        seconds=seconds,
-        seed=options["seed"],
-        objective=objective_of(options["goals"]) if options["goals"] else None,
-    )
 
 
 def render_before(arm: ArmRecord, workload: Workload, plan: BenchPlan, *, stand_in: bool) -> str:

@@ -138,6 +138,7 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
     if options["packs"] is not None:
         setup = None if base is None else expected_setup(base, options)
         return _Work(setup, lambda session: run_chosen(state, session, options), {}, None)
+    from peagle_bench.compare.measurement import setup_of
     from peagle_bench.workloads import few_conversations, load_workload
 
     workload = load_workload(
@@ -148,7 +149,7 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
         temperature=options["temperature"],
         session=lambda: open_session(state),
     )
-    setup = _setup(workload, options)
+    setup = setup_of(workload, options["concurrency"])
     config = {name: options[name] for name in ("seed", "max_tokens", "temperature")}
     return _Work(
         setup,
@@ -156,19 +157,6 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
         config,
         few_conversations(setup.items),
     )
-
-
-def _setup(workload: Workload, options: dict[str, Any]) -> Setup:
-    from peagle_bench.compare.measurement import Setup
-    from peagle_bench.results.records import Load
-
-    setup = Setup(
-        items=workload.items,
-        loads=tuple(Load("closed", concurrency=number) for number in options["concurrency"]),
-        temperature=workload.temperature,
-    ).with_enough_requests()
-    setup.check()
-    return setup
 
 
 def _comparing(

@@ -51,21 +51,15 @@ class ArmRecord:
 
 @dataclass(frozen=True)
 class Load:
-    """Load level: ``closed`` keeps ``concurrency`` in flight, ``open`` sends at ``rate_per_s`` (Poisson).
-
-    ``steps``: the successive concurrencies of a closed loop, at most ``concurrency``; empty if constant.
-    """
+    """Load level: ``closed`` keeps ``concurrency`` in flight, ``open`` sends at ``rate_per_s`` (Poisson)."""
 
     kind: Literal["closed", "open"]
     concurrency: int | None = None
     rate_per_s: float | None = None
-    steps: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
-        """``c=8``, ``c=1 to 8 to 1`` or ``2.5 req/s``."""
-        if self.steps:
-            return f"c={' to '.join(map(str, self.steps))}"
+        """``c=8`` or ``2.5 req/s``."""
         return f"c={self.concurrency}" if self.kind == "closed" else f"{self.rate_per_s:g} req/s"
 
 

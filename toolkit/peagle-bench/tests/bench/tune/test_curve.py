@@ -88,7 +88,6 @@ def test_ratios_multiply_with_their_errors() -> None:
     product = Ratio(np.log(1.2), 0.03).times(Ratio(np.log(0.5), 0.04)).interval()
     assert product.value == pytest.approx(0.6)
     assert np.log(product.high / product.low) == pytest.approx(2 * 1.96 * 0.05, rel=0.001)
-    assert Ratio(np.log(2.0), 0.01).inverse().interval().value == pytest.approx(0.5)
 
 
 def test_one_rate_for_all_loads_weighs_each_alike() -> None:
