@@ -65,7 +65,7 @@ def report(
             **asdict(verdict(parts[0].view)),
             "stand_in_weights": parts[0].view.stand_in,
             "packs": scorecard_data([pack for part in parts for pack in part.view.packs]),
-            "slices": [one for each in results for one in slices_data(each)],
+            "slices": [row for each in results for row in slices_data(each)],
             "html": str(page) if page else None,
         },
         names=[str(page)] if page else [],
@@ -103,4 +103,4 @@ def caution_lines(view: View) -> list[str]:
     """Render the cautions that a reader must see before any figure."""
     from peagle_bench.report.view import cautions
 
-    return [f"{one.name.upper()}. {one.text}" for one in cautions(view)]
+    return [f"{caution.name.upper()}. {caution.text}" for caution in cautions(view)]

@@ -189,7 +189,7 @@ def _slower(done: Done) -> list[str]:
     sentences = []
     for result in done.tuned.results:
         pays = common_against_none(result)
-        loads = ", ".join(f"c={c}" for c, one in pays.items() if one.verdict == "slower")
+        loads = ", ".join(f"c={c}" for c, ratio in pays.items() if ratio.verdict == "slower")
         if loads:
             sentences.append(
                 f"{result.mode} at K={result.common.k} is slower than no speculation at {loads}; "
@@ -244,14 +244,14 @@ def done_data(done: Done) -> dict[str, Any]:
     }
 
 
-def _against_data(one: BaselineRatio | None) -> dict[str, Any] | None:
+def _against_data(against: BaselineRatio | None) -> dict[str, Any] | None:
     """Return the comparison with the baseline; None if no baseline was measured."""
-    if one is None:
+    if against is None:
         return None
-    figures = {"ratio": one.ratio, "low": one.low, "high": one.high}
+    figures = {"ratio": against.ratio, "low": against.low, "high": against.high}
     return {
-        "k": one.k,
-        "verdict": one.verdict,
-        "none_otps": round(one.plain, 1),
+        "k": against.k,
+        "verdict": against.verdict,
+        "none_otps": round(against.plain, 1),
         **{name: round(value, 4) for name, value in figures.items()},
     }

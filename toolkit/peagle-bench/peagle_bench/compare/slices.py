@@ -171,7 +171,7 @@ def _enough(keys: Collection[Key]) -> bool:
 
 
 def _prompts(records: Sequence[RequestRecord]) -> int:
-    return len({one.prompt_id for one in records})
+    return len({record.prompt_id for record in records})
 
 
 def _conversations(records: Sequence[RequestRecord]) -> int:
@@ -194,13 +194,13 @@ def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: flo
 
 def _acceptance_length(records: Sequence[RequestRecord], confidence: float) -> Interval | None:
     """Compute (accepted + drafts) / drafts over prompts; None if a request does not report its drafts."""
-    if not records or any(one.drafts is None or one.accepted is None for one in records):
+    if not records or any(record.drafts is None or record.accepted is None for record in records):
         return None
     by_unit: dict[Hashable, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for one in records:
-        sums = by_unit[one.unit]
-        sums[0] += (one.accepted or 0) + (one.drafts or 0)
-        sums[1] += one.drafts or 0
+    for record in records:
+        sums = by_unit[record.unit]
+        sums[0] += (record.accepted or 0) + (record.drafts or 0)
+        sums[1] += record.drafts or 0
     if len(by_unit) < FEWEST_CONVERSATIONS:
         return None
     try:
@@ -247,5 +247,5 @@ def identity_share(alike: dict[Key, bool], confidence: float) -> Interval | None
 
 
 def _of_side(side: ArmDeployments, measured: Sequence[Measured]) -> list[RequestRecord]:
-    records = [one for each in measured for one in each.requests(side.arms[each.deployment].name)]
-    return [one for one in records if _counts(one)]
+    records = [request for each in measured for request in each.requests(side.arms[each.deployment].name)]
+    return [record for record in records if _counts(record)]

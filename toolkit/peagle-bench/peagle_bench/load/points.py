@@ -284,14 +284,14 @@ class Objective:
             ("end to end", self.e2e_ms, point.e2e_ms),
         )
         return tuple(
-            f"{name} p95 {_ms(found)}, limit {limit:g} ms"
-            for name, limit, found in checks
-            if limit is not None and (found is None or found.p95 > limit)
+            f"{name} p95 {_ms(latency)}, limit {limit:g} ms"
+            for name, limit, latency in checks
+            if limit is not None and (latency is None or latency.p95 > limit)
         )
 
 
-def _ms(found: Percentiles | None) -> str:
-    return "not measured" if found is None else f"{found.p95:.0f} ms"
+def _ms(latency: Percentiles | None) -> str:
+    return "not measured" if latency is None else f"{latency.p95:.0f} ms"
 
 
 def make_point(

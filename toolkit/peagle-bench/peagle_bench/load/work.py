@@ -111,8 +111,8 @@ def check_load(load: Load) -> None:
 MAX_CONCURRENCY = 1024
 
 
-def _refused(name: str, found: object, allowed: str) -> SpecError:
-    return SpecError(f"{name}: found {found}; allowed: {allowed}.", next_step=f"Correct {name}.")
+def _refused(name: str, value: object, allowed: str) -> SpecError:
+    return SpecError(f"{name}: found {value}; allowed: {allowed}.", next_step=f"Correct {name}.")
 
 
 class Observer(Protocol):

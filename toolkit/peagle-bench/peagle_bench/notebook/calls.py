@@ -118,16 +118,18 @@ def compare(
         ServiceFault: an arm stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
     """
-    named = [*((None, one) for one in endpoints), *(arms or {}).items()]
+    named = [*((None, endpoint) for endpoint in endpoints), *(arms or {}).items()]
     if any(label is not None and set(label) & set("=,") for label, _ in named):
         raise SpecError("arms: a name contains = or ,", next_step="give each arm a name without = and ,")
-    texts = [name_of(one) if label is None else f"{label}={name_of(one)}" for label, one in named]
+    texts = [
+        name_of(endpoint) if label is None else f"{label}={name_of(endpoint)}" for label, endpoint in named
+    ]
     parsed = parse_arms(texts)
     sessions = SessionSource(session, local, profile, region)
-    opening = sessions.for_workload(*(one for _, one in named))
+    opening = sessions.for_workload(*(endpoint for _, endpoint in named))
     work = chosen(workload, prompts, seed, max_tokens, temperature=temperature, session=opening)
     setup = setup_of(work, concurrency)
-    opened = sessions.open(*(one for _, one in named))
+    opened = sessions.open(*(endpoint for _, endpoint in named))
     rounds = existing_rounds(parsed, lambda: demanded(opened))
     path = Path(out) if out is not None else results_file("compare")
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}

@@ -150,9 +150,9 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
     first, several = parts[0].view, len(parts) > 1
     result = verdict(first)
     marks = [
-        Note(f"{one.name}. {one.text}", "bad" if one.kind == "wrong" else "caution")
+        Note(f"{caution.name}. {caution.text}", "bad" if caution.kind == "wrong" else "caution")
         for part in parts
-        for one in cautions(part.view)
+        for caution in cautions(part.view)
     ]
     own = list(dict.fromkeys(notes))
     for part in () if own else parts:
@@ -172,7 +172,8 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
 def _tone(view: View, *, gain: bool) -> Tone:
     if not any(check.applicable for check in view.checks):
         return "good" if gain else "plain"
-    return {True: "good", False: "bad", None: "caution"}[all_passed(view.checks)]
+    passed = all_passed(view.checks)
+    return "caution" if passed is None else "good" if passed else "bad"
 
 
 def _tables(view: View) -> list[Table]:
@@ -197,7 +198,7 @@ def report(*results: Measured | str | Path, title: str | None = None) -> Report:
     if not results:
         raise SpecError("no results file was given", next_step="give at least one")
     files = []
-    for one in results:
-        files += [one.results] if isinstance(one, Measured) else read_files([Path(one)])
+    for result in results:
+        files += [result.results] if isinstance(result, Measured) else read_files([Path(result)])
     demand_figures(files)
     return Report(tuple(files), title)

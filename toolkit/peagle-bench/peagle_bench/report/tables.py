@@ -23,8 +23,10 @@ from peagle_sm.core.display import Table
 _LATENCIES = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("end to end", "e2e_ms"))
 _SHOWN = ("load", "arm", "OTPS", "TTFT p95 ms", "TPOT p50 ms", "accepted", "failed", "USD/1M tokens")
 #: Columns of `bench`, which has one arm and a second table of latencies.
-RATES = ("load", "requests", "failed", "OTPS", "OTPS of a request", "requests/s", "accepted")
-RATES += ("within goals", "USD/1M tokens")
+RATES = (
+    *("load", "requests", "failed", "OTPS", "OTPS of a request", "requests/s", "accepted"),
+    *("within goals", "USD/1M tokens"),
+)
 #: Sources of acceptance figures (`Acceptance.source`), for the reader.
 SOURCES = {
     "per-request": "each answer",

@@ -128,11 +128,11 @@ def together(rates: Mapping[int, Rates]) -> Rates:
     return replace(
         every[0],
         concurrency=0,
-        measured=tuple(sorted(set.intersection(*(set(one.measured) for one in every)))),
-        rate=np.exp(np.mean([np.log(one.rate) for one in every], axis=0)),
-        ceiling=np.exp(np.mean([np.log(one.ceiling) for one in every], axis=0)),
-        step_ms=np.exp(np.mean([np.log(one.step_ms) for one in every], axis=0)),
-        step_error=np.sqrt(np.sum([one.step_error**2 for one in every], axis=0)) / len(every),
+        measured=tuple(sorted(set.intersection(*(set(each.measured) for each in every)))),
+        rate=np.exp(np.mean([np.log(each.rate) for each in every], axis=0)),
+        ceiling=np.exp(np.mean([np.log(each.ceiling) for each in every], axis=0)),
+        step_ms=np.exp(np.mean([np.log(each.step_ms) for each in every], axis=0)),
+        step_error=np.sqrt(np.sum([each.step_error**2 for each in every], axis=0)) / len(every),
     )
 
 

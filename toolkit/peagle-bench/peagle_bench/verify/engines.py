@@ -199,13 +199,13 @@ def ask_raw(
 ) -> list[Mapping[str, Any]]:
     """Send all bodies like `ask_all`, and return the engine's JSON documents."""
 
-    def one(body: Body) -> Mapping[str, Any]:
+    def ask(body: Body) -> Mapping[str, Any]:
         answer = engine.ask(body)
         tick()
         return answer
 
     with ThreadPoolExecutor(max_workers=max(1, at_once)) as pool:
-        waiting = [pool.submit(one, body) for body in bodies]
+        waiting = [pool.submit(ask, body) for body in bodies]
         try:
             return [each.result() for each in waiting]
         except BaseException:
@@ -216,14 +216,14 @@ def ask_raw(
 def stream_all(engine: Engine, bodies: Sequence[Body], at_once: int) -> list[TokenAnswer | StreamError]:
     """Stream all bodies, ``at_once`` in parallel; a broken stream is returned as its error."""
 
-    def one(body: Body) -> TokenAnswer | StreamError:
+    def stream(body: Body) -> TokenAnswer | StreamError:
         try:
             return join_stream(engine.stream(body))
         except StreamError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=max(1, at_once)) as pool:
-        return list(pool.map(one, bodies))
+        return list(pool.map(stream, bodies))
 
 
 Side = Literal["baseline", "candidate"]

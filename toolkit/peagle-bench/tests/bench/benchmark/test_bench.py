@@ -34,7 +34,7 @@ def test_every_load_has_its_point_and_every_request_its_line(tmp_path: Path) -> 
     assert results.header.run_id.startswith("bench-20261120T130000Z-")
     assert results.header.stand_in_weights
     assert [point.load.label for point in results.points] == ["c=1", "c=2"]
-    phases = [(one.load.label, one.phase) for one in results.requests]
+    phases = [(request.load.label, request.phase) for request in results.requests]
     assert phases.count(("c=2", "warm-up")) == 2
     assert phases.count(("c=2", "measured")) == 6
     assert results.points[0].acceptance is not None

@@ -42,7 +42,7 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
     results = read(path)
     assert [point.load.label for point in results.points] == ["c=1", "c=3"]
     assert results.arms[0].num_speculative_tokens == 2
-    assert {one.output_tokens for one in results.requests} == {8}
+    assert {request.output_tokens for request in results.requests} == {8}
     content = path.read_bytes()
     again = bench(*options, "--resume", path, "--usd-per-hour", "1.5", "--format", "json")
     assert path.read_bytes() == content
@@ -130,7 +130,7 @@ def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Calla
     results = read(Path("r.jsonl"))
     assert results.header.stand_in_weights
     assert results.header.provenance["endpoint"]["spec_sha256"]
-    assert {one.output_tokens for one in results.requests} == {4}
+    assert {request.output_tokens for request in results.requests} == {4}
     assert len(results.points) == 1
     assert results.arms[0].deployment is not None
     assert "acceptance unknown" in result.stdout + result.stderr

@@ -16,8 +16,8 @@ def test_a_token_of_a_component_costs_its_share_of_the_instance() -> None:
     part = replace(whole, component="p", gpus=1)
     measured = replace(point(whole, closed(1), random.Random(3)), otps=100.0)
     header = Header("r", "bench", {}, {}, stand_in_weights=False)
-    for one, usd in ((whole, "200.00"), (part, "25.00"), (replace(part, gpus=None), None)):
-        results = Results(header, (one,), points=(measured,))
+    for described, usd in ((whole, "200.00"), (part, "25.00"), (replace(part, gpus=None), None)):
+        results = Results(header, (described,), points=(measured,))
         heads, row, *_ = render_outcome(Outcome(Path("r.jsonl"), results, ()), stand_in=False).splitlines()
         assert ("USD/1M TOKENS" in heads) == (usd is not None)
         assert usd is None or row.split()[-1] == usd

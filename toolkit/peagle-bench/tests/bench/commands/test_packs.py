@@ -28,8 +28,8 @@ def test_the_list_fits_a_terminal_and_names_every_pack() -> None:
 
 def test_the_list_as_json_and_as_names() -> None:
     document = json.loads(run("packs", "--format", "json").stdout)
-    assert [one["name"] for one in document] == list(PACKS)
-    assert all(isinstance(one["needs"], list) and one["least_context"] for one in document)
+    assert [pack["name"] for pack in document] == list(PACKS)
+    assert all(isinstance(pack["needs"], list) and pack["least_context"] for pack in document)
     assert run("packs", "--format", "quiet").stdout.split() == list(PACKS)
 
 

@@ -111,7 +111,7 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
     first = next(i for i, line in enumerate(whole) if '"kind":"window"' in line and '"k":2,' in line)
     out.write_text("".join(whole[: first + 4]))  # two requests of the next window
     before = read(out)
-    assert [(one.mode, one.k) for one in before.windows] == [("none", 0), ("p-eagle", 2)]
+    assert [(window.mode, window.k) for window in before.windows] == [("none", 0), ("p-eagle", 2)]
 
     for options, said in OTHERS.items():
         other = peagle(*command, "--resume", str(out), *options)
@@ -128,9 +128,11 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
     assert "window 3 of about 4: p-eagle K=1 c=1:" in result.stderr
     after = read(out)
     assert after.windows[:2] == before.windows
-    assert [(one.mode, one.k) for one in after.windows] == [(one.mode, one.k) for one in windows_of(whole)]
-    measured = [one for one in after.requests if one.phase == "measured"]
-    assert {(one.arm, one.block) for one in measured} == {
+    assert [(window.mode, window.k) for window in after.windows] == [
+        (window.mode, window.k) for window in windows_of(whole)
+    ]
+    measured = [request for request in after.requests if request.phase == "measured"]
+    assert {(request.arm, request.block) for request in measured} == {
         ("none", 0),
         ("p-eagle K=2", 0),
         ("p-eagle K=1", 1),
@@ -148,7 +150,7 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
 
 def windows_of(lines: list[str]) -> list[WindowRecord]:
     records = [from_line(line) for line in lines]
-    return [one for one in records if isinstance(one, WindowRecord)]
+    return [record for record in records if isinstance(record, WindowRecord)]
 
 
 def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str]) -> None:

@@ -91,8 +91,8 @@ def windows(draws: random.Random, order: list[tuple[int, str]], gain: float) -> 
 def test_blocks_in_abba_order_cover_on_a_machine_that_wanders() -> None:
     draws = random.Random(3)
     rows = [windows(draws, list(abba("AB", 6)), 1.05) for _ in range(TRIALS)]
-    assert sum(one.low <= 1.05 <= one.high for one in rows) >= FEWEST
-    assert sum(math.log(one.high / one.low) / 2 for one in rows) / TRIALS < 0.04
+    assert sum(row.low <= 1.05 <= row.high for row in rows) >= FEWEST
+    assert sum(math.log(row.high / row.low) / 2 for row in rows) / TRIALS < 0.04
 
 
 def test_arms_measured_one_after_the_other_do_not() -> None:
@@ -100,5 +100,5 @@ def test_arms_measured_one_after_the_other_do_not() -> None:
     draws = random.Random(4)
     order = [(block, arm) for arm in "AB" for block in range(6) for _ in range(2)]
     rows = [windows(draws, order, 1.05) for _ in range(100)]
-    assert sum(one.low <= 1.05 <= one.high for one in rows) < 80
-    assert sum(math.log(one.high / one.low) / 2 for one in rows) / 100 > 0.05, "and are less certain besides"
+    assert sum(row.low <= 1.05 <= row.high for row in rows) < 80
+    assert sum(math.log(row.high / row.low) / 2 for row in rows) / 100 > 0.05, "and are less certain besides"

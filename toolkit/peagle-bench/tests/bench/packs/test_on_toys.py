@@ -30,7 +30,7 @@ def compare(folder: Path, packs: str, fault: str, *options: str) -> tuple[int, d
 
 
 def checks(row: Mapping[str, Any]) -> dict[str, bool | str | None]:
-    return {one["name"]: one["passed"] if one["applicable"] else "n/a" for one in row["checks"]}
+    return {check["name"]: check["passed"] if check["applicable"] else "n/a" for check in row["checks"]}
 
 
 def test_an_engine_without_faults_answers_like_the_baseline_up_to_the_limit(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def same(fault: str, *, refuses: int | None = None, fails: bool = False) -> Chec
         WorkItem(f"{first}/limit", {"prompt": [first] * (CONTEXT - 24), "max_tokens": 24}) for first in (5, 7)
     ]
     mine = [request(item.prompt_id) for item in items]
-    theirs = [replace(one, output_sha256="other") for one in mine]
+    theirs = [replace(check, output_sha256="other") for check in mine]
     plain = Direct("plain", Engine(), refuses, fails)
     pair = EnginePair(plain, Direct("fast", Engine(fault)), Options(concurrency=1))
     return judge_same(mine, theirs, items, pair, CONTEXT)

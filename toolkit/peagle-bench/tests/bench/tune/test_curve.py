@@ -111,7 +111,9 @@ def test_a_slower_round_is_removed() -> None:
 
 def test_easier_prompts_of_a_round_are_removed() -> None:
     readings = [reading(k, step_ms=5.0, block=0) for k in (3, 5, 7)]
-    readings += [replace(one, block=1, acceptance_length=1.2 * one.acceptance_length) for one in readings]
+    readings += [
+        replace(reading, block=1, acceptance_length=1.2 * reading.acceptance_length) for reading in readings
+    ]
     for first, second in zip(level(readings)[:3], level(readings)[3:], strict=True):
         assert second.acceptance_length == pytest.approx(first.acceptance_length, rel=0.01)
 
