@@ -16,8 +16,6 @@ from peagle_bench.commands.options import (
     goal_option,
     max_tokens_option,
     objective_of,
-    render_slices,
-    slices_data,
     temperature_option,
     workload_option,
 )
@@ -164,7 +162,6 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
             *(show(table) for table in shown if table is not None),
             "(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)",
             "\n".join(tables.survival(view)),
-            render_slices(outcome.results),
         ]
     notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
     parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
@@ -188,7 +185,6 @@ def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
         "stand_in_weights": stand_in,
         "arm": encode(outcome.results.arms[-1]),
         "points": points,
-        "slices": slices_data(outcome.results),
         "notes": list(outcome.notes),
     }
 

@@ -65,17 +65,6 @@ def slices_of_pairs(
     ]
 
 
-def slices_of_arm(records: Sequence[RequestRecord]) -> list[SliceRecord]:
-    """Compute the slices of one arm's requests under each load: acceptance, no speed-up."""
-    parts = []
-    for load in dict.fromkeys(record.load for record in records):
-        own = [record for record in records if record.load == load and _counts(record)]
-        keys = keys_by_slice(own)
-        parts += [(name, keys[name], own) for name in in_order(keys)]
-    confidence = confidence_of_each(keys for _, keys, _ in parts)
-    return [acceptance_in(name, list(filter(within(keys), own)), confidence) for name, keys, own in parts]
-
-
 def confidence_of_each(slices: Iterable[Collection[Key]]) -> float:
     """Return the confidence of each interval, so that all cover together in 95% of runs (Bonferroni).
 
@@ -178,20 +167,6 @@ def _conversations(records: Sequence[RequestRecord]) -> int:
     return len({record.unit for record in records})
 
 
-def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: float) -> SliceRecord:
-    """Make the record of a slice from its requests (at least one), without any comparison."""
-    return SliceRecord(
-        arm=records[0].arm,
-        load=records[0].load,
-        dimension=name[0],
-        value=name[1],
-        prompts=_prompts(records),
-        requests=len(records),
-        acceptance_length=_acceptance_length(records, confidence),
-        confidence=confidence,
-    )
-
-
 def _acceptance_length(records: Sequence[RequestRecord], confidence: float) -> Interval | None:
     """Compute (accepted + drafts) / drafts over prompts; None if a request does not report its drafts."""
     if not records or any(record.drafts is None or record.accepted is None for record in records):
@@ -225,8 +200,15 @@ def _pair_record(
         if _conversations(own) >= FEWEST_CONVERSATIONS
         else None
     )
-    return replace(
-        acceptance_in(name, own, confidence),
+    return SliceRecord(
+        arm=own[0].arm,
+        load=own[0].load,
+        dimension=name[0],
+        value=name[1],
+        prompts=_prompts(own),
+        requests=len(own),
+        acceptance_length=_acceptance_length(own, confidence),
+        confidence=confidence,
         baseline=pair.slower.name,
         speed_up=_known(ratios.rate) if ratios else None,
         identical_outputs=sum(alike.values()) if alike else None,

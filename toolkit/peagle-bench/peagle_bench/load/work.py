@@ -78,7 +78,6 @@ class LoadOptions:
     pause_after_error_s: float = 0.5  #: in a slot of a closed loop, to spare an endpoint that refuses
     began: float | None = None
     block: int = 0
-    slices: bool = True  #: whether the records carry the slices of their requests
 
     def __post_init__(self) -> None:
         if (self.requests is None) == (self.seconds is None):

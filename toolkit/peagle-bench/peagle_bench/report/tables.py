@@ -107,7 +107,7 @@ def survival(view: View) -> list[str]:
 
 
 def by_slice(view: View) -> Table | None:
-    """Make the table of the first pair (or arm) and load by slice; None without slices."""
+    """Make the table of the first pair and load by slice; None without slices."""
     records = [record for _, each in view.files for record in slices.slices_in(each)]
     if not records:
         return None

@@ -246,7 +246,7 @@ class SliceRecord:
     prompts: int
     requests: int
     acceptance_length: Interval | None
-    baseline: str | None = None  #: the arm that ``speed_up`` and the answers are compared with
+    baseline: str = ""  #: the arm that ``speed_up`` and the answers are compared with
     speed_up: Interval | None = None
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None

@@ -10,7 +10,7 @@ import pytest
 
 from peagle_bench.commands.options import render_slices, slices_data
 from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, control_of
-from peagle_bench.compare.slices import slices_of_arm, slices_of_pairs
+from peagle_bench.compare.slices import slices_of_pairs
 from peagle_bench.load import ClientUsage, LoadRun, Window
 from peagle_bench.report.files import extract
 from peagle_bench.report.page import html_page
@@ -183,20 +183,6 @@ def test_the_whole_of_a_comparison_by_slice() -> None:
         "speculation costs money in script: han at c=1: the speed-up of p-eagle is 0.68x\n"
         "[0.63, 0.72]"
     )
-
-
-def test_a_benchmark_of_one_arm_shows_acceptance_by_slice() -> None:
-    records = [
-        record
-        for record in traffic(random.Random(6), {"latin": 2.0, "han": 0.7}, 40, dimensions=0)
-        if record.arm == "p-eagle"
-    ]
-    lines = render_slices(results(records, "bench")).splitlines()
-    assert lines[0] == "p-eagle at c=1, by slice:"
-    assert [line.split() for line in lines[2:4]] == [
-        ["script:", script, "20", "3.96", "[3.96,", "3.96]"] for script in ("han", "latin")
-    ]
-    assert [record.speed_up for record in slices_of_arm(records)] == [None, None]
 
 
 def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> None:
