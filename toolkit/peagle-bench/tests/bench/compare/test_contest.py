@@ -17,7 +17,8 @@ from peagle_bench.results.records import ArmRecord, ComparisonRecord, Header, Lo
 from peagle_bench.results.result_file import ResultWriter, read
 from peagle_sm.core.errors import SpecError
 from tests.bench.compare.simulating import ALONE, EIGHT
-from tests.bench.compare.virtual import Engines, FakeTarget, VirtualTime
+from tests.bench.compare.virtual import Engines, FakeTarget
+from tests.bench.load.virtual import VirtualTime
 
 ARMS = (
     ArmRecord("none", "none", None, "plain", usd_per_hour=3.6),

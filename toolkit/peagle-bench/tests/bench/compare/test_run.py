@@ -31,7 +31,8 @@ from peagle_sm.core.errors import (
 from peagle_sm.service.progress import Event
 from tests.bench.compare.simulating import ALONE, request
 from tests.bench.compare.test_contest import ACCEPTANCE, ARMS, STEP_S, items
-from tests.bench.compare.virtual import Engines, FakeTarget, VirtualTime
+from tests.bench.compare.virtual import Engines, FakeTarget
+from tests.bench.load.virtual import VirtualTime
 
 
 class Play:
