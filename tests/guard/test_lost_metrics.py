@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_guard.decide import decide
@@ -60,7 +60,6 @@ def test_one_lost_minute_costs_what_a_request_in_it_would(lost: int, zeros: bool
     assert len(found.aws.notices) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lost=st.lists(st.tuples(st.integers(0, 700), st.integers(1, 300)), max_size=6),
     every=st.integers(2, 90),
