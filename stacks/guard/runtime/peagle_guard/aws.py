@@ -6,7 +6,7 @@ endpoints in lower case. An endpoint of the same name that was created later is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
@@ -194,6 +194,17 @@ class Aws(Protocol):
 
     def delete_alarms(self, names: Sequence[str]) -> None:
         """DeleteAlarms; those that do not exist are fine."""
+
+
+def all_pages(call: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    """Yield the items of every page."""
+    token: str | None = None
+    while True:
+        page = call(token)
+        yield from page.items
+        token = page.token
+        if token is None:
+            return
 
 
 def same_time(one: datetime | None, other: datetime | None) -> bool:

@@ -218,29 +218,30 @@ def _configured(endpoint: Endpoint, record: Record) -> Record:
 
 MOST_WAKE_TRIES = 3
 _LOOK_EVERY = timedelta(hours=1)
+_SWEEP_EVERY = timedelta(minutes=5)
 # After one of these reasons the next opening turns it on; not after a spent budget, a failure or a pause.
 _WOKEN_AFTER = frozenset({OffBy.IDLE, OffBy.LIFETIME, OffBy.HOURS})
 
 
-def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta) -> Decision:
-    """Decide on a name whose endpoint no longer exists; ``retry`` is the least time between two tries."""
+def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
+    """Decide on a name whose endpoint no longer exists."""
     if record.created_at is None:
         return Decision(Action.NONE, "never seen", record)
     if record.gone_at is None:
         return _first_seen_gone(lifecycle, record, now)
-    return _wake(lifecycle, record, now, retry)
+    return _wake(lifecycle, record, now)
 
 
-def asks_for_its_stack(lifecycle: Lifecycle, record: Record, now: datetime, sweep: timedelta) -> bool:
+def asks_for_its_stack(lifecycle: Lifecycle, record: Record, now: datetime) -> bool:
     """Decide whether this sweep checks that the stack of an endpoint that is off exists: once an hour.
 
     A destroyed stack would otherwise leave its record for ever, and its hours would try for ever to turn the
-    endpoint on. ``sweep`` is the time between two sweeps.
+    endpoint on.
     """
     if lifecycle.stack is None or record.created_at is None or record.gone_at is None:
         return False
     since = now - record.gone_at
-    return since >= _LOOK_EVERY and since % _LOOK_EVERY < sweep
+    return since >= _LOOK_EVERY and since % _LOOK_EVERY < _SWEEP_EVERY
 
 
 def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
@@ -265,7 +266,7 @@ def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Dec
     return Decision(Action.CONFIRM_GONE, f"gone ({off_by})", gone, Tell.GONE, off_by, gone.off_at)
 
 
-def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta) -> Decision:
+def _wake(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
     if lifecycle.hours is None:
         return Decision(Action.NONE, "off", record)
     opened = hours.opening(lifecycle.hours, now)
@@ -282,7 +283,7 @@ def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta)
         return Decision(
             Action.NONE, f"turning on failed {tries} times: retried when its hours next begin", record
         )
-    if record.woken_for == opened and record.wake_tried_at and now - record.wake_tried_at < retry:
+    if record.woken_for == opened and record.wake_tried_at and now - record.wake_tried_at < RETRY:
         return Decision(Action.WAIT, "being turned on", record)
     woken = replace(record, woken_for=opened, wake_tried_at=now, wake_tries=tries + 1)
     return Decision(Action.WAKE, f"its hours began at {opened.isoformat(timespec='seconds')}", woken)
@@ -306,7 +307,7 @@ def decide(
     The returned record is to be written (on its version) before acting.
     """
     if endpoint is None:
-        return _announced(decide_gone(lifecycle, record, now, RETRY), now)
+        return _announced(decide_gone(lifecycle, record, now), now)
     record = track(endpoint, lifecycle, record, now)
     if evidence.streams_shown is not None:
         record = replace(record, streams_hidden=not evidence.streams_shown)
