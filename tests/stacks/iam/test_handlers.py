@@ -8,7 +8,7 @@ that our templates do not set.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +18,6 @@ import pytest
 from aws_cdk import App
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from sagemaker_local.other_services.policies import ALLOWED, decide
 from stacks.image_stack import ImageStack
 from stacks.training_stack import TrainingStack
 from tests.stacks.iam.calls import (
@@ -37,6 +36,7 @@ from tests.stacks.iam.calls import (
     role,
     via,
 )
+from tests.stacks.iam.decisions import denied, unused
 from tests.stacks.support import specs, template
 
 FOLDER = Path(__file__).parents[3] / "stacks" / "guard" / "execution-policies"
@@ -360,7 +360,7 @@ def _types(policy: str) -> list[str]:
 def _permissions(type_name: str) -> list[str]:
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, type_name).schema
     handlers = schema.get("handlers", {})
-    return sorted({one for verb in _VERBS for one in handlers.get(verb, {}).get("permissions", ())})
+    return sorted({name for verb in _VERBS for name in handlers.get(verb, {}).get("permissions", ())})
 
 
 def _exception(type_name: str, permission: str) -> str | None:
@@ -374,7 +374,7 @@ def _calls(policy: str, type_name: str) -> Iterator[Call]:
     for permission in _permissions(type_name):
         if _exception(type_name, permission):
             continue
-        places = next((found for pattern, found in callers.items() if fnmatchcase(permission, pattern)), None)
+        places = next((each for pattern, each in callers.items() if fnmatchcase(permission, pattern)), None)
         assert places is not None, f"{type_name}: {permission}: on which resource?"
         yield from (Call(permission, resources, keys) for resources, keys in places)
 
@@ -390,34 +390,12 @@ def _policy(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_each_permission_of_a_handler_is_allowed_or_has_a_reason(policy: str) -> None:
-    document = _policy(policy)
-    denied = [
-        f"{call.action} on {resource}"
-        for call in _every_call(policy)
-        for resource in call.resources
-        if decide([document], call.action, resource, call.keys).decision != ALLOWED
-    ]
-    assert denied == []
+    assert denied([_policy(policy)], _every_call(policy)) == []
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_each_permission_of_a_policy_is_used(policy: str) -> None:
-    calls = _every_call(policy)
-    assert [
-        f"{statement['Sid']}: {value}"
-        for statement in _policy(policy)["Statement"]
-        for field in ("Action", "Resource")
-        for value in statement[field]
-        if not _used({**statement, field: value}, calls)
-    ] == []
-
-
-def _used(statement: dict[str, Any], calls: Sequence[Call]) -> bool:
-    return any(
-        decide([{"Statement": [statement]}], call.action, resource, call.keys).decision == ALLOWED
-        for call in calls
-        for resource in call.resources
-    )
+    assert unused([_policy(policy)], _every_call(policy)) == []
 
 
 def test_no_exception_is_left_that_no_handler_needs() -> None:
