@@ -115,7 +115,7 @@ def report(title: str, runs: Sequence[Run]) -> tuple[float, float]:
     """Print the figures; return the shares found within 2,000 drafts, and named right."""
     rows = [run for run in runs if run.named and not run.false]
     drafts = [run.drafts if run.named else 10**6 for run in runs if not run.false]
-    within = sum(one <= WINDOW for one in drafts) / len(runs)
+    within = sum(count <= WINDOW for count in drafts) / len(runs)
     right = sum(run.named[0] == run.true for run in rows) / max(1, len(rows))
     median, most = np.percentile(drafts, [50, 99])
     print(

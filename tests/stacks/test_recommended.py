@@ -54,11 +54,11 @@ def _values(given: object, key: str) -> list[str]:
     if isinstance(given, str) and given.startswith("{"):
         given = json.loads(given)
     if isinstance(given, list):
-        return [found for each in given for found in _values(each, key)]
+        return [value for each in given for value in _values(each, key)]
     if not isinstance(given, dict):
         return []
     here = [str(given[key])] if key in given else []
-    return here + [found for each in given.values() for found in _values(each, key)]
+    return here + [value for each in given.values() for value in _values(each, key)]
 
 
 @pytest.mark.parametrize("place", sorted(set(PLACES) - _LINTED), ids=lambda place: "-on-".join(place))

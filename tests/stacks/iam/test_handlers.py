@@ -80,7 +80,7 @@ def _callers(policy: str, type_name: str) -> dict[str, list[_Place]]:
     """Return, by a pattern of an action, where a handler of a type calls it; the first that fits counts."""
     topic = arn("sns", _TOPICS.get(policy, "Peagle-demo-Alarms-1A2B3C"))
     function = arn("lambda", "function:peagle-guard-sweeper")
-    made, changed = _PART if policy == "image" else (REQUEST_TAG, RESOURCE_TAG)
+    new_tags, own_tags = _PART if policy == "image" else (REQUEST_TAG, RESOURCE_TAG)
     bucket = _BUCKETS.get(policy, "")
     # AWS's pages disagree on whether a subscription is a resource in policies, so both must be allowed
     subscription: list[_Place] = [(("*",), {}), ((f"{topic}:0a1b-2c3d",), {})]
@@ -106,7 +106,7 @@ def _callers(policy: str, type_name: str) -> dict[str, list[_Place]]:
         },
         "AWS::ECR::Repository": {
             "ecr:*": [((_REPOSITORY,), {})],
-            "kms:*": [((_ALARMS_KEY,), {**changed, **via("ecr")})],
+            "kms:*": [((_ALARMS_KEY,), {**own_tags, **via("ecr")})],
         },
         "AWS::S3::Bucket": {"s3:*": [((bucket,), {})]},
         "AWS::S3::BucketPolicy": {"s3:*": [((bucket,), {})]},
@@ -140,47 +140,50 @@ def _callers(policy: str, type_name: str) -> dict[str, list[_Place]]:
             "cloudwatch:*": [((f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/Peagle-demo",), {})]
         },
         "AWS::KMS::Key": {
-            "kms:CreateKey": [(("*",), made)],
+            "kms:CreateKey": [(("*",), new_tags)],
             # CreateKey with tags needs it too, before the key carries them
-            "kms:TagResource": [((_ALARMS_KEY,), made), ((_ALARMS_KEY,), changed)],
-            "kms:*": [((_ALARMS_KEY,), changed)],
+            "kms:TagResource": [((_ALARMS_KEY,), new_tags), ((_ALARMS_KEY,), own_tags)],
+            "kms:*": [((_ALARMS_KEY,), own_tags)],
         },
         "AWS::SageMaker::Model": {
-            "sagemaker:CreateModel": [((MODEL,), made)],
+            "sagemaker:CreateModel": [((MODEL,), new_tags)],
             "sagemaker:AddTags": [
-                ((MODEL,), {**made, "sagemaker:TaggingAction": "CreateModel"}),
-                ((MODEL,), changed),
+                ((MODEL,), {**new_tags, "sagemaker:TaggingAction": "CreateModel"}),
+                ((MODEL,), own_tags),
             ],
-            "sagemaker:*": [((MODEL,), changed)],
+            "sagemaker:*": [((MODEL,), own_tags)],
             "iam:PassRole": [((role(f"peagle-execution-{REGION}"),), _TO_SAGEMAKER)],
         },
         "AWS::SageMaker::EndpointConfig": {
-            "sagemaker:CreateEndpointConfig": [((CONFIG,), made)],
+            "sagemaker:CreateEndpointConfig": [((CONFIG,), new_tags)],
             "sagemaker:AddTags": [
-                ((CONFIG,), {**made, "sagemaker:TaggingAction": "CreateEndpointConfig"}),
-                ((CONFIG,), changed),
+                ((CONFIG,), {**new_tags, "sagemaker:TaggingAction": "CreateEndpointConfig"}),
+                ((CONFIG,), own_tags),
             ],
-            "sagemaker:*": [((CONFIG,), changed)],
+            "sagemaker:*": [((CONFIG,), own_tags)],
             "iam:PassRole": [((role(f"peagle-execution-{REGION}"),), _TO_SAGEMAKER)],
             # by CloudFormation itself, and by SageMaker for it
             "kms:DescribeKey": [((ENDPOINT_KEY,), {}), ((ENDPOINT_KEY,), via("sagemaker"))],
         },
         "AWS::SageMaker::Endpoint": {
-            "sagemaker:CreateEndpoint": [((ENDPOINT,), made), ((CONFIG,), {**made, **changed})],
-            "sagemaker:UpdateEndpoint": [((ENDPOINT, CONFIG), changed)],
+            "sagemaker:CreateEndpoint": [((ENDPOINT,), new_tags), ((CONFIG,), {**new_tags, **own_tags})],
+            "sagemaker:UpdateEndpoint": [((ENDPOINT, CONFIG), own_tags)],
             "sagemaker:AddTags": [
-                ((ENDPOINT,), {**made, "sagemaker:TaggingAction": "CreateEndpoint"}),
-                ((ENDPOINT,), changed),
+                ((ENDPOINT,), {**new_tags, "sagemaker:TaggingAction": "CreateEndpoint"}),
+                ((ENDPOINT,), own_tags),
             ],
-            "sagemaker:*": [((ENDPOINT,), changed)],
+            "sagemaker:*": [((ENDPOINT,), own_tags)],
         },
         "AWS::SageMaker::InferenceComponent": {
-            "sagemaker:CreateInferenceComponent": [((COMPONENT,), made), ((ENDPOINT,), {**made, **changed})],
-            "sagemaker:AddTags": [
-                ((COMPONENT,), {**made, "sagemaker:TaggingAction": "CreateInferenceComponent"}),
-                ((COMPONENT,), changed),
+            "sagemaker:CreateInferenceComponent": [
+                ((COMPONENT,), new_tags),
+                ((ENDPOINT,), {**new_tags, **own_tags}),
             ],
-            "sagemaker:*": [((COMPONENT,), changed)],
+            "sagemaker:AddTags": [
+                ((COMPONENT,), {**new_tags, "sagemaker:TaggingAction": "CreateInferenceComponent"}),
+                ((COMPONENT,), own_tags),
+            ],
+            "sagemaker:*": [((COMPONENT,), own_tags)],
         },
         "AWS::ApplicationAutoScaling::ScalableTarget": {
             "application-autoscaling:Describe*": [(("*",), {})],

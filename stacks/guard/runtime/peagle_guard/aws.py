@@ -207,9 +207,9 @@ def all_pages(call: Callable[[str | None], Page[T]]) -> Iterator[T]:
             return
 
 
-def same_time(one: datetime | None, other: datetime | None) -> bool:
+def same_time(first: datetime | None, second: datetime | None) -> bool:
     """Return whether two timestamps of one resource are equal to the second; None equals nothing."""
-    return one is not None and other is not None and abs(one - other) <= _ROUNDING
+    return first is not None and second is not None and abs(first - second) <= _ROUNDING
 
 
 def arn_key(arn: str) -> str:
@@ -217,6 +217,6 @@ def arn_key(arn: str) -> str:
     return arn.lower()
 
 
-def same_arn(one: str, other: str) -> bool:
+def same_arn(first: str, second: str) -> bool:
     """Return whether two ARNs mean the same endpoint."""
-    return arn_key(one) == arn_key(other)
+    return arn_key(first) == arn_key(second)

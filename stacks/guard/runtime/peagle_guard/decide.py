@@ -359,7 +359,9 @@ def _decide(
     if endpoint.status == "Deleting":
         return Decision(Action.NONE, "it is being deleted", record)
     if endpoint.status == "Failed":
-        return _turn_off(record, OffBy.FAILED, "it failed, serves nothing and may be billed", now, told=False)
+        return _turn_off(
+            record, OffBy.FAILED, "it failed, serves nothing and may be billed", now, announced=False
+        )
     if record.parting and record.off_by is not None:
         return _carried_through(endpoint, record, record.off_by, now)
     if now >= limit.at:
@@ -382,7 +384,7 @@ def _carried_through(endpoint: Endpoint, record: Record, by: OffBy, now: datetim
     reason = f"its components were deleted ({by}), so it serves nothing"
     if endpoint.status in BUSY:
         return Decision(Action.WAIT, f"{reason}; it is {endpoint.status}", record, off_by=by)
-    return _turn_off(record, by, reason, now, told=True)
+    return _turn_off(record, by, reason, now, announced=True)
 
 
 def _at_limit(
@@ -398,7 +400,7 @@ def _at_limit(
         until = limit.drained_at
         reason = f"{passed}; traffic drains until {until.isoformat(timespec='seconds')} at the latest"
         return Decision(Action.WAIT, reason, record, off_by=limit.by, off_at=until)
-    return _turn_off(record, limit.by, passed, now, told=limit.announced(record))
+    return _turn_off(record, limit.by, passed, now, announced=limit.announced(record))
 
 
 def _on_evidence(
@@ -438,7 +440,9 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
         return Decision(Action.NONE, reason, record, off_at=off_at)
     if until < off_at:
         return Decision(Action.NONE, "the metrics do not yet cover the grace period", record, off_at=off_at)
-    return _turn_off(record, OffBy.IDLE, "proven quiet before and after the grace period", now, told=True)
+    return _turn_off(
+        record, OffBy.IDLE, "proven quiet before and after the grace period", now, announced=True
+    )
 
 
 def _mark_that_holds(lifecycle: Lifecycle, record: Record, since: datetime, now: datetime) -> datetime | None:
@@ -474,10 +478,10 @@ def _forgotten(record: Record, now: datetime) -> Record:
     return replace(unmarked(record), off_at=record.off_at, off_by=record.off_by)
 
 
-def _turn_off(record: Record, by: OffBy, reason: str, now: datetime, *, told: bool) -> Decision:
+def _turn_off(record: Record, by: OffBy, reason: str, now: datetime, *, announced: bool) -> Decision:
     if record.off_at is not None and now - record.off_at < RETRY:
         since = record.off_at.isoformat(timespec="seconds")
         return Decision(Action.WAIT, f"{reason}; being turned off since {since}", record, off_by=by)
     first = record.off_at is None or record.off_by is not by
     off = replace(record, off_at=now, off_by=by)
-    return Decision(Action.TURN_OFF, reason, off, None if told or not first else Tell.OFF_NOW, by, now)
+    return Decision(Action.TURN_OFF, reason, off, None if announced or not first else Tell.OFF_NOW, by, now)

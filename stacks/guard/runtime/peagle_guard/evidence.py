@@ -247,7 +247,7 @@ def _lost_requests(subject: Subject, start: datetime, within: Window) -> Iterato
         yield _Doubt(f"request metrics stopped at {last.isoformat(timespec='minutes')}", after)
         return
     # The interval is the endpoint's own only with enhanced metrics; otherwise it is a minute.
-    step = min([within.interval, *(other - one for one, other in pairwise(known))])
+    step = min([within.interval, *(later - earlier for earlier, later in pairwise(known))])
     for begin, end in _gaps(start, dict.fromkeys(known, 1.0), last, step):
         yield _Doubt(f"request metrics are missing at {begin.isoformat(timespec='minutes')}", end)
 
@@ -270,15 +270,15 @@ def _gaps(
         first = 1
     spent: set[int] = set()
     for number in range(first, len(stamps)):
-        one, other = stamps[number - 1], stamps[number]
-        gap = other - one - _jitter(step)
-        if gap <= step or other - _MINUTE < start:
+        earlier, later = stamps[number - 1], stamps[number]
+        gap = later - earlier - _jitter(step)
+        if gap <= step or later - _MINUTE < start:
             continue
         both = next(
             (n for n in (number - 1, number) if _has_both(stamps, counts, n, number) and n not in spent), None
         )
         if gap > 2 * step or both is None:
-            yield max(start, one + step), other
+            yield max(start, earlier + step), later
         else:
             spent.add(both)
 

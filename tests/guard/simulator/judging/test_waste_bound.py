@@ -20,7 +20,7 @@ _requests = st.lists(
 def worlds(draw: st.DrawFn) -> World:
     """One endpoint, everything working, at any phase of the sweep, metrics at most two minutes late."""
     requests = draw(_requests)
-    one = plan(
+    endpoint = plan(
         *requests,
         idle_minutes=draw(st.integers(5, 40)),
         grace_minutes=draw(st.integers(10, 30)),
@@ -31,7 +31,7 @@ def worlds(draw: st.DrawFn) -> World:
     rules = CloudWatch(
         lag_s=draw(st.integers(0, 120)), zeros=draw(st.booleans()), concurrency=draw(st.booleans())
     )
-    return world(one, cloudwatch=rules, begin=BEGIN - draw(st.integers(0, 599)))
+    return world(endpoint, cloudwatch=rules, begin=BEGIN - draw(st.integers(0, 599)))
 
 
 @given(worlds())
