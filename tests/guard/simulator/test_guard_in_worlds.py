@@ -15,23 +15,18 @@ from tests.guard.simulator.making import BEGIN, MINUTE, off_after, plan, run, wo
 from tests.guard.simulator.worlds.traffic import HOUR, Traffic
 from tests.guard.simulator.worlds.world import CloudWatch, Flap, Lambdas, Lease, Plan, World
 
+WORLDS = 50
 
-@pytest.mark.parametrize(
-    "seeds", [range(50), pytest.param(range(50, 150), marks=pytest.mark.campaign)], ids=["50", "100 more"]
-)
-def test_no_promise_is_broken_in_seeded_worlds(seeds: range) -> None:
-    tally = run_batch(MIXED, seeds)
+
+def test_no_promise_is_broken_in_seeded_worlds() -> None:
+    tally = run_batch(MIXED, range(WORLDS))
     assert tally.broken == []
-    assert tally.idle_offs > len(seeds) / 2
+    assert tally.idle_offs > WORLDS / 2
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [1944, 4965, 5579, 7267, *(pytest.param(seed, marks=pytest.mark.campaign) for seed in (4504, 5780))],
-)
-def test_no_promise_is_broken_in_worlds_in_which_one_was(seed: int) -> None:
-    """An idle time raised after the mark; a reason that was another's. Two have 250 endpoints."""
-    assert run_batch(MIXED, [seed]).broken == []
+def test_no_promise_is_broken_in_worlds_in_which_one_was() -> None:
+    """Of 10,000 worlds: an idle time raised after the mark; a reason that was another's."""
+    assert run_batch(MIXED, (1944, 4965, 5579, 7267)).broken == []
 
 
 def _intact(given: World) -> float:
