@@ -178,7 +178,10 @@ def emf_line(
     ``counts`` are those since the last line, ``window`` those since the last judgement: windows are summed
     until they can be judged.
     """
-    metrics = {DRAFTS: (counts.drafts, COUNT), GENERATED: (counts.generated, COUNT)}
+    metrics: dict[str, tuple[float, str]] = {
+        DRAFTS: (counts.drafts, COUNT),
+        GENERATED: (counts.generated, COUNT),
+    }
     if counts.drafts:
         metrics[ACCEPTANCE_LENGTH] = (round(counts.acceptance_length, 4), NONE)
         for position, rate in enumerate(counts.survival, 1):

@@ -61,6 +61,7 @@ def _values(given: object, key: str) -> list[str]:
     return here + [value for each in given.values() for value in _values(each, key)]
 
 
+@pytest.mark.campaign  # no property that the templates of test_review lack
 @pytest.mark.parametrize("place", sorted(set(PLACES) - _LINTED), ids=lambda place: "-on-".join(place))
 def test_cfn_lint_finds_nothing(place: tuple[str, str]) -> None:
     assert [str(match) for match in lint(_templates()[place], config=ManualArgs(regions=[REGION]))] == []
