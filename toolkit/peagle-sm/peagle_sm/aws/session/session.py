@@ -68,7 +68,7 @@ class LocalTarget:
     @classmethod
     def from_status(cls, status: Mapping[str, Any]) -> LocalTarget:
         """Create it from a `LocalStatus.to_dict()`."""
-        known = {one.name for one in fields(cls)}
+        known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in status.items() if key in known})
 
 

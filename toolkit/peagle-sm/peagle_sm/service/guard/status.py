@@ -190,14 +190,14 @@ def _warnings(
     ]
     if letters:
         warnings.append(f"about {letters} undelivered events are in the queue {guard.DEAD_LETTERS}")
-    if not any(one.confirmed for one in notices):
+    if not any(subscription.confirmed for subscription in notices):
         warnings.append("no confirmed subscriber: no notice goes out before an endpoint is turned off")
     warnings += [
-        f"endpoint {one.name}: CloudWatch has no metric of its requests in flight. The guard detects a "
+        f"endpoint {endpoint.name}: CloudWatch has no metric of its requests in flight. The guard detects a "
         "stream longer than the grace period only by GPU use: set lifecycle.grace_minutes above your "
         "longest stream"
-        for one in endpoints
-        if one.streams_hidden and one.gone_at is None
+        for endpoint in endpoints
+        if endpoint.streams_hidden and endpoint.gone_at is None
     ]
     return [*warnings, *_idleness_warnings(session, endpoints)]
 
@@ -205,16 +205,16 @@ def _warnings(
 def _idleness_warnings(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
     """Yield a warning for each endpoint whose metrics do not show whether it is idle."""
     flags = session.command_flags()
-    for one in endpoints:
-        if one.unknown_since is None or one.gone_at is not None:
+    for endpoint in endpoints:
+        if endpoint.unknown_since is None or endpoint.gone_at is not None:
             continue
-        hours = (session.now() - one.unknown_since) / timedelta(hours=1)
+        hours = (session.now() - endpoint.unknown_since) / timedelta(hours=1)
         if hours >= _UNKNOWN_TOO_LONG_H:
             yield (
-                f"endpoint {one.name}: for {hours:.1f} hours its metrics have not shown whether it is idle, "
-                "so only its lifetime, budget or hours turn it off. Run "
+                f"endpoint {endpoint.name}: for {hours:.1f} hours its metrics have not shown whether it is "
+                "idle, so only its lifetime, budget or hours turn it off. Run "
                 f"`peagle-sm guard sweep --dry-run{flags}` to see which metric is missing. If the endpoint "
-                f"is unused, run `peagle-sm pause {one.name}{flags}`"
+                f"is unused, run `peagle-sm pause {endpoint.name}{flags}`"
             )
 
 

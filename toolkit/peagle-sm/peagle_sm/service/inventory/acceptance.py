@@ -74,10 +74,10 @@ class AcceptanceReport:
             "since": self.since.isoformat(),
             "compared_since": self.compared_since.isoformat(),
             "dimensions": list(self.dimensions),
-            "slices": [asdict(one) for one in self.slices],
+            "slices": [asdict(row) for row in self.slices],
             "changes": [
-                {**asdict(one), "since": datetime.fromtimestamp(one.since, UTC).isoformat()}
-                for one in self.changes
+                {**asdict(fall), "since": datetime.fromtimestamp(fall.since, UTC).isoformat()}
+                for fall in self.changes
             ],
             "uncounted_requests": self.uncounted,
             "notes": list(self.notes),
@@ -170,7 +170,7 @@ def acceptance_from_records(
     Raises:
         SpecError: too many or unknown dimensions, or no record reports its drafts.
     """
-    reporting = sorted((one for one in records if one.drafts), key=lambda one: one.time)
+    reporting = sorted((record for record in records if record.drafts), key=lambda record: record.time)
     if not reporting:
         raise SpecError(
             f"{source}: no answer reports its drafts ({len(records):,} requests)",
@@ -205,7 +205,9 @@ def acceptance_from_records(
         )
     since = datetime.fromtimestamp(begin if seconds is None else now.timestamp() - seconds, UTC)
     intervals[-1].uncounted = sum(
-        1 for one in records if one.drafts is None and one.outcome != "failed" and one.time >= begin
+        1
+        for record in records
+        if record.drafts is None and record.outcome != "failed" and record.time >= begin
     )
     return _report(source, names, intervals, since, datetime.fromtimestamp(begin, UTC), [*notes, *bounded])
 
@@ -260,7 +262,7 @@ def _report(
     detector = Detector(dimensions)
     shown: dict[Stratum, Sums] = {}
     uncounted = 0
-    for interval in sorted(intervals, key=lambda one: one.at):
+    for interval in sorted(intervals, key=lambda interval: interval.at):
         detector.add(interval.at, interval.counts)
         if interval.at >= since.timestamp():
             uncounted += interval.uncounted
@@ -269,7 +271,7 @@ def _report(
     return AcceptanceReport(
         source,
         since,
-        max(compared_since, datetime.fromtimestamp(min(one.at for one in intervals), UTC)),
+        max(compared_since, datetime.fromtimestamp(min(interval.at for interval in intervals), UTC)),
         dimensions,
         _slices(dimensions, shown),
         detector.changes(),

@@ -125,12 +125,12 @@ def _off_warnings(session: Session, summary: EndpointSummary) -> list[str]:
     return [f"it is off ({summary.off_why}): {costs}; `{command}` turns it on"]
 
 
-def not_ours(session: Session, one: Belongings) -> PeagleError:
+def not_ours(session: Session, belongings: Belongings) -> PeagleError:
     """Return the error for an endpoint of which peagle-sm has nothing: another's, or a missing one."""
-    if one.resources or control.describe_endpoint(session, one.name) is None:
-        return absent(session, one.name, one)
+    if belongings.resources or control.describe_endpoint(session, belongings.name) is None:
+        return absent(session, belongings.name, belongings)
     return PlanRefused(
-        f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
+        f"endpoint {belongings.name} exists but was not created by peagle-sm; it was not changed.",
         next_step="See `aws sagemaker describe-endpoint` for its state.",
         details={"findings": []},
     )
@@ -138,9 +138,9 @@ def not_ours(session: Session, one: Belongings) -> PeagleError:
 
 def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFound:
     """Return the error for a missing endpoint; it lists what a killed run left."""
-    one = ours or belongings_of(session, name)
-    left, flags = one.resources, session.command_flags()
-    if one.is_off:
+    belongings = ours or belongings_of(session, name)
+    left, flags = belongings.resources, session.command_flags()
+    if belongings.is_off:
         return NotFound(
             f"endpoint {name!r} is off in {session.region}; kept: {', '.join(left)}.",
             next_step=f"Turn it on with `peagle-sm resume {name}{flags}`, or delete what is kept with "
@@ -243,7 +243,7 @@ def _new_lines(name: str, session: Session, known: list[LogLine], pacing: Pacing
     while exists:
         exists = control.describe_endpoint(session, name) is not None
         start = max(epoch, newest - OVERLAP) if newest > epoch else epoch
-        lines = sorted(cloudwatch.since(session, name, start), key=lambda one: one[1].timestamp)
+        lines = sorted(cloudwatch.since(session, name, start), key=lambda pair: pair[1].timestamp)
         for event_id, line in lines:
             if event_id in seen:
                 continue

@@ -79,9 +79,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds")
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return value
 
 
@@ -117,7 +117,7 @@ class ServingFacts:
 
 def summary_of(
     session: Session,
-    one: Belongings,
+    belongings: Belongings,
     now: datetime,
     entry: RegisterEntry | None = None,
     serving: ServingFacts | None = None,
@@ -126,25 +126,31 @@ def summary_of(
 
     Without ``serving`` the tags count, which hold what the last deploy or update requested.
     """
-    rest = rest_of(one, entry)
+    rest = rest_of(belongings, entry)
     serving = serving or ServingFacts(
-        whole_number(one.tags, keys.NUM_SPECULATIVE_TOKENS),
-        one.tags.get(keys.INSTANCE_TYPE),
-        whole_number(one.tags, keys.INSTANCE_COUNT),
+        whole_number(belongings.tags, keys.NUM_SPECULATIVE_TOKENS),
+        belongings.tags.get(keys.INSTANCE_TYPE),
+        whole_number(belongings.tags, keys.INSTANCE_COUNT),
     )
-    created = one.endpoint.created_at if one.endpoint else None
+    created = belongings.endpoint.created_at if belongings.endpoint else None
     age_s = None if created is None else max(0.0, (now - created).total_seconds())
     hourly: float | None = None
     at_most = False
-    if one.endpoint or rest:
-        hourly, at_most = price_per_hour(session, one.tags, serving.instance_type, serving.instance_count)
+    if belongings.endpoint or rest:
+        hourly, at_most = price_per_hour(
+            session, belongings.tags, serving.instance_type, serving.instance_count
+        )
     lease = entry.keep_until if entry is not None and entry.is_of(created) else None
-    limit = one.lifetime.expires_at if one.lifetime and one.lifetime.enabled else None
+    limit = belongings.lifetime.expires_at if belongings.lifetime and belongings.lifetime.enabled else None
     return EndpointSummary(
-        name=one.name,
-        status=one.endpoint.status or "unknown" if one.endpoint else "Paused" if rest else "Orphaned",
+        name=belongings.name,
+        status=belongings.endpoint.status or "unknown"
+        if belongings.endpoint
+        else "Paused"
+        if rest
+        else "Orphaned",
         managed=True,
-        mode=one.tags.get(keys.MODE),
+        mode=belongings.tags.get(keys.MODE),
         num_speculative_tokens=serving.num_speculative_tokens,
         instance_type=serving.instance_type,
         instance_count=serving.instance_count,
@@ -153,16 +159,16 @@ def summary_of(
         usd_per_hour=hourly,
         spent_usd=None if hourly is None or age_s is None else hourly * age_s / 3600,
         expires_at=limit,
-        idle_minutes=whole_number(one.tags, keys.IDLE_MINUTES),
-        grace_minutes=whole_number(one.tags, keys.GRACE_MINUTES),
-        spec_hash=one.tags.get(keys.SPEC_HASH),
-        resources=one.resources,
-        stack=one.stack,
-        hours=one.tags.get(keys.HOURS),
-        keep_until=lease if lease is not None and lease > now and one.endpoint else None,
+        idle_minutes=whole_number(belongings.tags, keys.IDLE_MINUTES),
+        grace_minutes=whole_number(belongings.tags, keys.GRACE_MINUTES),
+        spec_hash=belongings.tags.get(keys.SPEC_HASH),
+        resources=belongings.resources,
+        stack=belongings.stack,
+        hours=belongings.tags.get(keys.HOURS),
+        keep_until=lease if lease is not None and lease > now and belongings.endpoint else None,
         off_why=rest.why if rest else None,
         off_since=rest.since if rest else None,
-        instance_bounds=one.tags.get(keys.INSTANCE_BOUNDS),
+        instance_bounds=belongings.tags.get(keys.INSTANCE_BOUNDS),
         price_at_most=at_most,
     )
 
@@ -219,7 +225,9 @@ def most_per_hour(bounds: str | None, hourly: float | None, count: int | None) -
 def _without_role(session: Session, ours: Sequence[Belongings]) -> set[str]:
     """Return the names whose lifetime schedules lost their role with the guard."""
     by_guard = {
-        one.name for one in ours if one.lifetime is not None and guards_own(session, one.lifetime.role_arn)
+        belongings.name
+        for belongings in ours
+        if belongings.lifetime is not None and guards_own(session, belongings.lifetime.role_arn)
     }
     return set() if not by_guard or guards_role_acts(session) else by_guard
 

@@ -171,7 +171,7 @@ def delete(
     # Last: an engine that is ending still logs, and would create its log group again.
     logs_gone, logs_left = remove_groups(session, groups.values(), reporter) if logs_too else ([], {})
     report = DeleteReport(
-        names=tuple(one.name for one in chosen),
+        names=tuple(belongings.name for belongings in chosen),
         deleted=(*removed.deleted, *logs_gone),
         leftovers=(*removed.left, *logs_left),
         logs_kept=() if logs_too else tuple(groups.values()),
@@ -212,7 +212,7 @@ def _remove_all(
 
 def leftovers(session: Session) -> list[str]:
     """Return "kind/name" of everything that peagle-sm created in the region."""
-    return [resource for one in all_belongings(session) for resource in one.resources]
+    return [resource for belongings in all_belongings(session) for resource in belongings.resources]
 
 
 def _to_remove(session: Session, belongings: Belongings) -> ToRemove:
@@ -262,16 +262,16 @@ def _choose(
             candidates = [belongings_of(session, pattern, note, need_lifetime=False)]
         else:
             everything = all_belongings(session, note) if everything is None else everything
-            candidates = [one for one in everything if fnmatchcase(one.name, pattern)]
-        matches = [one for one in candidates if one.resources]
-        for one in candidates:
-            if not matches and one.unread_lifetime is not None:
-                raise one.unread_lifetime  # the schedule may be the only remaining resource
+            candidates = [belongings for belongings in everything if fnmatchcase(belongings.name, pattern)]
+        matches = [belongings for belongings in candidates if belongings.resources]
+        for belongings in candidates:
+            if not matches and belongings.unread_lifetime is not None:
+                raise belongings.unread_lifetime  # the schedule may be the only remaining resource
         if not matches and logs_alone and (only := _log_group_only(session, pattern)) is not None:
             matches = [only]
         if not matches:
             absent[pattern] = _no_match(session, pattern)
-        chosen.update({one.name: one for one in matches})
+        chosen.update({belongings.name: belongings for belongings in matches})
     return list(chosen.values()), absent
 
 
@@ -291,7 +291,7 @@ def _gone_stacks(session: Session, chosen: Sequence[Belongings]) -> frozenset[st
     Raises:
         PlanRefused: a stack exists, or cannot be read.
     """
-    owned = {one.name: stack for one in chosen if (stack := _stack_of(one)) is not None}
+    owned = {belongings.name: stack for belongings in chosen if (stack := _stack_of(belongings)) is not None}
     for name, stack in owned.items():
         require_own_stack(name, stack)
     unread: list[str] = []
@@ -311,7 +311,7 @@ def _may_exist(session: Session, stack: str, unread: list[str]) -> bool:
 
 def _owned_by_stack(session: Session, owned: Mapping[str, str], unread: Sequence[str]) -> PlanRefused:
     name = next(iter(owned))
-    owners = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
+    owners = ", ".join(f"{endpoint} belongs to stack {stack}" for endpoint, stack in owned.items())
     return PlanRefused(
         f"{owners}. Only the stack can delete it: after another deletion the stack's next update would fail. "
         f"Nothing was deleted.{''.join(unread)}",
@@ -322,10 +322,12 @@ def _owned_by_stack(session: Session, owned: Mapping[str, str], unread: Sequence
     )
 
 
-def _stack_of(one: Belongings) -> str | None:
+def _stack_of(belongings: Belongings) -> str | None:
     """Return the stack that created it, from its tags or from its schedule."""
-    only_a_schedule = one.endpoint is None and not one.configs and not one.models
-    return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
+    only_a_schedule = belongings.endpoint is None and not belongings.configs and not belongings.models
+    return (
+        belongings.lifetime.stack if only_a_schedule and belongings.lifetime is not None else belongings.stack
+    )
 
 
 def _remove_extras(session: Session, belongings: Belongings, removed: Removed) -> None:
@@ -389,17 +391,17 @@ def _no_match(session: Session, pattern: str) -> NotFound:
     )
 
 
-def _status(one: Belongings) -> str:
-    if one.endpoint is None:
-        return "Paused" if one.is_off else "Orphaned" if one.resources else "Gone"
-    return one.endpoint.status or "unknown"
+def _status(belongings: Belongings) -> str:
+    if belongings.endpoint is None:
+        return "Paused" if belongings.is_off else "Orphaned" if belongings.resources else "Gone"
+    return belongings.endpoint.status or "unknown"
 
 
-def _price(session: Session, one: Belongings) -> float | None:
+def _price(session: Session, belongings: Belongings) -> float | None:
     """Return USD per hour from the endpoint's tag."""
-    if one.endpoint is None and not one.is_off:
+    if belongings.endpoint is None and not belongings.is_off:
         return None
-    return 0.0 if session.is_local else amount(one.tags, USD_PER_HOUR)
+    return 0.0 if session.is_local else amount(belongings.tags, USD_PER_HOUR)
 
 
 def _leftovers(report: DeleteReport, session: Session, left: Mapping[str, str]) -> PeagleError:

@@ -246,7 +246,7 @@ def _adopt_serving(run: Deploy, existing: Survey) -> None:
 
 def _other_tags(run: Deploy, existing: Survey) -> str:
     """Report tags that differ from the spec's: not all fields are part of its hash."""
-    fields = [one.field.removeprefix("Tags.") for one in tag_changes(existing.tags, run.plan.tags())]
+    fields = [change.field.removeprefix("Tags.") for change in tag_changes(existing.tags, run.plan.tags())]
     if not fields:
         return ""
     flags = run.session.command_flags()

@@ -158,9 +158,11 @@ class Teardown:
     def _remove_rest(self, removal: _Removal) -> bool:
         """Delete the rest of a deleted endpoint; return False if the endpoint exists again."""
         self._note_gone(removal)
-        schedules = [one for one in removal.to_remove if isinstance(one, LifetimeSchedule)]
+        schedules = [resource for resource in removal.to_remove if isinstance(resource, LifetimeSchedule)]
         self.remove_free(
-            [one for one in removal.to_remove if one not in schedules], removal.name, removal.removed
+            [resource for resource in removal.to_remove if resource not in schedules],
+            removal.name,
+            removal.removed,
         )
         if schedules:
             # Without its config no late CreateEndpoint can succeed: this poll is final.
@@ -251,7 +253,7 @@ class Teardown:
         Its autoscaling goes first, so that it creates no copy again. What cannot be deregistered now is
         retried once the endpoint is gone.
         """
-        for component in (one for one in removal.to_remove if isinstance(one, Component)):
+        for component in (resource for resource in removal.to_remove if isinstance(resource, Component)):
             facts = executor.describe(self._session, component)
             if facts is None or facts["EndpointName"] != removal.name:
                 continue
@@ -349,7 +351,7 @@ def remove_by_hand(session: Session, label: str) -> str:
     """Return the step that removes a schedule, target or alarm for a caller who may not read it."""
     url, (kind, _, name) = session.local_url, label.partition("/")
     place = f" --endpoint-url {url} --region {session.region}" if url else session.command_flags()
-    resource = next(one for one in (LifetimeSchedule, ScalableTarget, Alarm) if one.kind == kind)(name)
+    resource = next(row for row in (LifetimeSchedule, ScalableTarget, Alarm) if row.kind == kind)(name)
     return f"If it exists: `{resource.delete().command}{place}`."
 
 

@@ -57,7 +57,7 @@ class InPlace:
         self._run = run
         self._offer = offer
         self._alarms = alarms
-        self._limit: Lifetime | None = current.one.lifetime
+        self._limit: Lifetime | None = current.belongings.lifetime
         self._created = None if current.facts is None else current.facts.created_at
 
     def bring_about(self) -> None:
@@ -232,7 +232,7 @@ class InPlace:
 
 def _free(run: Deploy) -> ToRemove:
     """Return the model and the config of the new spec."""
-    return [one for one in run.resources if isinstance(one, Model | EndpointConfig)]
+    return [resource for resource in run.resources if isinstance(resource, Model | EndpointConfig)]
 
 
 def update(
@@ -294,7 +294,7 @@ def update(
         raise Interrupted("Interrupted: nothing was changed.") from None
     run = Deploy.of(offer.plan, session, pacing, Reporter(progress, pacing, offer.usd_per_hour))
     if offer.done:
-        _end_the_pause(run, existing.one.lifetime)  # if an earlier run could not write it
+        _end_the_pause(run, existing.belongings.lifetime)  # if an earlier run could not write it
         run.report("ready", f"endpoint {run.name} already serves this spec", status="InService")
     elif existing.facts is not None and offer.strategy == "in-place":
         InPlace(run, existing, offer, own).bring_about()
@@ -329,12 +329,12 @@ def _finish(run: Deploy, offer: UpdateOffer) -> None:
     _end_the_pause(run, lifetime.get(session, run.plan.names.schedule))
     if offer.strategy == "in-place":
         executor.send(session, update_alarms_deletion(run.name))
-    one = belongings_of(session, run.name)
+    belongings = belongings_of(session, run.name)
     create_all(run, run.started)
-    if one.tags.get(keys.SCALING) and keys.SCALING not in run.plan.tags():
-        _end_scaling(run, named(run.name, one.tags, scheduled=False))
-    _write_tags(run, one, offer)
-    _remove_old(run, one)
+    if belongings.tags.get(keys.SCALING) and keys.SCALING not in run.plan.tags():
+        _end_scaling(run, named(run.name, belongings.tags, scheduled=False))
+    _write_tags(run, belongings, offer)
+    _remove_old(run, belongings)
     run.report("ready", f"endpoint {run.name} is in service", status="InService")
 
 
@@ -367,10 +367,12 @@ def _end_the_pause(run: Deploy, limit: Lifetime | None) -> None:
     note(run.session, run.name, lambda entry: unpaused(entry, ends), run.pacing, run.report, "check")
 
 
-def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
+def _write_tags(run: Deploy, belongings: Belongings, offer: UpdateOffer) -> None:
     wanted = run.plan.tags()
-    stale = stale_tags(one.tags, wanted)
-    if one.endpoint is None or (not stale and all(one.tags.get(key) == wanted[key] for key in wanted)):
+    stale = stale_tags(belongings.tags, wanted)
+    if belongings.endpoint is None or (
+        not stale and all(belongings.tags.get(key) == wanted[key] for key in wanted)
+    ):
         return
     if not offer.fleet:  # the old config is kept, and a resume takes the endpoint's tags from it
         config = control.describe_endpoint_config(run.session, run.plan.names.config)
@@ -378,15 +380,15 @@ def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
             control.add_tags(run.session, arn, wanted)
             control.remove_tags(run.session, arn, (*stale, keys.PAUSED, keys.SCHEDULER_ROLE))
     if stale:
-        control.remove_tags(run.session, one.endpoint.arn, stale)
-    control.add_tags(run.session, one.endpoint.arn, wanted)
+        control.remove_tags(run.session, belongings.endpoint.arn, stale)
+    control.add_tags(run.session, belongings.endpoint.arn, wanted)
 
 
-def _remove_old(run: Deploy, one: Belongings) -> None:
+def _remove_old(run: Deploy, belongings: Belongings) -> None:
     names = run.plan.names
     old = [
-        *(Model(name) for name in one.models if name != names.model),
-        *(EndpointConfig(name) for name in one.configs if name != names.config),
+        *(Model(name) for name in belongings.models if name != names.model),
+        *(EndpointConfig(name) for name in belongings.configs if name != names.config),
     ]
     gone = Removed()
     Teardown(run.session, run.pacing, run.report).remove_free(old, run.name, gone)
