@@ -18,7 +18,6 @@ from peagle_bench.commands.options import (
     Numbers,
     max_tokens_option,
     render_slices,
-    slices_data,
     temperature_option,
     workload_option,
 )
@@ -308,6 +307,7 @@ def render_outcome(outcome: Outcome) -> str:
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json."""
     from peagle_bench.load.points import separate_withheld
+    from peagle_bench.report import slices
     from peagle_bench.report.verdict import outcome_of
     from peagle_bench.results.result_file import encode
 
@@ -326,7 +326,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
             {"faster": row.faster, "slower": row.slower, "load": encode(row.load)}
             for row in shown.withheld_comparisons
         ],
-        "slices": slices_data(results),
+        "slices": slices.data(results),
         "notes": list(outcome.notes),
     }
 

@@ -141,10 +141,3 @@ def render_slices(results: Results) -> str:
     for note in (f"({slices.HOW})", *slices.sentences(shown, results.arms)):
         lines += textwrap.wrap(note, 80, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
-
-
-def slices_data(results: Results) -> list[dict[str, Any]]:
-    """Return the figures by slice for --format json."""
-    from peagle_bench.report import slices
-
-    return slices.data(results)

@@ -60,12 +60,13 @@ def make(settings: Make) -> PackWork:
     items: list[WorkItem] = []
     facts: dict[str, Any] = {}
     for group in range(units):
+        overhead = 0 if model.stand_in else len(_SYSTEM) + 60  # of the chat template
         source = documents(model, f"rag {settings.seed} {group}")
         own = enough(source, int(parts[-1] / rate))
         # Two questions about one document would be the same prompt twice.
         questions = max(1, min(GROUP, _fitting(own, int(parts[0] / rate))))
         for part in parts:
-            room = int(part / rate) - 2 * len(BETWEEN) - _overhead(model.stand_in)
+            room = int(part / rate) - 2 * len(BETWEEN) - overhead
             for number, document in enumerate(own[:questions]):
                 body = _body(model.stand_in, _cut(own, room - len(document.question)), document)
                 body |= {"max_tokens": answer, "temperature": 0.0}
@@ -83,10 +84,6 @@ def make(settings: Make) -> PackWork:
                     facts[name] = document.passage
     notes = [f"scaled down to the context of {model.context:,} tokens: prompts of up to {parts[-1]:,}"]
     return PackWork(tuple(items), tuple(notes) if model.context < _FULL else (), facts)
-
-
-def _overhead(stand_in: bool) -> int:
-    return 0 if stand_in else len(_SYSTEM) + 60  # of the chat template
 
 
 def _fitting(own: list[SourceText], characters: int) -> int:

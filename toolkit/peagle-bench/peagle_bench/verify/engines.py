@@ -187,17 +187,10 @@ def read_events(
     return events
 
 
-def ask_all(
-    engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
-) -> list[TokenAnswer]:
-    """Send all bodies, ``at_once`` in parallel, and return the answers in order."""
-    return [parse_answer(document) for document in ask_raw(engine, bodies, at_once, tick)]
-
-
 def ask_raw(
     engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
 ) -> list[Mapping[str, Any]]:
-    """Send all bodies like `ask_all`, and return the engine's JSON documents."""
+    """Send all bodies, ``at_once`` in parallel, and return the engine's JSON documents in order."""
 
     def ask(body: Body) -> Mapping[str, Any]:
         answer = engine.ask(body)
@@ -315,7 +308,8 @@ class EnginePair:
             SideFailed: a request was refused or failed.
         """
         try:
-            return ask_all(self._engine(side), bodies, at_once or self.options.concurrency, self.tick)
+            documents = ask_raw(self._engine(side), bodies, at_once or self.options.concurrency, self.tick)
+            return [parse_answer(document) for document in documents]
         except (SpecError, ServiceFault) as error:
             raise SideFailed(side, error) from error
         except ValueError as error:

@@ -76,7 +76,8 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
                 )
             body = {"prompt": turns[0], **settings}
             return WorkItem(question.id, body, question.category, **_kept(question))
-        return _turn(question, turns, _leading(question.system), settings)
+        system = [] if question.system is None else [{"role": "system", "content": question.system}]
+        return _turn(question, turns, system, settings)
     if shape.api == "chat":
         if not isinstance(question.prompt, str):
             raise SpecError(
@@ -101,10 +102,6 @@ def _own_body(body: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     if shape.temperature is not None:
         changed["temperature"] = shape.temperature
     return {**body, **changed, **(shape.extra or {})}
-
-
-def _leading(system: str | None) -> list[Mapping[str, str]]:
-    return [] if system is None else [{"role": "system", "content": system}]
 
 
 def _turn(

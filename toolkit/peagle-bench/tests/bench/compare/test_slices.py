@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_bench.commands.options import render_slices, slices_data
+from peagle_bench.commands.options import render_slices
 from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, control_of
 from peagle_bench.compare.slices import slices_of_pairs
 from peagle_bench.load import ClientUsage, LoadRun, Window
 from peagle_bench.report.files import extract
 from peagle_bench.report.page import html_page
+from peagle_bench.report.slices import data as slice_data
 from peagle_bench.report.slices import sentences
 from peagle_bench.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
 from peagle_bench.results.result_file import Results
@@ -187,9 +188,7 @@ def test_the_whole_of_a_comparison_by_slice() -> None:
 
 def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> None:
     result = results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0))
-    assert {
-        record["value"]: (record["verdict"], record["costs_money"]) for record in slices_data(result)
-    } == {
+    assert {record["value"]: (record["verdict"], record["costs_money"]) for record in slice_data(result)} == {
         "latin": ("faster", False),
         "han": ("slower", True),
     }
