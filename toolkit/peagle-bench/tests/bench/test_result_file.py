@@ -138,7 +138,7 @@ def _ends(written: list[Any], n: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("{", "line 2"),
         ('{"kind": "request"}', "'arm' is missing"),
@@ -150,13 +150,13 @@ def _ends(written: list[Any], n: int) -> int:
         (to_line(request()).replace('"concurrency":8', '"concurrency":true'), "load: concurrency: expected"),
     ],
 )
-def test_a_bad_line_in_the_middle_is_told_with_its_number(tmp_path: Path, line: str, said: str) -> None:
+def test_a_bad_line_in_the_middle_is_told_with_its_number(tmp_path: Path, line: str, expected: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(f"{to_line(HEADER)}\n{line}\n{to_line(ARM)}\n")
     with pytest.raises(SpecError) as raised:
         read(path)
     assert "line 2" in raised.value.message
-    assert said in raised.value.message
+    assert expected in raised.value.message
     assert raised.value.next_step
 
 

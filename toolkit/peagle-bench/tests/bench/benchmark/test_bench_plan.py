@@ -16,15 +16,15 @@ CLOSED, OPEN = Load("closed", concurrency=2), Load("open", rate_per_s=2.5)
 
 
 @pytest.mark.parametrize(
-    ("plan", "prompts", "said"),
+    ("plan", "prompts", "expected"),
     [
         (BenchPlan((CLOSED,)), 0, "has no prompts"),
         (BenchPlan(loads_of([1, 32], [])), 20, "concurrency 32 with 20 requests"),
         (BenchPlan((CLOSED,), requests=3, seconds=4.0), 20, "both given"),
     ],
 )
-def test_a_plan_that_cannot_be_fed_is_refused(plan: BenchPlan, prompts: int, said: str) -> None:
-    with pytest.raises(SpecError, match=said) as raised:
+def test_a_plan_that_cannot_be_fed_is_refused(plan: BenchPlan, prompts: int, expected: str) -> None:
+    with pytest.raises(SpecError, match=expected) as raised:
         check_plan(plan, workload(prompts))
     assert raised.value.next_step
 

@@ -75,11 +75,11 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
     for row in document["comparisons"]:
         assert set(row) >= {"ratio", "shown", "verdict", "over", "units", "deployments"}
         excludes_one = row["ratio"]["low"] > 1 or row["ratio"]["high"] < 1
-        assert row["shown"] is (excludes_one and not row["doubt"])
+        assert row["shown"] is (excludes_one and not row.get("doubt"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         ((), 2, "found 0 arm(s); a comparison needs at least 2"),
         (("a",), 2, "found 1 arm(s)"),
@@ -95,12 +95,12 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(
-    in_empty_folder: Path, arguments: tuple[str, ...], code: int, said: str
+    in_empty_folder: Path, arguments: tuple[str, ...], code: int, expected: str
 ) -> None:
     (in_empty_folder / "s.yaml").write_text("name: demo\nmodel: tiny-code\n")
     result = run("compare", *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert said in result.stderr
+    assert expected in result.stderr
     assert list(in_empty_folder.rglob("*.jsonl")) == []
 
 

@@ -58,7 +58,7 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (("--max-k", "40"), "2<=x<=32"),
         (("--max-k", "20"), "--max-k: found 20, too many for p-eagle K=20: "),
@@ -67,11 +67,11 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
     ],
 )
 def test_bad_input_is_told_before_anything_is_deployed(
-    peagle: Run, spec: Callable[..., str], options: tuple[str, ...], said: str
+    peagle: Run, spec: Callable[..., str], options: tuple[str, ...], expected: str
 ) -> None:
     result = peagle("tune", spec("demo"), "--yes", *options)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert expected in result.stderr
     assert peagle("list", "--format", "quiet").stdout == ""
 
 
@@ -113,10 +113,10 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
     before = read(out)
     assert [(window.mode, window.k) for window in before.windows] == [("none", 0), ("p-eagle", 2)]
 
-    for options, said in OTHERS.items():
+    for options, expected in OTHERS.items():
         other = peagle(*command, "--resume", str(out), *options)
         assert (other.exit_code, other.stdout) == (2, ""), other.stderr
-        assert said in other.stderr
+        assert expected in other.stderr
         assert "resume with the same options" in other.stderr
         assert read(out).windows == before.windows
 

@@ -34,7 +34,7 @@ def result() -> ModeResult:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "expected"),
     [
         (1.01, 1.2, "K=3 is faster than no speculation: 1.000 [1.010, 1.200] of its 250 tokens/s"),
         (0.8, 0.99, "K=3 is slower than no speculation: 1.000 [0.800, 0.990] of its 250 tokens/s"),
@@ -47,9 +47,9 @@ def result() -> ModeResult:
     ],
 )
 def test_faster_and_slower_are_said_only_where_the_interval_excludes_one(
-    low: float, high: float, said: str
+    low: float, high: float, expected: str
 ) -> None:
-    assert BaselineRatio(3, 250.0, 1.0, low, high).words == said
+    assert BaselineRatio(3, 250.0, 1.0, low, high).words == expected
 
 
 def test_each_load_has_a_verdict_of_its_own(result: ModeResult) -> None:

@@ -69,7 +69,7 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "expected"),
     [
         ([], "has no prompts"),
         (["", "  "], "has no prompts"),
@@ -99,10 +99,10 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
         ([{"Custom_ID": "x", "body": CHAT}], "did you mean 'custom_id'?"),
     ],
 )
-def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], said: str) -> None:
+def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], expected: str) -> None:
     with pytest.raises(SpecError) as raised:
         load_workload(str(lines(tmp_path / "wrong.jsonl", *rows)))
-    assert said in raised.value.message
+    assert expected in raised.value.message
     assert "wrong.jsonl" in raised.value.message
     assert raised.value.next_step
 
@@ -296,7 +296,7 @@ def test_null_is_a_field_that_is_not_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "found", "next_step"),
+    ("content", "expected", "next_step"),
     [
         ('{"prompt": [{"role": "user", "content": "hi"}]}', "prompt is a chat", "write it as messages"),
         ('{"messages": []}', "messages without content", "one per line"),
@@ -324,12 +324,12 @@ def test_null_is_a_field_that_is_not_set(tmp_path: Path) -> None:
         ('[{"prompt": "x", "max_tokens": 5}, {"text": "y"}]', "entry 2", "one per line"),
     ],
 )
-def test_the_reason_is_the_right_one(tmp_path: Path, content: str, found: str, next_step: str) -> None:
+def test_the_reason_is_the_right_one(tmp_path: Path, content: str, expected: str, next_step: str) -> None:
     path = tmp_path / "wrong.jsonl"
     path.write_text(content)
     with pytest.raises(SpecError) as raised:
         load_workload(str(path))
-    assert found in raised.value.message
+    assert expected in raised.value.message
     assert next_step in (raised.value.next_step or "")
 
 
@@ -389,7 +389,7 @@ def test_sharegpt_is_read_as_the_user_s_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "found"),
+    ("row", "expected"),
     [
         (said_by(("human", "a"), ("function_call", "{}"), ("observation", "7")), "function_call"),
         (said_by(("human", "a"), ("tool", "7")), "'tool'"),
@@ -400,11 +400,11 @@ def test_sharegpt_is_read_as_the_user_s_turns(tmp_path: Path) -> None:
     ],
 )
 def test_sharegpt_with_more_than_messages_is_refused_with_the_line(
-    tmp_path: Path, row: dict[str, Any], found: str
+    tmp_path: Path, row: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(SpecError, match="line 2") as raised:
         load_workload(str(lines(tmp_path / "m.jsonl", said_by(("human", "fine")), row)))
-    assert found in raised.value.message
+    assert expected in raised.value.message
     assert raised.value.next_step
 
 
