@@ -21,7 +21,7 @@ from peagle_sm.core.errors import Declined, GuardMissing
 from peagle_sm.core.words import relative, usd, when_to
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.control.guard_resources import Watched
+    from peagle_sm.aws.control.guard_resources import RegisterEntry
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
     from peagle_sm.core.guard import GuardPrice
@@ -292,7 +292,7 @@ def render_guard_status(status: GuardStatus, now: datetime) -> str:
     return f"{text}\n\n{table}"
 
 
-def _row(one: Watched, now: datetime) -> tuple[str, ...]:
+def _row(one: RegisterEntry, now: datetime) -> tuple[str, ...]:
     state = "paused" if one.paused else "watched"
     if one.gone_at is not None:
         state = f"off ({one.off_by or 'unknown'})" if not one.paused else "paused"

@@ -144,7 +144,7 @@ def known_entries(session: Session, note: Note | None = None) -> dict[str, Regis
     A list of endpoints is useful without it; ``note`` receives what the list then lacks.
     """
     try:
-        return guard_resources.entries(session)
+        return guard_resources.entries(session)[0]
     except CredentialsError:
         return {}
     except PeagleError as error:
