@@ -91,7 +91,6 @@ class FakeAws:
         self.configs: dict[str, Row] = {}
         self.models: dict[str, Row] = {}
         self.schedules: dict[str, Params] = {}
-        self.schedule_dates: dict[str, tuple[datetime, datetime]] = {}
         self.calls: list[str] = []
         self.before: Fault = lambda aws, number, operation: None
         self.after: Fault = lambda aws, number, operation: None
@@ -101,7 +100,6 @@ class FakeAws:
         self.reason: str | None = None
         self.unguarded: list[str] = []
         self.log_lines: list[str] = []
-        self.log_line_ms = 1
         self.log_groups: set[str] = set()
         self.alarms: set[str] = set()
         self.late: list[tuple[float, Callable[[], object]]] = []

@@ -56,8 +56,8 @@ def test_one_session_serves_every_call(server: Server) -> None:
     assert f"{len({each.check for each in checkup.results})} checks: " in str(checkup)
     with peagle_sm.deploy(
         spec, session=session, yes=True, unguarded=True, progress=lambda event: None
-    ) as made:
-        assert made.session is session
+    ) as endpoint:
+        assert endpoint.session is session
         assert head(peagle_sm.connect("carded", session=session).status()) == "name         carded"
 
 

@@ -88,8 +88,8 @@ def test_who_may_not_create_log_groups_deploys_all_the_same_and_is_told(
     aws.before = lambda _, number, called: denied(called) if called == operation else None
     events: list[Event] = []
     deploy(spec, session=session, pacing=pacing, progress=events.append)
-    (told,) = [event.message for event in events if "log group" in event.message]
-    assert "not created, so log lines may be lost" in told
+    (message,) = [event.message for event in events if "log group" in event.message]
+    assert "not created, so log lines may be lost" in message
     assert events[-1].phase == "ready"
 
 

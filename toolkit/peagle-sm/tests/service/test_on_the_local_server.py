@@ -63,8 +63,8 @@ def _spec(**script: str) -> EndpointSpec:
 
 @pytest.fixture
 def endpoint(local: Session, pacing: Pacing) -> Iterator[Endpoint]:
-    with deploy(_spec(), session=local, pacing=pacing, unguarded=True) as made:
-        yield made
+    with deploy(_spec(), session=local, pacing=pacing, unguarded=True) as endpoint:
+        yield endpoint
 
 
 def test_from_a_spec_to_an_endpoint_and_back_to_nothing(local: Session, pacing: Pacing) -> None:

@@ -286,15 +286,15 @@ class _Caller(AsOnAws):
 
 
 @pytest.mark.parametrize(
-    ("arn", "said"),
+    ("arn", "message"),
     [
         (f"arn:aws:iam::{ACCOUNT}:root", "root user"),
         (f"arn:aws:sts::{ACCOUNT}:federated-user/me", "federated user"),
     ],
 )
-def test_a_caller_whom_iam_does_not_simulate_is_named(server: Server, arn: str, said: str) -> None:
+def test_a_caller_whom_iam_does_not_simulate_is_named(server: Server, arn: str, message: str) -> None:
     session = Session.from_boto3(_Caller(server.url, arn))
-    with pytest.raises(ServiceFault, match=said):
+    with pytest.raises(ServiceFault, match=message):
         caller_rights(session, plan_for(make_spec(), session).draft)
 
 
