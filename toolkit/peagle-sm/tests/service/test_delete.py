@@ -1,4 +1,4 @@
-"""Deleting by names and globs: only what is ours, in order, and proven."""
+"""Deletion by names and globs: only resources created by peagle-sm, in order, each checked."""
 
 from __future__ import annotations
 

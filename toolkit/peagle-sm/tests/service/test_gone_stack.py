@@ -1,4 +1,4 @@
-"""What a stack that no longer exists has left behind: `delete` takes it, and asks as always."""
+"""`delete` removes the resources of a stack that no longer exists."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_within_the_lifetime_only_the_lease_is_written(aws: FakeAws, pacing: Pac
     assert list_endpoints(session)[0].keep_until == START + 3 * HOUR
 
 
-def test_beyond_it_the_dead_mans_switch_follows_with_its_price(aws: FakeAws, pacing: Pacing) -> None:
+def test_beyond_the_lifetime_the_schedule_moves_and_the_price_is_shown(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws, lifecycle={"max_lifetime_hours": 8, "budget_usd": 40})
     shown: list[Lease] = []
 

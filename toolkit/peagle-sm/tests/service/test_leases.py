@@ -263,7 +263,7 @@ def test_who_may_not_use_the_register_keeps_nothing(aws: FakeAws, pacing: Pacing
 
 
 def test_who_may_not_remove_tags_resumes_all_the_same(aws: FakeAws, pacing: Pacing) -> None:
-    """What serves, and costs, is no error; a second `resume` finds it on."""
+    """The endpoint serves, so the resume raises nothing; a second one finds it on."""
     session = session_of(aws)
     deploy(make_spec(), session=session, pacing=pacing)
     pause("demo", session=session, pacing=pacing)

@@ -1,4 +1,4 @@
-"""endpoint.openai(): a ready client, its token made anew for each request."""
+"""endpoint.openai(): a ready client, with a new token for each request."""
 
 from __future__ import annotations
 

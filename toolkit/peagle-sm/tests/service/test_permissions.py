@@ -1,4 +1,4 @@
-"""The permissions of a deploy: which are asked for, and what IAM's simulation says about them."""
+"""The permissions of a deploy: the simulated calls, and the results of IAM's simulation."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def update(
 
 
 def forget(session: Session, name: str) -> None:
-    """Remove a deleted endpoint's entry; no entry, or no guard, is no error."""
+    """Remove a deleted endpoint's entry, if there is a guard and an entry."""
     session.api("dynamodb").find("delete_item", TableName=TABLE, Key=_key(name))
 
 

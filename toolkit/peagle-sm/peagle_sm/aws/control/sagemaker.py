@@ -185,7 +185,7 @@ def add_tags(session: Session, arn: str, tags: Mapping[str, str]) -> None:
 
 
 def remove_tags(session: Session, arn: str, keys: Sequence[str]) -> None:
-    """Remove tags from a resource; missing keys are no error."""
+    """Remove tags from a resource; ignore missing keys."""
     session.api("sagemaker").delete_tags(ResourceArn=arn, TagKeys=list(keys))
 
 

@@ -230,7 +230,7 @@ def stage(
         sources: the same as for the plan.
         cache: directory for downloads from the hub, by repository and commit.
         version: this program's version, for the manifest.
-        told: called at each step.
+        progress: called at each step.
         part_bytes: the size of an upload's parts (S3 takes 5 MiB and more).
 
     Raises:

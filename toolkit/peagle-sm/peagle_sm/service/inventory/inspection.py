@@ -126,7 +126,7 @@ def _off_warnings(session: Session, summary: EndpointSummary) -> list[str]:
 
 
 def not_ours(session: Session, belongings: Belongings) -> PeagleError:
-    """Return the error for an endpoint of which peagle-sm has nothing: another's, or a missing one."""
+    """Return the error for an endpoint that is missing or was not created by peagle-sm."""
     if belongings.resources or control.describe_endpoint(session, belongings.name) is None:
         return absent(session, belongings.name, belongings)
     return PlanRefused(

@@ -154,7 +154,8 @@ def belongings_of(
     """Return what peagle-sm created under one endpoint's name.
 
     ``resources`` is empty if nothing exists. ``note`` receives a sentence if a missing permission makes this
-    slower. With ``need_lifetime`` False, a lifetime schedule that may not be read is no error.
+    slower. With ``need_lifetime`` False, a lifetime schedule that the caller may not
+    read is noted in ``unread_lifetime``.
     """
     belongings = Belongings(name)
     facts = control.describe_endpoint(session, name)
@@ -305,7 +306,7 @@ def _only_tagged(kind: str, name: str, tagged: Tagged | None, known: Iterable[Li
 
 
 def _owned_by(session: Session, name: str, rows: Iterable[Listed]) -> list[tuple[Listed, dict[str, str]]]:
-    """Return the rows whose tags in SageMaker name the endpoint."""
+    """Return the rows that have the endpoint's name in their tags in SageMaker."""
     read = ((row, control.tags_of(session, row.arn)) for row in rows)
     return [(row, tags) for row, tags in read if tags is not None and belongs_to(tags, name)]
 

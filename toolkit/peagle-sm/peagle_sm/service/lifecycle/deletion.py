@@ -133,7 +133,7 @@ def delete(
     kept. The log group of each name is kept, unless ``with_logs`` is True, or is a callback that returns
     True (called after ``confirm``). True deletes a log group even if nothing else of the name exists. A
     later stack of the same name creates its own log group, and fails if one exists. With ``missing_ok`` a
-    name or glob that matches nothing is no error; the report has it in ``absent``.
+    name or glob that matches nothing raises nothing; the report has it in ``absent``.
 
     Raises:
         NotFound: a name or glob matches nothing that peagle-sm created.
@@ -276,7 +276,7 @@ def _choose(
 
 
 def _log_group_only(session: Session, name: str) -> Belongings | None:
-    """Return a name of which only the log group is left; a stack may own it."""
+    """Return the belongings of a name that has only a log group left; a stack may own it."""
     if not _GLOB.isdisjoint(name) or not groups_of(session, {name: None}):
         return None
     if control.describe_endpoint(session, name) is not None:
@@ -333,7 +333,7 @@ def _stack_of(belongings: Belongings) -> str | None:
 def _remove_extras(session: Session, belongings: Belongings, removed: Removed) -> None:
     """Delete the alarms of an endpoint's updates, and the second schedules that no tag shows.
 
-    Those are of a gone stack, or of a component whose deploy was killed before the endpoint config.
+    A gone stack, or a deploy that was killed before it created the endpoint config, leaves such schedules.
     """
     _remove_alarms(session, belongings.name)
     stack = _stack_of(belongings)
