@@ -298,9 +298,9 @@ def _is_whole(path: Path, file: HubFile) -> bool:
 
 def _counter(got: Callable[[int], None]) -> Any:
     """Return a progress bar for the library that shows nothing and passes its counts to ``got``."""
-    from tqdm import tqdm
+    from huggingface_hub.utils import tqdm
 
-    class Counter(tqdm):  # type: ignore[type-arg]
+    class Counter(tqdm):  # type: ignore[misc]  # untyped
         def __init__(self, *_: Any, **__: Any) -> None:
             super().__init__(disable=True)
 
