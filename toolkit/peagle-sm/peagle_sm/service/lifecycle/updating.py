@@ -40,7 +40,7 @@ from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
-from peagle_sm.service.progress import CREATE_ATTEMPTS, Pacing, Progress, Reporter, once_visible
+from peagle_sm.service.progress import Pacing, Progress, Reporter, create_once
 from peagle_sm.service.spec_to_plan import plan_for
 
 # DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
@@ -70,7 +70,8 @@ class InPlace:
         """
         run = self._run
         try:
-            self._extend()
+            lease = lease_of(run.session, run.name, self._created)
+            self._remember(arm(run, lease).expires_at)  # before anything is started
             if not self._offer.fleet:
                 return
             create_all(run, _free(run))
@@ -80,11 +81,6 @@ class InPlace:
             self._follow()
         except (KeyboardInterrupt, Exception) as cause:
             self._recover(cause)
-
-    def _extend(self) -> None:
-        """Extend the lifetime, before anything is started."""
-        lease = lease_of(self._run.session, self._run.name, self._created)
-        self._remember(arm(self._run, lease).expires_at)
 
     def _remember(self, ends: datetime | None) -> None:
         """Write the end to the register: by default the guard counts from the creation."""
@@ -101,18 +97,9 @@ class InPlace:
         retain = not offer.changes_field("InitialInstanceCount")
         request = update_request(run.name, run.config, offer.alarms, offer.canary, retain=retain)
         run.report.start_billing()
-        for attempt in range(1, CREATE_ATTEMPTS + 1):
-            if self._has_begun():
-                break
-            try:
-                once_visible(partial(executor.send, run.session, request, once=True), run.pacing, run.report)
-            except PeagleError as error:
-                if not is_refused_now(error) or attempt == CREATE_ATTEMPTS:
-                    raise
-                run.report("check", f"no clear answer; checking before a retry ({error.message})")
-                run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
-            else:
-                break
+        if not self._has_begun():
+            send = partial(executor.send, run.session, request, once=True)
+            create_once(send, self._has_begun, run.pacing, run.report, is_refused_now)
         run.report("endpoint", f"endpoint {run.name} is being updated", status="Updating")
 
     def _has_begun(self) -> bool:
@@ -121,6 +108,7 @@ class InPlace:
 
     def _follow(self) -> None:
         run = self._run
+        canary_s = 0 if self._offer.canary is None else self._offer.canary.seconds
         until = run.pacing.monotonic() + _BEGINS_WITHIN_S
         while not self._has_begun() and run.pacing.monotonic() < until:
             run.pacing.sleep(run.pacing.poll_s)
@@ -128,14 +116,11 @@ class InPlace:
             run.session,
             run.name,
             run.plan.names.config,
-            patience=patience_s(run.plan.spec.startup_timeout_s) + BAKING_S + self._canary_s(),
+            patience=patience_s(run.plan.spec.startup_timeout_s) + BAKING_S + canary_s,
             pacing=run.pacing,
             report=run.report,
             note=lambda facts: None,
         )
-
-    def _canary_s(self) -> int:
-        return 0 if self._offer.canary is None else self._offer.canary.seconds
 
     def _recover(self, cause: BaseException) -> NoReturn:
         """Restore what can be restored, and raise an error with the present state."""
