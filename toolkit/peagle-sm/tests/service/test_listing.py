@@ -22,7 +22,7 @@ from peagle_sm.service import (
     resume,
     status,
 )
-from tests.service.fakes import START, FakeAws, Row, throttled
+from tests.service.fakes import START, FakeAws, Row, denied, throttled
 
 
 def test_a_row_tells_what_runs_what_it_costs_and_when_it_ends(
@@ -171,6 +171,17 @@ def test_a_register_that_is_throttled_hides_no_list(
     assert (row.name, row.status) == ("demo", "InService")
     assert len(notes) == 1
     assert notes[0].startswith("Scan: Rate exceeded; without the guard's register")
+
+
+def test_schedules_that_may_not_be_read_hide_no_list(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
+    notes: list[str] = []
+    (row,) = list_endpoints(session, note=notes.append)
+    assert (row.name, row.status, row.expires_at) == ("demo", "InService", None)
+    assert [note.startswith("GetSchedule: not authorized") for note in notes] == [True]
 
 
 def test_a_register_that_is_throttled_hides_no_status(

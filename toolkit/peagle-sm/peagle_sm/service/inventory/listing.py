@@ -14,9 +14,11 @@ from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.guard_resources import RegisterEntry
+from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.sagemaker import Listed, ModelFacts
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
+from peagle_sm.core.errors import CredentialsError
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.prices import choose_price
 from peagle_sm.service.inventory.guard_state import guards_own, guards_role_acts, known_entries, rest_of
@@ -91,12 +93,18 @@ def list_endpoints(
     """List the endpoints that peagle-sm created in the region, and orphans.
 
     ``everything`` adds endpoints not created by peagle-sm. K and the instances come from the tags. ``note``
-    receives a sentence if the guard's register or the tagging API cannot be read.
+    receives a sentence if the guard's register, the tagging API or the schedules cannot be read.
     """
     now = session.now()
     endpoints = list(control.list_endpoints(session))
     entries = known_entries(session, note)
-    ours = assemble(session, all_tagged(session, note), endpoints, all_limits(session))
+    limits: Mapping[str, Lifetime] = {}
+    try:
+        limits = all_limits(session)
+    except CredentialsError as error:  # a list is useful without the ends
+        if note is not None:
+            note(f"{error.message}; no end of a lifetime is shown")
+    ours = assemble(session, all_tagged(session, note), endpoints, limits)
     dead = _without_role(session, ours)
     rows = [summary_of(session, belongings, now, entries.get(belongings.name)) for belongings in ours]
     rows = [replace(row, expires_at=None) if row.name in dead else row for row in rows]
@@ -142,13 +150,12 @@ def summary_of(
         )
     lease = entry.keep_until if entry is not None and entry.is_of(created) else None
     limit = belongings.lifetime.expires_at if belongings.lifetime and belongings.lifetime.enabled else None
+    status = "Paused" if rest else "Orphaned"
+    if belongings.endpoint is not None:
+        status = belongings.endpoint.status or "unknown"
     return EndpointSummary(
         name=belongings.name,
-        status=belongings.endpoint.status or "unknown"
-        if belongings.endpoint
-        else "Paused"
-        if rest
-        else "Orphaned",
+        status=status,
         managed=True,
         mode=belongings.tags.get(keys.MODE),
         num_speculative_tokens=serving.num_speculative_tokens,
