@@ -136,12 +136,10 @@ def _cause(lines: list[str]) -> str:
 
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "async": ("aiohttp>=3.10,<4",),
     "cdk": ("aws-cdk-lib==2.275.0", "cdk-nag==3.0.2", "constructs>=10.8,<11"),
     "hub": ("huggingface_hub>=2.4,<3",),
     "openai": ("aiohttp>=3.10,<4", "openai>=2,<4"),
     "record": ("bc-detect-secrets==1.5.52",),
-    "sagemaker": ("sagemaker>=3.27,<4",),
 }
 
 

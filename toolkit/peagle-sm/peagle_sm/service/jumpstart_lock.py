@@ -12,7 +12,7 @@ from peagle_sm.aws.readers.jumpstart import read_document
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import ModelEntry
 from peagle_sm.core.changes import Change
-from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
+from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.jumpstart.documents import (
     MANIFEST_KEY,
     Row,
@@ -37,6 +37,7 @@ from peagle_sm.core.spec.lock import (
     parse_lock,
 )
 from peagle_sm.service.own_models import with_own_entries
+from peagle_sm.service.spec_to_plan import require_same_region
 
 
 def _row(rows: Sequence[Row], entry: ModelEntry, keep: Lock | None) -> Row:
@@ -142,13 +143,7 @@ def _check(spec: EndpointSpec, session: Session) -> None:
             f"{spec.name}: nothing to lock: a spec with source: container names its image and files",
             next_step="Leave the lock out, or set source: jumpstart.",
         )
-    wanted = spec.placement.region
-    if wanted is not None and not session.is_local and wanted != session.region:
-        raise CredentialsError(
-            f"placement.region: the spec has {wanted}, but this session uses {session.region}.",
-            next_step=f"Give --region {wanted}, or change placement.region.",
-            details={"wanted": wanted, "found": session.region},
-        )
+    require_same_region(spec, session)
 
 
 def _read(path: Path) -> tuple[Lock | None, str | None]:

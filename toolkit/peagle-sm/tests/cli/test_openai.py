@@ -35,8 +35,8 @@ def test_what_it_prints_is_all_that_the_sdk_needs(peagle: Run, endpoint: str, se
     assert done.stderr.splitlines() == [
         done.stderr.splitlines()[0],
         'model: leave it empty ("" in the request); the URL already selects the endpoint and its one model',
-        "served: chat completions only; for tools that need a model name, /v1/models, /v1/completions or "
-        f"/v1/responses, run: peagle-sm serve {endpoint} --local-port {server.status.port}",
+        "served: chat completions only; for tools that need a model name, /v1/models or /v1/completions, "
+        f"run: peagle-sm serve {endpoint} --local-port {server.status.port}",
     ]
     assert done.stderr.startswith("the token expires at 20")
 

@@ -21,7 +21,7 @@ from peagle_sm.core.errors import Declined, GuardMissing
 from peagle_sm.core.words import relative, usd, when_to
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.control.guard_resources import Watched
+    from peagle_sm.aws.control.guard_resources import RegisterEntry
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
     from peagle_sm.core.guard import GuardPrice
@@ -294,7 +294,7 @@ def render_guard_status(status: GuardStatus, now: datetime) -> str:
     return f"{text}\n\n{table}"
 
 
-def _row(watched: Watched, now: datetime) -> tuple[str, ...]:
+def _row(watched: RegisterEntry, now: datetime) -> tuple[str, ...]:
     state = "paused" if watched.paused else "watched"
     if watched.gone_at is not None:
         state = f"off ({watched.off_by or 'unknown'})" if not watched.paused else "paused"

@@ -41,8 +41,8 @@ def advice(name: str, expires_at: datetime, flags: str, hours: float) -> Iterato
     yield f"the token expires at {when(expires_at)}{longer}; run this command again for a new one"
     yield 'model: leave it empty ("" in the request); the URL already selects the endpoint and its one model'
     yield (
-        "served: chat completions only; for tools that need a model name, /v1/models, /v1/completions or "
-        f"/v1/responses, run: peagle-sm serve {name}{flags}"
+        "served: chat completions only; for tools that need a model name, /v1/models or /v1/completions, "
+        f"run: peagle-sm serve {name}{flags}"
     )
 
 
@@ -140,7 +140,7 @@ def serve(
 ) -> None:
     """Run a local proxy with the OpenAI API for an endpoint.
 
-    For clients that cannot sign requests, that need /v1/completions, /v1/responses or /v1/models, or that
+    For clients that cannot sign requests, that need /v1/completions or /v1/models, or that
     need a model name (here: the endpoint's name). Streams arrive as the engine produces them. A broken stream
     ends with an error event and without [DONE]. Each request is logged as one line on stderr. Ctrl-C waits
     for requests in flight; a second Ctrl-C ends them. SageMaker's limits: 60 s for a whole answer, 8 minutes

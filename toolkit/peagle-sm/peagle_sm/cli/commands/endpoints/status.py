@@ -91,10 +91,8 @@ def list_(state: State, everything: bool) -> None:
 
     K and the instances come from tags that the last deploy or update wrote; `peagle-sm status` reads what
     runs now. With autoscaling, the instances are its bounds (1-4), and ~ marks costs at the initial instance
-    count. A dash means unknown: older versions of peagle-sm wrote fewer tags; `peagle-sm update` adds them.
+    count. A dash means unknown.
     A narrow terminal leaves out age, mode, spent and expires, in this order; other formats have everything.
-    The number of AWS calls does not grow with the number of endpoints, unless you lack the permission
-    tag:GetResources.
     """
     from peagle_sm.service import list_endpoints
 
