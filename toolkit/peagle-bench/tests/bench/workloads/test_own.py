@@ -68,7 +68,7 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "expected"),
     [
         ([], "has no prompts"),
         (["", "  "], "has no prompts"),
@@ -98,10 +98,10 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
         ([{"Custom_ID": "x", "body": CHAT}], "did you mean 'custom_id'?"),
     ],
 )
-def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], said: str) -> None:
+def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], expected: str) -> None:
     with pytest.raises(SpecError) as raised:
         load_workload(str(lines(tmp_path / "wrong.jsonl", *rows)))
-    assert said in raised.value.message
+    assert expected in raised.value.message
     assert "wrong.jsonl" in raised.value.message
     assert raised.value.next_step
 
@@ -148,16 +148,14 @@ def test_a_broken_archive_is_told(tmp_path: Path) -> None:
         load_workload(str(path))
 
 
-def test_salt_goes_into_every_turn_and_never_over_one_s_own(tmp_path: Path) -> None:
+def test_a_salt_goes_into_every_turn_and_contains_the_bodys_own(tmp_path: Path) -> None:
     path = lines(tmp_path / "m.jsonl", {"turns": ["one", "two"]}, {**CHAT, "cache_salt": "theirs"})
     items = sorted(load_workload(str(path)).items, key=lambda item: item.prompt_id)
     first, own = (salted(item, "c=8") for item in items)
-    assert first.body["cache_salt"] == "c=8"
     assert first.then is not None
     second = first.then("yes")
     assert second is not None
-    assert second.body["cache_salt"] == "c=8"
-    assert own.body["cache_salt"] == "theirs"
+    assert second.body["cache_salt"] == first.body["cache_salt"] != own.body["cache_salt"] != "theirs"
 
 
 @pytest.mark.parametrize("salt", ["run/c=8", "2 req/s@x", "a\\b", "x" * 129, "y/" * 90])
@@ -297,7 +295,7 @@ def test_null_is_a_field_that_is_not_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "found", "next_step"),
+    ("content", "expected", "next_step"),
     [
         ('{"prompt": [{"role": "user", "content": "hi"}]}', "prompt is a chat", "write it as messages"),
         ('{"messages": []}', "messages without content", "one per line"),
@@ -325,12 +323,12 @@ def test_null_is_a_field_that_is_not_set(tmp_path: Path) -> None:
         ('[{"prompt": "x", "max_tokens": 5}, {"text": "y"}]', "entry 2", "one per line"),
     ],
 )
-def test_the_reason_is_the_right_one(tmp_path: Path, content: str, found: str, next_step: str) -> None:
+def test_the_reason_is_the_right_one(tmp_path: Path, content: str, expected: str, next_step: str) -> None:
     path = tmp_path / "wrong.jsonl"
     path.write_text(content)
     with pytest.raises(SpecError) as raised:
         load_workload(str(path))
-    assert found in raised.value.message
+    assert expected in raised.value.message
     assert next_step in (raised.value.next_step or "")
 
 
@@ -390,7 +388,7 @@ def test_sharegpt_is_read_as_the_user_s_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "found"),
+    ("row", "expected"),
     [
         (said_by(("human", "a"), ("function_call", "{}"), ("observation", "7")), "function_call"),
         (said_by(("human", "a"), ("tool", "7")), "'tool'"),
@@ -401,11 +399,11 @@ def test_sharegpt_is_read_as_the_user_s_turns(tmp_path: Path) -> None:
     ],
 )
 def test_sharegpt_with_more_than_messages_is_refused_with_the_line(
-    tmp_path: Path, row: dict[str, Any], found: str
+    tmp_path: Path, row: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(SpecError, match="line 2") as raised:
         load_workload(str(lines(tmp_path / "m.jsonl", said_by(("human", "fine")), row)))
-    assert found in raised.value.message
+    assert expected in raised.value.message
     assert raised.value.next_step
 
 
