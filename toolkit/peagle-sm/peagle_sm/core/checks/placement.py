@@ -102,13 +102,22 @@ def host_ami_driver(draft: Draft) -> Findings:
             yield f"host AMI {ami} has driver {driver}; the {entry.gpu} of {name} needs {entry.min_driver}"
 
 
+# Families that AWS hosts but the catalogue does not have: GPU, least driver.
+_UNLISTED_GPUS = {
+    "g4dn": ("NVIDIA T4", 450),
+    "g7": ("NVIDIA RTX PRO 4500 Blackwell", 570),
+    "p2": ("NVIDIA K80", 450),
+    "p3": ("NVIDIA V100", 450),
+    "p6e-gb200": ("NVIDIA GB200", 570),
+}
+
+
 @check(
     "instance-unlisted",
     why="Its memory, GPUs and host AMI are guesses: the engine may not start, and is billed meanwhile.",
-    source="this project: the catalogue of instances",
+    source="this project: the catalogue of instances; AWS: EC2 G7 and P6e-GB200; NVIDIA: driver releases",
     remedy="Use a type of the catalogue, or check its GPUs, memory and driver on AWS's page and set "
     "placement.inference_ami_version.",
-    severity="warning",
     url="https://aws.amazon.com/ec2/instance-types/",
 )
 def instance_unlisted(draft: Draft) -> Findings:
@@ -117,13 +126,19 @@ def instance_unlisted(draft: Draft) -> Findings:
         return
     ami = host_ami(draft)
     chosen = f"host AMI {ami}" if ami else "AWS's default host AMI"
+    host = draft.catalog.images.amis.get(ami or "")
     for name in draft.instance_types:
         has_gpus = name.startswith(("ml.g", "ml.p"))
-        if name in known_instance_types() and draft.instance(name) is None and has_gpus:
-            yield (
-                f"placement.instance_types: {name} is not in the catalogue: its GPUs, driver and CPU (x86_64 "
-                f"or arm64) are unknown, and the plan guesses {chosen}"
-            )
+        if name not in known_instance_types() or draft.instance(name) is not None or not has_gpus:
+            continue
+        yield Finding(
+            "warning",
+            f"placement.instance_types: {name} is not in the catalogue: its GPUs, driver and CPU (x86_64 "
+            f"or arm64) are unknown, and the plan guesses {chosen}",
+        )
+        gpu, least = _UNLISTED_GPUS.get(name.split(".")[1], ("", 0))
+        if host is not None and host.driver < least:
+            yield f"host AMI {ami} has driver {host.driver}; the {gpu} of {name} needs {least}"
 
 
 @check(

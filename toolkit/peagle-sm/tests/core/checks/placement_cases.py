@@ -111,6 +111,14 @@ CASES = [
         severity="warning",
         text="ml.g7.8xlarge is not in the catalogue",
     ),
+    Case(
+        "instance-unlisted",
+        CONTAINER,
+        "placement: {instance_types: [ml.g7.8xlarge], "
+        "inference_ami_version: al2-ami-sagemaker-inference-gpu-3-1}",
+        severity="error",
+        text="has driver 550",
+    ),
     Case("instance-unlisted", CONTAINER, "placement: {instance_types: [ml.g6.12xlarge]}"),
     Case("kms-local-storage", CONTAINER, "placement: {instance_types: [ml.g7e.2xlarge]}"),
     Case("network-isolation", GPT, "security: {network_isolation: false}", severity="warning", text="is off"),
