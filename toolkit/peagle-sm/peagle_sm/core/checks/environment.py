@@ -1,4 +1,4 @@
-"""Checks of the container's environment: limits, settings, security.
+"""Checks of the container's environment: settings, security.
 
 The checks find variables that the image would read in another way than intended, and variables that expose
 something: secrets, flags that open the engine, a volume without your own key.
@@ -22,10 +22,6 @@ from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
 
-MAX_ENTRIES = 100
-MAX_VALUE_BYTES = 1024
-MAX_TOTAL_BYTES = 32 * 1024
-
 
 def _given(draft: Draft) -> Iterator[tuple[str, str, str]]:
     """Yield each variable that the spec sets by name: its field, the variable and the value."""
@@ -33,28 +29,6 @@ def _given(draft: Draft) -> Iterator[tuple[str, str, str]]:
         yield f"serving.env.{name}", name, value
     for argument, (name, value) in extra_variables(draft.spec.serving.extra_args).items():
         yield f"serving.extra_args.{argument}", name, value
-
-
-@check(
-    "environment-limits",
-    why="CreateModel refuses the whole request.",
-    source="SageMaker API: ContainerDefinition.Environment (100 entries, 1,024 bytes each, 32 KB in all)",
-    remedy="Shorten the value. With AWS's image, SM_VLLM_CONFIG may name a file in the model's folder.",
-    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
-)
-def environment_limits(draft: Draft) -> Findings:
-    """Too many environment entries, or too many bytes."""
-    values = environment(draft)
-    if len(values) > MAX_ENTRIES:
-        yield f"serving.env: found {len(values)} entries in all; allowed: at most {MAX_ENTRIES}"
-    total = 0
-    for name, value in values.items():
-        size = len(value.encode())
-        total += size + len(name.encode())
-        if size > MAX_VALUE_BYTES:
-            yield f"serving.env.{name}: found {size} bytes; allowed: at most {MAX_VALUE_BYTES} bytes a value"
-    if total > MAX_TOTAL_BYTES:
-        yield f"serving.env: found {total} bytes in all; allowed: at most {MAX_TOTAL_BYTES}"
 
 
 @check(
