@@ -132,7 +132,6 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("init", "commands.planning.init:init", "Write a commented peagle.yaml for a model."),
         ("models", "commands.planning.catalog:models", "List the models in the catalogue."),
         ("heads", "commands.planning.heads:heads", "List draft heads, check them, or copy them to S3."),
-        ("schema", "commands.planning.init:schema", "Print the JSON schema of peagle.yaml."),
         ("plan", "commands.planning.plan:plan", "Show what a spec would create, and what it would cost."),
         (
             "lock",

@@ -1,4 +1,4 @@
-"""`peagle-sm init`, `schema`, `cdk init`: write a spec, its schema, the CDK app.
+"""`peagle-sm init`, `cdk init`: write a spec with its schema, and the CDK app.
 
 `init` writes the schema beside the spec, so that editors check it. `cdk init` is for users of the wheel: a
 clone of the project already has the same app.py.
@@ -161,15 +161,6 @@ def _write(path: Path, text: str, force: bool) -> None:
     except CannotWrite as error:
         error.next_step = f"{error.next_step} Or write another file with --output FILE."
         raise
-
-
-@click.command(cls=Command)
-@global_options
-def schema() -> None:
-    """Print the JSON schema of peagle.yaml."""
-    from peagle_sm.core.spec.endpoint_spec import json_schema
-
-    click.echo(to_json(json_schema()))
 
 
 CDK_ENTRIES = (Entry("init", "commands.planning.init:cdk_init", "Write the CDK app into a folder."),)

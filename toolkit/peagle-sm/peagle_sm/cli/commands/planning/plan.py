@@ -134,9 +134,7 @@ def _refuse_if_stale(state: State, locking: Locking, spec_path: str) -> None:
 
 
 # A command that lacks --local, --region or --profile.
-_COMMAND = re.compile(
-    r"`(peagle-sm (?!local |models|checks|init|schema)(?:(?!--local|--region|--profile)[^`])*)`"
-)
+_COMMAND = re.compile(r"`(peagle-sm (?!local |models|checks|init)(?:(?!--local|--region|--profile)[^`])*)`")
 
 
 def render_results(results: Sequence[Result], flags: str = "", *, verbose: bool = False) -> str:
