@@ -44,8 +44,7 @@ def dashboard_body(endpoint: Watched, alarm_keys: Sequence[str], advice: str) ->
     rows = [
         [_text(advice), _alarms(endpoint, alarm_keys)],
         [_spend(endpoint), _traffic(endpoint), _errors(endpoint)],
-        [_latency(endpoint), _overhead(endpoint)],
-        [*_drafting(endpoint), _hardware(endpoint)],
+        [_latency(endpoint), *_drafting(endpoint), _hardware(endpoint)],
         _slices(endpoint),
     ]
     return {"widgets": list(_placed([row for row in rows if row]))}
@@ -122,24 +121,16 @@ def _errors(endpoint: Watched) -> dict[str, Any]:
     )
 
 
-def _percentiles(endpoint: Watched, metric: str, title: str) -> dict[str, Any]:
+def _latency(endpoint: Watched) -> dict[str, Any]:
     pairs = []
     for number, percentile in enumerate(("p50", "p90", "p99")):
         raw = f"m{number}"
-        expression = {"expression": f"{raw} / 1000", "label": percentile, "id": f"e{number}"}
-        pairs.append([expression])
+        pairs.append([{"expression": f"{raw} / 1000", "label": percentile, "id": f"e{number}"}])
         pairs.append(
-            _metric(INVOCATIONS, metric, endpoint.invocations, stat=percentile, id=raw, visible=False)
+            _metric(INVOCATIONS, "ModelLatency", endpoint.invocations, stat=percentile, id=raw, visible=False)
         )
-    return _graph(title, pairs, yAxis={"left": {"label": "ms", "showUnits": False, "min": 0}})
-
-
-def _latency(endpoint: Watched) -> dict[str, Any]:
-    return _percentiles(endpoint, "ModelLatency", "Model latency (ms)")
-
-
-def _overhead(endpoint: Watched) -> dict[str, Any]:
-    return _percentiles(endpoint, "OverheadLatency", "SageMaker's overhead (ms)")
+    axis = {"left": {"label": "ms", "showUnits": False, "min": 0}}
+    return _graph("Model latency (ms)", pairs, yAxis=axis)
 
 
 def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
