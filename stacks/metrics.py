@@ -55,7 +55,6 @@ class Watched:
     publish_s: int
     usd_per_instance_hour: float | None
     price_at_most: bool
-    usd_per_hour: float | None
     max_usd: float | None
     budget_usd: float | None
     max_lifetime_hours: float
@@ -96,7 +95,6 @@ def watched(plan: Plan) -> Watched:
         publish_s=sent["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
         price_at_most=plan.price_at_most,
-        usd_per_hour=plan.usd_per_hour,
         max_usd=plan.max_usd,
         budget_usd=lifecycle.budget_usd,
         max_lifetime_hours=lifecycle.max_lifetime_hours,
