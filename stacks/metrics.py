@@ -240,9 +240,9 @@ def _pattern(tokens: int, *, drafted: str = "", s1: str = "", s2: str = "") -> s
     return f"[{', '.join(columns)}]"
 
 
-def add_filters(scope: Construct, endpoint: Watched, log_group: CfnResource) -> list[CfnResource]:
+def add_filters(scope: Construct, endpoint: Watched, log_group: CfnResource) -> None:
     """Add the metric filters to the endpoint's log group."""
-    return [
+    for entry in filters(endpoint):
         logs.CfnMetricFilter(
             scope,
             f"{entry.name}Filter",
@@ -258,5 +258,3 @@ def add_filters(scope: Construct, endpoint: Watched, log_group: CfnResource) -> 
                 )
             ],
         )
-        for entry in filters(endpoint)
-    ]

@@ -271,29 +271,18 @@ def add_alarms(
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
     tags: Mapping[str, str],
-) -> list[CfnResource]:
+) -> None:
     """Add the alarms; ``while_on`` is the condition that the endpoint is on, and the endpoint."""
-    return [_alarm(scope, endpoint, watch, topic, while_on, tags) for watch in watches]
-
-
-def _alarm(
-    scope: Construct,
-    endpoint: Watched,
-    watch: AlarmRule,
-    topic: sns.CfnTopic,
-    while_on: tuple[CfnCondition, CfnResource],
-    tags: Mapping[str, str],
-) -> CfnResource:
+    is_on, created = while_on
     actions = {"AlarmActions": [topic.ref], "OKActions": [topic.ref]}
-    logical_id = "".join(part.capitalize() for part in watch.key.split("-")) + "Alarm"
-    properties = {**_payload(endpoint, watch), **actions}
-    alarm = add_checked(scope, logical_id, "AWS::CloudWatch::Alarm", properties, tags)
-    if watch.only_on:
-        is_on, created = while_on
-        alarm.cfn_options.condition = is_on
-        # so that missing data counts from the first minute in service, not from the start
-        alarm.add_resource_dependency(created)
-    return alarm
+    for watch in watches:
+        logical_id = "".join(part.capitalize() for part in watch.key.split("-")) + "Alarm"
+        properties = {**_payload(endpoint, watch), **actions}
+        alarm = add_checked(scope, logical_id, "AWS::CloudWatch::Alarm", properties, tags)
+        if watch.only_on:
+            alarm.cfn_options.condition = is_on
+            # so that missing data counts from the first minute in service, not from the start
+            alarm.add_resource_dependency(created)
 
 
 def _payload(endpoint: Watched, watch: AlarmRule) -> dict[str, Any]:
