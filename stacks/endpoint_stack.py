@@ -118,12 +118,8 @@ class EndpointStack(PeagleStack):
         plan: Plan,
         email: str | None = None,
         env: Environment | None = None,
-        logs_key: str | None = None,
     ) -> None:
-        """Make the stack from a plan without errors; its alarms send mail to ``email``.
-
-        ``logs_key`` is the ARN of the log group's KMS key.
-        """
+        """Make the stack from a plan without errors; its alarms send mail to ``email``."""
         name = guard_names.endpoint_stack(plan.names.endpoint)
         super().__init__(
             scope,
@@ -135,7 +131,7 @@ class EndpointStack(PeagleStack):
         self._plan = plan
         self._endpoint = watched(plan)
         self._is_on = self._add_switch()
-        resources = add_resources(self, plan, self._is_on, logs_key)
+        resources = add_resources(self, plan, self._is_on)
         add_filters(self, self._endpoint, resources["log-group"])
         self._add_watchers(resources["endpoint"], email)
         for output, value in outputs(plan).items():

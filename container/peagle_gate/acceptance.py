@@ -1,10 +1,7 @@
 """Check whether drafting is effective, from two scrapes of vLLM's ``/metrics``. Pure.
 
 An acceptance length alone cannot decide: a healthy head on text that it does not know drafts no better than
-a broken one on text that it does. The shape separates them (`ineffective`). While the drafts cannot decide,
-more are collected.
-
-`emf_line` writes the figures for CloudWatch.
+a broken one on text that it does. The shape separates them (`ineffective`).
 """
 
 from __future__ import annotations
@@ -14,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peagle_gate.embedded_metrics import COUNT, NONE, metrics_line
-from peagle_gate.ineffective import DRAFTS_NEEDED, is_ineffective, is_open
+from peagle_gate.ineffective import DRAFTS_NEEDED, is_ineffective
 
-MOST_DRAFTS = 4000  #: a window that still cannot decide is closed without a fault
 TOKENS_WITHOUT_DRAFT = 1000
 #: A head misses its own profile below this share of its drafted length; docs/explanation/container.md has the
 #: measurement.
@@ -104,28 +100,13 @@ class Profile:
     prompts: tuple[str, ...] = field(default=(), compare=False)
 
 
-def enough(counts: Counts, *, parallel: bool, always: bool = True) -> bool:
-    """Decide whether there are enough drafts, or enough tokens without drafts, for a judgement.
-
-    ``parallel`` is True if each draft has a second token from the same pass. ``always`` is False if the
-    engine drafts nothing at some numbers of requests: a table with a K of 0.
-    """
-    if (always and counts.undrafted >= TOKENS_WITHOUT_DRAFT) or counts.drafts >= MOST_DRAFTS:
-        return True
-    if counts.drafts < DRAFTS_NEEDED:
-        return False
-    if not parallel or len(counts.accepted) < 2:
-        return True
-    seen = (counts.drafts, *counts.accepted[:2])
-    return is_ineffective(*seen) or not is_open(*seen)
-
-
 def fault(
     counts: Counts, *, parallel: bool, profile: Profile | None = None, always: bool = True
 ) -> str | None:
     """Return what is wrong with the drafting; None if nothing is, or with too few counts.
 
-    ``parallel`` and ``always`` are as in `enough`.
+    ``parallel`` is True if each draft has a second token from the same pass. ``always`` is False if the
+    engine drafts nothing at some numbers of requests: a table with a K of 0.
     """
     if always and counts.undrafted >= TOKENS_WITHOUT_DRAFT:
         return f"speculation is off: {counts.generated} tokens and no draft"
@@ -164,33 +145,10 @@ def read_profile(document: object) -> Profile | None:
     return Profile(tuple(float(rate) for rate in survival), tuple(prompts))
 
 
-ACCEPTANCE_LENGTH = "AcceptanceLength"
-DRAFTS = "Drafts"
-GENERATED = "GeneratedTokens"
-FAULT = "DraftingFault"
-
-
-def emf_line(
-    counts: Counts, window: Counts, *, parallel: bool, namespace: str, unix_ms: int, always: bool = True
-) -> tuple[str, bool]:
-    """Return the log line with ``counts``, and whether it judges ``window``.
-
-    ``counts`` are those since the last line, ``window`` those since the last judgement: windows are summed
-    until they can be judged.
-    """
-    metrics: dict[str, tuple[float, str]] = {
-        DRAFTS: (counts.drafts, COUNT),
-        GENERATED: (counts.generated, COUNT),
+def log_line(counts: Counts, namespace: str, unix_ms: int) -> str:
+    """Return the log line with the drafts since the last one and their acceptance length."""
+    metrics = {
+        "Drafts": (counts.drafts, COUNT),
+        "AcceptanceLength": (round(counts.acceptance_length, 4), NONE),
     }
-    if counts.drafts:
-        metrics[ACCEPTANCE_LENGTH] = (round(counts.acceptance_length, 4), NONE)
-        for position, rate in enumerate(counts.survival, 1):
-            metrics[f"Survival{position}"] = (round(rate, 4), NONE)
-    members = {}
-    judges = enough(window, parallel=parallel, always=always)
-    if judges:
-        reason = fault(window, parallel=parallel, always=always)
-        metrics[FAULT] = (1 if reason else 0, COUNT)
-        if reason:
-            members["reason"] = reason
-    return metrics_line(metrics, members, namespace=namespace, unix_ms=unix_ms), judges
+    return metrics_line(metrics, {}, namespace=namespace, unix_ms=unix_ms)

@@ -53,11 +53,6 @@ def test_an_image_is_of_its_base_and_of_what_is_sent(name: str) -> None:
     assert of("ADD", text) == [], "nothing is pulled but the base"
 
 
-def test_hadolint_would_find_a_pipe_into_a_shell_without_pipefail() -> None:
-    result = hadolint(DOCKERFILE + "\nRUN wget -qO- https://example.com/x | sh\n")
-    assert any(line.startswith("DL4006") for line in result)
-
-
 def test_the_build_looks_at_the_base_before_anything_else() -> None:
     (run,) = of("RUN")
     assert run.startswith('python3 check_base.py "${BASE_IMAGE}" "${VLLM_FLOOR}" &&')

@@ -106,18 +106,11 @@ async def test_the_limits_stand_before_the_engine(started: Started) -> None:
 async def test_traffic_is_told_in_embedded_metrics(started: Started) -> None:
     status, _ = await started.ask("/invocations", {"prompt": "def f(", "max_tokens": 16, "temperature": 0})
     assert status == 200
-    # A request that runs while an interval ends is in two lines.
     async with asyncio.timeout(60):
-        while True:
-            rows = [json.loads(line) for line in started.lines if '"GeneratedTokens"' in line]
-            if (tokens := sum(row["GeneratedTokens"] for row in rows)) >= 16:
-                break
+        while not (rows := [json.loads(line) for line in started.lines if '"AcceptanceLength"' in line]):
             await asyncio.sleep(0.1)
-    assert tokens == 16
     assert {row["_aws"]["CloudWatchMetrics"][0]["Namespace"] for row in rows} == {"peagle-sm/real"}
-    drafted = [row for row in rows if row["Drafts"] > 0]
-    assert drafted
-    assert all({"Survival1", "Survival2", "Survival3"} <= row.keys() for row in drafted)
+    assert all(row["Drafts"] > 0 for row in rows)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -7,7 +7,6 @@ tests/sagemaker_sdk/test_real_engine.py.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -115,50 +114,6 @@ def test_litellm_is_right_without_a_stream_and_on_the_openai_route(
 
 def test_strands_is_right_on_the_openai_route(ask: Ask, answer: str) -> None:
     assert ask(client("strands"), instead="openai") == answer
-
-
-def test_the_aws_cli_gets_the_models_answer(
-    aws_program: Path, server: Server, answer: str, tmp_path: Path
-) -> None:
-    body = {"messages": [{"role": "user", "content": "def add(a, b):"}], "max_tokens": 16, "temperature": 0}
-    words = ["--endpoint-name", NAME, "--content-type", "application/json", "--body", json.dumps(body)]
-    subprocess.run(
-        [aws_program, "sagemaker-runtime", "invoke-endpoint", *words, "answer.json"],
-        cwd=tmp_path,
-        env={
-            "AWS_ENDPOINT_URL": server.url,
-            "AWS_DEFAULT_REGION": server.status.region,
-            "AWS_ACCESS_KEY_ID": "local",
-            "AWS_SECRET_ACCESS_KEY": "local",
-            "HOME": str(tmp_path),
-            "PATH": os.defpath,
-        },
-        capture_output=True,
-        check=True,
-    )
-    completion = json.loads((tmp_path / "answer.json").read_text())
-    assert completion["choices"][0]["message"]["content"] == answer
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_the_responses_api_gives_the_answer_of_a_chat(proxy: str, answer: str, streamed: bool) -> None:
-    client = openai.OpenAI(base_url=proxy, api_key="any", max_retries=0)
-    request: dict[str, Any] = {
-        "model": "",
-        "input": "def add(a, b):",
-        "max_output_tokens": 16,
-        "temperature": 0,
-    }
-    if streamed:
-        events = list(client.responses.create(**request, stream=True))
-        assert events[-1].type in ("response.completed", "response.incomplete")
-        assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == answer
-        response = events[-1].response
-    else:
-        response = client.responses.create(**request)
-    assert response.output_text == answer
-    assert response.usage is not None
-    assert 0 < response.usage.output_tokens <= 16
 
 
 @pytest.mark.parametrize("events", [1, 3, 5])

@@ -9,11 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from aws_cdk import App
 
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec.endpoint_spec import parse_spec
-from stacks.endpoint_stack import EndpointStack
 from stacks.specs import StandIns, plan_for, read_context
 from tests.stacks.support import EXAMPLES, REGION, ROOT, stand_ins
 
@@ -105,18 +103,6 @@ def test_a_plan_that_is_refused_is_not_made_into_a_stack() -> None:
 def test_every_example_can_be_planned_in_a_clean_clone(path: Path) -> None:
     (spec,) = read_context({"spec": str(path)}).specs
     assert plan_for(spec, REGION, stand_ins()).requests
-
-
-def test_the_log_group_of_an_endpoint_takes_a_key() -> None:
-    key = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
-    wanted = read_context({"spec": "docs/examples/gpt-oss-20b.yaml", "logs_key": key})
-    app = App(analytics_reporting=False)
-    EndpointStack(app, plan_for(wanted.specs[0], REGION, stand_ins()), logs_key=wanted.logs_key)
-    resources = app.synth().stacks[0].template["Resources"].values()
-    (group,) = [each for each in resources if each["Type"] == "AWS::Logs::LogGroup"]
-    assert group["Properties"]["KmsKeyId"] == key
-    with pytest.raises(SpecError, match="takes no alias"):
-        read_context({"logs_key": "alias/mine"})
 
 
 def test_a_role_of_another_account_is_refused_where_the_cdk_names_the_account() -> None:

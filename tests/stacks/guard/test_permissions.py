@@ -6,8 +6,6 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any
 
-import pytest
-
 from peagle_sm.core import guard
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
 from tests.stacks.guard import policies
@@ -62,33 +60,8 @@ def test_what_deletes_or_creates_asks_for_the_tag(template: Template) -> None:
     assert _untagged(template) == []
 
 
-@pytest.mark.parametrize(
-    "action", ["sagemaker:DeleteEndpoint", "sagemaker:DeleteModel", "sagemaker:CreateModel"]
-)
-def test_a_deletion_or_creation_without_the_tag_is_found(template: Template, action: str) -> None:
-    del _first(template, action)["Condition"]
-    assert any(action in each for each in _untagged(template))
-
-
 def test_one_role_is_passed_to_one_service(template: Template) -> None:
     assert _loose_pass_role(template) == []
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"Resource": "*"},
-        {"Condition": {}},
-        {
-            "Condition": {
-                "StringEquals": {"iam:PassedToService": ["sagemaker.amazonaws.com", "ec2.amazonaws.com"]}
-            }
-        },
-    ],
-)
-def test_a_role_that_may_be_passed_to_anybody_is_found(template: Template, changes: dict[str, Any]) -> None:
-    _first(template, "iam:PassRole").update(changes)
-    assert _loose_pass_role(template) == ["LifetimeProviderRole"]
 
 
 def test_only_the_switch_changes_stacks_and_only_endpoint_stacks(template: Template) -> None:

@@ -175,11 +175,6 @@ def test_cfn_lint_finds_nothing(template: Template) -> None:
     assert _lint(template) == []
 
 
-def test_cfn_lint_finds_a_planted_fault(template: Template) -> None:
-    template["Resources"]["Sweeper"]["Properties"]["MemorySise"] = 512
-    assert any("MemorySise" in match for match in _lint(template))
-
-
 def test_the_document_explains_each_resource_permission_and_finding(template: Template) -> None:
     from tests.stacks.guard.policies import statements
 
