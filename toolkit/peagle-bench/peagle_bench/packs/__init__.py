@@ -20,9 +20,7 @@ PACKS = {
     "rag": "rag",
     "long-context": "long_context",
     "agents": "agents",
-    "guardrails": "guardrails",
     "structured-output": "structured",
-    "adversarial": "adversarial",
 }
 ALL = "all"
 
