@@ -153,7 +153,7 @@ def pull_32628(rng: Rng, loads: Sequence[int], max_k: int) -> Surface:
         step_ms = c * (1 + np.cumsum(survival))[2:] * 1000 / np.asarray(measured[c])
         below = np.polyval(np.polyfit(np.arange(3, 9), step_ms, 1), np.arange(3))
         steps[c] = np.concatenate([[0.75 * below[1]], below[1:], step_ms])
-    return surface_of(rng, survival, steps, dict.fromkeys(loads, 0.0))
+    return surface_of(rng, survival, steps)
 
 
 @dataclass
