@@ -20,7 +20,6 @@ PACKS = {
     "rag": "rag",
     "long-context": "long_context",
     "agents": "agents",
-    "structured-output": "structured",
 }
 ALL = "all"
 
