@@ -1,6 +1,7 @@
 """Endpoints for the packs on the local engine: a plain one, a clean one, and others with seeded faults.
 
-The faults are in the engine's process: a vLLM plugin on its PYTHONPATH damages the draft head, or the target
+Some faults are faults of the local SageMaker (`LOCAL_FAULTS`), on a clean endpoint. The others are in the
+engine's process: a vLLM plugin on its PYTHONPATH damages the draft head, or the target
 beside it, from one position on. Below that position everything is as shipped. So a pack that looks at short
 prompts alone cannot find them.
 """
@@ -20,6 +21,11 @@ NO_CACHE = {"SM_VLLM_NO_ENABLE_PREFIX_CACHING": "true"}
 PLAIN, CLEAN, SHORT, OTHER = "packs-plain", "packs-clean", "packs-short-head", "packs-other-target"
 #: Of the clean endpoint, as in the recorded runs.
 CLEAN_K = 5
+TOOLS = {"SM_VLLM_TOOL_CALL_PARSER": "hermes", "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true"}
+#: Faults of the local SageMaker (`peagle-sm local fault`), on a pack's clean endpoint.
+LOCAL_FAULTS: Mapping[str, Mapping[str, Any]] = {
+    "no-format": {"kind": "no-format"},
+}
 #: Position from which the damage shows: inside the 496 tokens of the stand-in heads' training.
 FROM = 200
 
@@ -70,8 +76,8 @@ def specs(folder: Path) -> dict[str, EndpointSpec]:
     # The gate's canary refuses a damaged head at the start; the packs are to find it without.
     damaged = {**REPORTS_CACHE, "PYTHONPATH": str(folder), "PEAGLE_GATE": "off"}
     return {
-        PLAIN: _named(PLAIN, "none", REPORTS_CACHE),
-        CLEAN: _named(CLEAN, "p-eagle", REPORTS_CACHE, k=CLEAN_K),
+        PLAIN: _named(PLAIN, "none", {**REPORTS_CACHE, **TOOLS}),
+        CLEAN: _named(CLEAN, "p-eagle", {**REPORTS_CACHE, **TOOLS}, k=CLEAN_K),
         SHORT: _named(SHORT, "p-eagle", {**damaged, **NO_CACHE, "PEAGLE_DAMAGE": f"head:{FROM}"}),
         OTHER: _named(OTHER, "p-eagle", {**damaged, "PEAGLE_DAMAGE": f"target:{FROM}"}),
     }

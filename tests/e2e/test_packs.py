@@ -18,10 +18,11 @@ from peagle_bench.packs import load_pack
 from peagle_bench.packs.run import PackDependencies, PackOptions, run_packs
 from peagle_bench.results.records import PackRecord
 from peagle_bench.verify.engines import EndpointEngine
+from peagle_sm.aws.session import local_server
 from scripts.bench.comparison import dependencies
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
-from tests.e2e.pack_endpoints import CLEAN, OTHER, PLAIN, SHORT, specs, write_plugin
+from tests.e2e.pack_endpoints import CLEAN, LOCAL_FAULTS, OTHER, PLAIN, SHORT, specs, write_plugin
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 SEED = 1000
@@ -30,13 +31,15 @@ SIZES = {
     "rag": (480, 16),
     "long-context": (480, 12),
     "agents": (576, 12),
+    "structured-output": (8192, 2),
 }
-CLEAN_RUNS = ("rag", "long-context")
+CLEAN_RUNS = ("rag", "long-context", "structured-output")
 #: Pack, fault, and the check that must fail.
 FAULTS = (
     ("rag", SHORT, "acceptance by length"),
     ("long-context", OTHER, "identity"),
     ("agents", SHORT, "prefix cache"),
+    ("structured-output", "no-format", "forms"),
 )
 
 
@@ -75,7 +78,15 @@ def test_a_clean_run_passes(stack: LocalStack, pack: str, tmp_path: Path) -> Non
 def test_a_seeded_fault_fails_the_check_for_it(
     stack: LocalStack, pack: str, fault: str, check: str, tmp_path: Path
 ) -> None:
-    record = row_of(stack, pack, fault, tmp_path)
+    if fault in LOCAL_FAULTS:
+        local = local_server.fault_of({**LOCAL_FAULTS[fault], "endpoint": CLEAN})
+        added = local_server.add_fault(stack.port, local)
+        try:
+            record = row_of(stack, pack, CLEAN, tmp_path)
+        finally:
+            local_server.clear_faults(stack.port, [added["id"]])
+    else:
+        record = row_of(stack, pack, fault, tmp_path)
     assert record.passed is False, record
     assert check in [each.name for each in record.checks if each.passed is False], record
 

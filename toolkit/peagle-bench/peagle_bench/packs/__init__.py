@@ -20,6 +20,7 @@ PACKS = {
     "rag": "rag",
     "long-context": "long_context",
     "agents": "agents",
+    "structured-output": "structured",
 }
 ALL = "all"
 

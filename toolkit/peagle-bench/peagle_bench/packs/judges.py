@@ -163,3 +163,11 @@ def judge_answered(records: Sequence[RequestRecord], baseline: Sequence[RequestR
 def drafts_applicable(mode: str, verdict: CheckVerdict) -> CheckVerdict:
     """Return the verdict; for an arm without speculation say that it has no acceptance to judge."""
     return not_applicable("the arm does not speculate") if mode == "none" else verdict
+
+
+def judge_failed(by_arm: bool, error: str) -> CheckVerdict:
+    """Return the verdict after a request of the pack itself failed, on the arm or on the baseline."""
+    if not by_arm:
+        return undecided(f"the baseline refused or failed: {error}")
+    summary = "the arm refused or failed at a request that the baseline answered"
+    return CheckVerdict(False, summary, "detects each request of this pack that fails", {}, [error])

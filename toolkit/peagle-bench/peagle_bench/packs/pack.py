@@ -1,7 +1,8 @@
 """What a workload pack is: its prompts, what a pass means, its judge, and the fault that it must find.
 
-A pack is a `Pack`. `make` returns its requests for a model, `judge` decides from what was observed; both are
-pure. `peagle_bench.packs.run` sends the requests and calls the judge.
+A pack is a `Pack`. `make` returns its requests for a model, `judge` decides from what was observed. What the
+load client cannot show (such as tool calls) a pack asks for itself in `probe`.
+Everything but `probe` is pure. `peagle_bench.packs.run` sends the requests and calls the judge.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from peagle_bench.load import WorkItem
 from peagle_bench.packs.judges import judge_answered
 from peagle_bench.results.records import ArmRecord, PackRecord, RequestRecord, all_passed
+from peagle_bench.verify.engines import Engine
 from peagle_bench.verify.statistics import MOST_EXAMPLES, CheckVerdict
 
 ALPHA = 0.01  #: chance that the tests of one pack, all together, fail an arm that has no fault
@@ -71,10 +73,21 @@ class Make:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """Engines that a pack may ask itself."""
+
+    engine: Engine
+    baseline: Engine
+    work: PackWork
+    make: Make
+
+
+@dataclass(frozen=True)
 class Observed:
     """What was observed of an arm, and of the baseline beside it; one request at a time.
 
-    ``identity`` is the verdict on the answers that differ from the baseline's, None without requests.
+    ``identity`` is the verdict on the answers that differ from the baseline's, None if the pack needs none.
+    ``probed`` is what the pack's ``probe`` returned.
     """
 
     work: PackWork
@@ -83,6 +96,7 @@ class Observed:
     baseline: ArmRecord
     baseline_requests: tuple[RequestRecord, ...]
     identity: CheckVerdict | None = None
+    probed: Any = None
     alpha: float = ALPHA
 
 
@@ -106,7 +120,9 @@ class Pack:
     stand_ins: str  #: what its figures on the small stand-in weights mean
     make: Callable[[Make], PackWork]
     judge: Callable[[Observed], Judgement]
+    probe: Callable[[Probe], Any] | None = None
     least_context: int = 256  #: tokens
+    identity: bool = True  #: whether its judge demands the target's own answers
 
 
 def pack_record(

@@ -22,12 +22,15 @@ from peagle_bench.compare.deployments import Round
 from peagle_bench.compare.run import CompareDependencies, Watch, with_saved
 from peagle_bench.load import LoadRun, LoadStopped, WorkItem
 from peagle_bench.packs.identity import judge_same
+from peagle_bench.packs.judges import judge_failed
 from peagle_bench.packs.pack import (
+    Judgement,
     Make,
     Observed,
     Pack,
     PackNotMeasured,
     PackWork,
+    Probe,
     ServedModel,
     not_measured,
     pack_record,
@@ -241,9 +244,9 @@ class _Run:
         began = self.turns.clock()
         measured = self._measured(work, described, salt, checked) if work.items else Measured(ALONE)
         for arm in judged:
-            observed = self._observed(work, measured, arm, baseline, settings.model.limit)
+            observed = self._observed(pack, work, measured, arm, baseline, settings.model.limit)
             try:
-                judgement = pack.judge(observed)
+                judgement = self._judgement(pack, observed, settings)
             except PackNotMeasured as reason:
                 self._append(not_measured(pack.name, arm, baseline, reason, seed=self.options.seed))
                 continue
@@ -317,8 +320,23 @@ class _Run:
                 next_step=stopped.next_step,
             ) from error
 
+    def _judgement(self, pack: Pack, observed: Observed, settings: Make) -> Judgement:
+        """Let the pack ask the engines itself, and judge; a failure of these requests is a result, too."""
+        if pack.probe is None:
+            return pack.judge(observed)
+        engine = self.around.engine_of(observed.arm)
+        plain = self.around.engine_of(observed.baseline)
+        own = Probe(engine, plain, observed.work, settings)
+        try:
+            probed = pack.probe(own)
+        except SideFailed as failed:
+            verdict = judge_failed(failed.side == "candidate", str(failed.error))
+            return Judgement({"requests of its own": verdict})
+        return pack.judge(replace(observed, probed=probed))
+
     def _observed(
         self,
+        pack: Pack,
         work: PackWork,
         measured: Measured,
         arm: ArmRecord,
@@ -327,7 +345,7 @@ class _Run:
     ) -> Observed:
         mine, theirs = _measured_of(measured, arm), _measured_of(measured, baseline)
         identity = None
-        if work.items:
+        if work.items and pack.identity:
             engines = self.around.engine_of(baseline), self.around.engine_of(arm)
             identity = judge_same(
                 mine, theirs, work.items, EnginePair(*engines, Options(concurrency=1)), limit

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -34,6 +34,7 @@ from peagle_sm.service import Endpoint, connect
 from peagle_sm.service.lifecycle.endpoint import EndpointSender
 
 Body = Mapping[str, Any]
+Until = Callable[[Mapping[str, Any]], bool]  #: whether to read no further after this event of a stream
 
 
 class Engine(Protocol):
@@ -53,8 +54,11 @@ class Engine(Protocol):
             ServiceFault: the engine failed or did not answer.
         """
 
-    def stream(self, body: Body) -> list[Mapping[str, Any]]:
-        """Return all events of a streamed answer; also raises StreamError if the stream is cut."""
+    def stream(self, body: Body, until: Until | None = None) -> list[Mapping[str, Any]]:
+        """Return all events of a streamed answer; also raises StreamError if the stream is cut.
+
+        ``until`` gets each event; once it returns true, the stream is closed, as by a client that leaves.
+        """
 
 
 class EndpointEngine:
@@ -76,14 +80,14 @@ class EndpointEngine:
         """See `Engine`."""
         return self._endpoint.invoke(body, component=self._component).raw
 
-    def stream(self, body: Body) -> list[Mapping[str, Any]]:
+    def stream(self, body: Body, until: Until | None = None) -> list[Mapping[str, Any]]:
         """See `Engine`; returns raw events, since the toolkit's chunks lack tool calls and token ids."""
         encoded = request_body(body, None, None, {}, streamed=True)
         source, request_id = self._sender.send(
             lambda named: stream_source(self._session, self.name, encoded, component=named), self._component
         )
         try:
-            return read_events(source.parts, framed=source.framed, request_id=request_id)
+            return read_events(source.parts, framed=source.framed, request_id=request_id, until=until)
         finally:
             source.close()
 
@@ -112,10 +116,10 @@ class UrlEngine:
             )
         return answer
 
-    def stream(self, body: Body) -> list[Mapping[str, Any]]:
+    def stream(self, body: Body, until: Until | None = None) -> list[Mapping[str, Any]]:
         """See `Engine`."""
         with closing(self._post(body, streamed=True)) as response:
-            return read_events(iter(lambda: response.read1(65536), b""))
+            return read_events(iter(lambda: response.read1(65536), b""), until=until)
 
     def _post(self, body: Body, *, streamed: bool) -> Any:
         document = {name: value for name, value in body.items() if name != "stream_options"}
@@ -153,8 +157,12 @@ def engine_of(session: Session | None, arm: ArmRecord) -> Engine:
     return EndpointEngine(session, arm.endpoint, arm.component)
 
 
-def read_events(parts: Iterable[bytes], *, framed: bool = False, request_id: str = "") -> list[Body]:
+def read_events(
+    parts: Iterable[bytes], *, framed: bool = False, request_id: str = "", until: Until | None = None
+) -> list[Body]:
     """Read the JSON events of a stream up to [DONE]; ``framed``: inside AWS event-stream messages.
+
+    ``until`` ends the reading after the first event for which it returns true.
 
     Raises:
         StreamError: the stream broke, contains an error, or ended before [DONE] and finish_reason.
@@ -162,7 +170,10 @@ def read_events(parts: Iterable[bytes], *, framed: bool = False, request_id: str
     reader, events = EventReader(framed=framed), list[Body]()
     try:
         for part in parts:
-            events += reader.feed(part)
+            for event in reader.feed(part):
+                events.append(event)
+                if until is not None and until(event):
+                    return events
             if reader.done or reader.problem is not None:
                 break
     except StreamError:
@@ -260,6 +271,19 @@ class SideFailed(Exception):
         self.side = side
         self.error = error
         self.refused = isinstance(error, SpecError)
+
+
+@contextmanager
+def failing(side: Side) -> Iterator[None]:
+    """Raise a request's error as one of this side.
+
+    Raises:
+        SideFailed: a request inside was refused or failed.
+    """
+    try:
+        yield
+    except (SpecError, ServiceFault, StreamError) as error:
+        raise SideFailed(side, error) from error
 
 
 @dataclass

@@ -80,7 +80,7 @@ class Direct:
             raise ServiceFault("gone") if self.fails else SpecError("no room")
         return self.engine.answer(body)
 
-    def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def stream(self, body: Mapping[str, Any], until: Any = None) -> list[Mapping[str, Any]]:
         raise AssertionError("nothing is streamed here")
 
 

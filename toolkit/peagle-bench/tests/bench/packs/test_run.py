@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from peagle_bench.load import WorkItem
+from peagle_bench.packs import PACKS, load_pack
 from peagle_bench.packs.judges import acceptance_by, falls, part_of
-from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
+from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
 from peagle_bench.packs.run import PackDependencies, PackOptions, run_packs
 from peagle_bench.report.page import html_page
 from peagle_bench.results.result_file import Outcome, read
@@ -35,7 +36,7 @@ class Tokens:
         ids = list(range(len(str(body.get("prompt", body.get("messages")))) // 4 + 1))
         return {"choices": [{"text": "x", "finish_reason": "length"}], "prompt_token_ids": ids}
 
-    def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def stream(self, body: Mapping[str, Any], until: Any = None) -> list[Mapping[str, Any]]:
         raise AssertionError("nothing is streamed here")
 
 
@@ -115,6 +116,17 @@ def test_too_short_a_context_is_not_measured(tmp_path: Path) -> None:
     assert "this one has 200" in limited.results.packs[0].why
 
 
+def test_a_probe_s_finding_reaches_the_judge(tmp_path: Path) -> None:
+    def probe(asked: Probe) -> str:
+        return f"{asked.engine.name} beside {asked.baseline.name}"
+
+    def figure(observed: Observed) -> Judgement:
+        return Judgement({}, str(observed.probed))
+
+    pack = replace(PACK, probe=probe, judge=figure)
+    assert "beside" in PackPlay(tmp_path).packs(pack).results.packs[0].figure
+
+
 def test_an_arm_that_fails_a_pack_s_requests_fails_the_pack_if_it_is_alive(tmp_path: Path) -> None:
     result = PackPlay(tmp_path, dies_after={"p-eagle": 9}).packs(PACK, units=12)
     (row,) = result.results.packs
@@ -138,6 +150,12 @@ def test_how_much_goes_to_each_arm_is_said_before_anything_is_measured(tmp_path:
     (size,) = [at for at, message in enumerate(lines) if message.startswith("to each arm ")]
     assert lines[size].startswith("to each arm at least 36 requests with about ")
     assert size < next(at for at, message in enumerate(lines) if message.startswith("pack text"))
+
+
+def test_a_pack_that_demands_no_identity_pays_for_none(tmp_path: Path) -> None:
+    (row,) = PackPlay(tmp_path).packs(replace(PACK, identity=False)).results.packs
+    assert [check.name for check in row.checks] == ["answered", "position"]
+    assert [name for name in PACKS if not load_pack(name).identity] == ["structured-output"]
 
 
 def test_ctrl_c_keeps_the_finished_rows(tmp_path: Path) -> None:
