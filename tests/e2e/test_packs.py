@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from peagle_bench.benchmark.acceptance import metrics_page
 from peagle_bench.benchmark.endpoint_arm import describe_endpoint
 from peagle_bench.packs import load_pack
 from peagle_bench.packs.run import PackDependencies, PackOptions, run_packs
@@ -31,14 +32,18 @@ SIZES = {
     "rag": (480, 16),
     "long-context": (480, 12),
     "agents": (576, 12),
+    "guardrails": (8192, 6),
     "structured-output": (8192, 2),
 }
-CLEAN_RUNS = ("rag", "long-context", "structured-output")
+#: Not the pack adversarial: it compares speeds, and no test may do that.
+CLEAN_RUNS = ("rag", "long-context", "guardrails", "structured-output")
 #: Pack, fault, and the check that must fail.
 FAULTS = (
     ("rag", SHORT, "acceptance by length"),
     ("long-context", OTHER, "identity"),
     ("agents", SHORT, "prefix cache"),
+    ("guardrails", "draft-tokens", "verified"),
+    ("guardrails", "keeps-generating", "cancelled"),
     ("structured-output", "no-format", "forms"),
 )
 
@@ -60,6 +65,7 @@ def row_of(stack: LocalStack, pack: str, arm: str, folder: Path) -> PackRecord:
     around = PackDependencies(
         dependencies(stack, described, SEED, lambda line: None),
         lambda arm: EndpointEngine(session, arm.endpoint, arm.component),
+        lambda arm: metrics_page(session, arm),
     )
     context, units = SIZES[pack]
     options = PackOptions(SEED, units, context)

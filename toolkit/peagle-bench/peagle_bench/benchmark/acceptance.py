@@ -264,16 +264,23 @@ class Logged:
         return from_counters(reduce(add, counts), "cloudwatch") if counts else None
 
 
+def metrics_page(session: Session | None, arm: ArmRecord) -> Callable[[], str] | None:
+    """Return a function that reads an arm's metrics route; None where it cannot be reached, as on AWS."""
+    if arm.transport == "http":
+        return lambda: read_url(f"{arm.endpoint}/metrics")
+    if session is None or not session.is_local:
+        return None
+    return lambda: Endpoint(arm.endpoint, session).metrics(arm.component)
+
+
 def engine_source(
     session: Session | None, arm: ArmRecord, sleep: Callable[[float], None] = time.sleep
 ) -> EngineSource | None:
     """Choose the best source for an arm whose answers carry no acceptance; None if there is none."""
-    if arm.transport == "http":
-        return Scraped(lambda: read_url(f"{arm.endpoint}/metrics"))
+    if (page := metrics_page(session, arm)) is not None:
+        return Scraped(page)
     if session is None:
         return None
-    if session.is_local:
-        return Scraped(lambda: Endpoint(arm.endpoint, session).metrics(arm.component))
     if arm.mode == "none" or not arm.num_speculative_tokens or arm.component is not None:
         return None  # a component logs to a group of its own, which `since` does not read
     return Logged(session, arm.endpoint, arm.num_speculative_tokens, sleep)

@@ -88,7 +88,7 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
     """Compare the speed of endpoints, or of one spec's modes; test for significance.
 
     ARM is an endpoint's name, NAME/COMPONENT, or the http(s) URL of a vLLM server. LABEL=ARM gives it a name;
-    if the label is a mode, the arm must run in that mode. All
+    if the label is a mode, the arm must run in that mode. ARM,ARM are several deployments of one arm. All
     arms run at the same time and take turns: prompt by prompt at concurrency 1, in time blocks in ABBA order
     above. The first arm is also compared with itself (A/A test); that ratio should be 1. Each ratio has a 95%
     confidence interval. If the interval contains 1, the result is "no significant difference".

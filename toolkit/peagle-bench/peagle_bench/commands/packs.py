@@ -181,6 +181,7 @@ def run_chosen(
     state: State, session: Session | None, options: Mapping[str, Any]
 ) -> Callable[[list[Round], Follower, Mapping[str, Any]], Outcome]:
     """Return the run of the packs of --packs; SIGTERM ends it like Ctrl-C."""
+    from peagle_bench.benchmark.acceptance import metrics_page
     from peagle_bench.compare.run import CompareDependencies
     from peagle_bench.packs.run import PackDependencies, run_packs
     from peagle_bench.verify.engines import engine_of
@@ -193,6 +194,7 @@ def run_chosen(
         around = PackDependencies(
             CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s),
             lambda arm: engine_of(session, arm),
+            lambda arm: metrics_page(session, arm),
         )
         with termination_is_ctrl_c():
             return run_packs(rounds, chosen, path, options_of(options), around, config=config)

@@ -123,10 +123,10 @@ def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> 
 
 @dataclass(frozen=True)
 class Named:
-    """One ARM argument: its endpoint and its label, if any."""
+    """One ARM argument: its endpoints (deployments of the same arm) and its label, if any."""
 
     label: str | None
-    endpoint: str
+    endpoints: tuple[str, ...]
 
     @property
     def mode(self) -> Mode | None:
@@ -135,50 +135,58 @@ class Named:
 
 
 def parse_arms(texts: Sequence[str]) -> list[Named]:
-    """Parse ``[LABEL=]ENDPOINT``.
+    """Parse ``[LABEL=]ENDPOINT[,ENDPOINT…]``; several endpoints are deployments of the same arm.
 
     Raises:
-        SpecError: fewer than two arms, or a repeated endpoint or label.
+        SpecError: fewer than two arms, a repeated endpoint or label, or unequal numbers of deployments.
     """
     arms = [_named(text) for text in texts]
-    endpoints = {arm.endpoint for arm in arms}
+    every = [endpoint for arm in arms for endpoint in arm.endpoints]
     labels = [arm.label for arm in arms if arm.label is not None]
+    counts = {len(arm.endpoints) for arm in arms}
     problem = None
     if len(arms) < 2:
         problem = f"found {len(arms)} arm(s); a comparison needs at least 2"
-    elif len(endpoints) < len(arms) or len(set(labels)) < len(labels):
+    elif len(set(every)) < len(every) or len(set(labels)) < len(labels):
         problem = "an endpoint or a label is given twice"
+    elif len(counts) > 1:
+        problem = "the arms have different numbers of deployments, and deployments are compared in pairs"
     if problem:
         raise SpecError(
             f"{' '.join(texts) or 'no arm'}: {problem}.",
-            next_step="For example `peagle-sm compare plain fast`. An A/A control is added.",
+            next_step="For example `peagle-sm compare plain fast`, or with two deployments of each "
+            "`peagle-sm compare plain-1,plain-2 fast-1,fast-2`. An A/A control is added.",
         )
     return arms
 
 
 def _named(text: str) -> Named:
-    label, sign, endpoint = text.partition("=")
+    label, sign, rest = text.partition("=")
     if not sign or is_url(label):
-        label, endpoint = "", text
-    if not endpoint or "," in endpoint.partition("://")[0] or (sign and not label and not is_url(text)):
+        label, rest = "", text
+    endpoints = tuple(word for word in rest.split(",") if word)
+    if not endpoints or (sign and not label and not is_url(text)):
         raise SpecError(
-            f"{text!r} is not an arm; allowed: [LABEL=]ENDPOINT.",
+            f"{text!r} is not an arm; allowed: [LABEL=]ENDPOINT[,ENDPOINT…].",
             next_step="Give as ENDPOINT a name, NAME/COMPONENT, or the http(s) URL of a bare vLLM.",
         )
-    return Named(label or None, endpoint)
+    return Named(label or None, endpoints)
 
 
-def describe(arm: Named, session_of: Callable[[], Session]) -> Described:
-    """Describe an arm; ``session_of`` is called only for SageMaker endpoints.
+def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
+    """Describe the deployments of an arm; ``session_of`` is called only for SageMaker endpoints.
 
     Raises:
-        NotFound, ServiceFault: the endpoint does not exist or is not in service.
-        SpecError: the endpoint runs another mode than its label says.
+        NotFound, ServiceFault: an endpoint does not exist or is not in service.
+        SpecError: an endpoint runs another mode than its label says.
     """
-    session = None if is_url(arm.endpoint) else session_of()
-    name, _, component = (arm.endpoint, "", "") if session is None else arm.endpoint.partition("/")
-    described = describe_arm(session, name, component=component or None, expected=arm.mode)
-    return described if arm.label is None else called(described, arm.label, 1)
+    arms = []
+    for number, endpoint in enumerate(arm.endpoints, start=1):
+        session = None if is_url(endpoint) else session_of()
+        name, _, component = (endpoint, "", "") if session is None else endpoint.partition("/")
+        described = describe_arm(session, name, component=component or None, expected=arm.mode)
+        arms.append(described if arm.label is None else called(described, arm.label, number))
+    return arms
 
 
 def called(described: Described, label: str, deployment: int) -> Described:

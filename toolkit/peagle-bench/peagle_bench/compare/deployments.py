@@ -245,12 +245,13 @@ Round = AbstractContextManager[Sequence[Described]]
 
 
 def existing_rounds(arms: Sequence[Named], session_of: Callable[[], Session]) -> list[Round]:
-    """Return the one round of existing endpoints; they are not deleted.
+    """Return one round for each deployment of existing endpoints; they are not deleted.
 
     Raises:
         PeagleError: an endpoint cannot be measured.
     """
-    return [nullcontext([describe(arm, session_of) for arm in arms])]
+    by_arm = [describe(arm, session_of) for arm in arms]
+    return [nullcontext(list(deployment)) for deployment in zip(*by_arm, strict=True)]
 
 
 def deployed_rounds(

@@ -123,7 +123,7 @@ def _one_deployment(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
     if any(comparison.deployments == 1 and not comparison.control for comparison in comparisons):
         yield (
             "one deployment only: the intervals do not cover the spread between deployments, which is some "
-            "percent; measure several deployments of each arm (--deployments with --modes)"
+            "percent; measure several deployments of each arm (--deployments with --modes, or ARM,ARM)"
         )
 
 

@@ -20,7 +20,9 @@ PACKS = {
     "rag": "rag",
     "long-context": "long_context",
     "agents": "agents",
+    "guardrails": "guardrails",
     "structured-output": "structured",
+    "adversarial": "adversarial",
 }
 ALL = "all"
 

@@ -20,6 +20,8 @@ FALLEN = 0.7
 #: A pass needs that a fall below this share is excluded; else there were too few prompts.
 EXCLUDED = 0.35
 FEWEST_UNITS = 6  #: of an interval of a pack: below it the jackknife's spread is itself uncertain
+BUSY = 2.0  #: plain decoding's time a token, p90 over p10, from which a time says nothing about an arm
+FEWEST_TOKENS = 16  #: of an answer whose time a token counts
 MOST_FAILED = 0.05  #: of the requests; more of them on the arm alone are a fault
 
 
@@ -73,6 +75,30 @@ def ttft_by(records: Sequence[RequestRecord], key: Key) -> dict[str, float]:
         if record.first_s is not None:
             by_part[key(record)].append((record.first_s - record.sent_s) * 1000)
     return {part: median(values) for part, values in by_part.items()}
+
+
+def unsteady(baseline: Sequence[RequestRecord]) -> str | None:
+    """Say that other work slowed plain decoding now and then; None if it was steady.
+
+    Plain decoding of one request takes the same time for each token. Where other work shares the machine it
+    does not, and an arm with longer steps suffers more from it: its ratio is then not the arm's own.
+    """
+    times = sorted(
+        (record.last_s - record.first_s) / ((record.output_tokens or 0) - 1) * 1000
+        for record in answered(baseline)
+        if record.first_s is not None
+        and record.last_s is not None
+        and (record.output_tokens or 0) >= FEWEST_TOKENS
+    )
+    if len(times) < FEWEST_UNITS:
+        return None
+    low, high = times[len(times) // 10], times[-1 - len(times) // 10]
+    if high <= BUSY * low:
+        return None
+    return (
+        f"plain decoding was not steady, {low:.1f} to {high:.1f} ms a token (p10, p90): the machine was busy,"
+        " or chunks came in batches"
+    )
 
 
 def falls(

@@ -1,7 +1,7 @@
 """What a workload pack is: its prompts, what a pass means, its judge, and the fault that it must find.
 
 A pack is a `Pack`. `make` returns its requests for a model, `judge` decides from what was observed. What the
-load client cannot show (such as tool calls) a pack asks for itself in `probe`.
+load client cannot show (a cancelled request, the events of a stream) a pack asks for itself in `probe`.
 Everything but `probe` is pure. `peagle_bench.packs.run` sends the requests and calls the judge.
 """
 
@@ -74,12 +74,13 @@ class Make:
 
 @dataclass(frozen=True)
 class Probe:
-    """Engines that a pack may ask itself."""
+    """Engines that a pack may ask itself; ``metrics`` reads the arm's metrics route, None if it cannot."""
 
     engine: Engine
     baseline: Engine
     work: PackWork
     make: Make
+    metrics: Callable[[], str] | None = None
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class PackDependencies:
 
     turns: CompareDependencies
     engine_of: Callable[[ArmRecord], Engine]
+    metrics_of: Callable[[ArmRecord], Callable[[], str] | None] = lambda arm: None
 
 
 def model_of(described: Described, engine: Engine, most: int | None) -> ServedModel:
@@ -326,7 +327,7 @@ class _Run:
             return pack.judge(observed)
         engine = self.around.engine_of(observed.arm)
         plain = self.around.engine_of(observed.baseline)
-        own = Probe(engine, plain, observed.work, settings)
+        own = Probe(engine, plain, observed.work, settings, self.around.metrics_of(observed.arm))
         try:
             probed = pack.probe(own)
         except SideFailed as failed:

@@ -84,7 +84,7 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
         ((), 2, "found 0 arm(s); a comparison needs at least 2"),
         (("a",), 2, "found 1 arm(s)"),
         (("a", "a"), 2, "given twice"),
-        (("a,b", "c"), 2, "is not an arm"),
+        (("a,b", "c"), 2, "different numbers of deployments"),
         (("=a", "b"), 2, "is not an arm"),
         (("a", "b", "--deployments", "2"), 2, "--deployments: allowed only with --modes"),
         (("a", "--modes", "none,p-eagle"), 2, "--modes deploys the arms, but arms were given too: a"),

@@ -54,6 +54,13 @@ def test_a_smaller_context_has_no_limit_to_judge(tmp_path: Path) -> None:
     assert checks(rows["long-context"])["limit"] == "n/a"
 
 
+def test_an_engine_that_does_not_name_its_tokens_ends_no_other_pack(tmp_path: Path) -> None:
+    code, rows, stderr = compare(tmp_path, "guardrails,structured-output", "")
+    assert code == 0, stderr
+    assert "text without its tokens" in rows["guardrails"]["why"]
+    assert "structured-output" in rows
+
+
 def test_without_a_known_baseline_nothing_is_sent_and_the_next_step_names_one(tmp_path: Path) -> None:
     out = tmp_path / "r.jsonl"
     with serving() as (plain, first), serving("late") as (fast, second):
