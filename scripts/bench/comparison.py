@@ -17,6 +17,7 @@ from peagle_bench.compare import run
 from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, compare
 from peagle_bench.compare.measurement import Setup, point_of
 from peagle_bench.compare.run import CompareDependencies
+from peagle_bench.compare.slices import slices_of_pairs
 from peagle_bench.load import ClientUsage, Clock, LoadRun, Target, Timeouts, Window, make_target
 from peagle_bench.load.answer import Answer
 from peagle_bench.load.http_client import Sender, open_sender
@@ -180,12 +181,15 @@ def measured(
 
 
 def by_repetition(results: Results) -> Results:
-    """The same with a category for each prompt."""
+    """The same with a category for each prompt, and the figures by slice with the categories."""
     third = _least_repetitive(results)
     requests = tuple(
         replace(row, category=THIRD if row.prompt_id in third else REST) for row in measured_requests(results)
     )
-    return replace(results, requests=requests)
+    turns = _turns(requests)
+    parts = [(_pair(results, row), [turns]) for row in results.comparisons]
+    slices = slices_of_pairs(parts, temperature=0.0)
+    return replace(results, requests=requests, slices=tuple(slices))
 
 
 def measured_requests(results: Results) -> tuple[RequestRecord, ...]:

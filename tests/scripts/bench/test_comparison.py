@@ -94,6 +94,12 @@ def test_the_least_repetitive_third_leaves_the_loops_out() -> None:
     }
     third = {f"p{number}" for number in (1, 10, 11, 13, 14, 16, 17, 19)}
     assert by_category == {THIRD: third, REST: {f"p{number}" for number in range(24)} - third}
+    alone = {(row.faster, row.slower): row.ratio for row in within(results, THIRD).comparisons}
+    slices = [each for each in results.slices if each.value == THIRD]
+    assert len(slices) == len(alone)
+    for each in slices:
+        assert each.speed_up is not None
+        assert each.speed_up.value == alone[each.arm, each.baseline or ""].value
 
 
 def test_the_mode_without_speculation_chooses_the_third() -> None:

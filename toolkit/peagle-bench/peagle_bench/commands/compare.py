@@ -17,6 +17,7 @@ from peagle_bench.commands.options import (
     FILE,
     Numbers,
     max_tokens_option,
+    render_slices,
     temperature_option,
     workload_option,
 )
@@ -278,7 +279,7 @@ def _plans(specs: Mapping[SpecMode, EndpointSpec], session: Session) -> list[Pla
 
 
 def render_outcome(outcome: Outcome) -> str:
-    """Render the arms, the ratios of all pairs with their factors, and notes."""
+    """Render the arms, the ratios of all pairs with their factors, the slices, and notes."""
     from peagle_bench.report import tables
     from peagle_bench.report.merging import view_of
 
@@ -295,6 +296,7 @@ def render_outcome(outcome: Outcome) -> str:
         f"arms: {arms}",
         *(show(table) for table in (tables.points(view), ratios) if table is not None),
         "(95% confidence intervals; speed-up = acceptance x step time; above 1 the first arm is faster)",
+        render_slices(results),
         "\n".join(f"note: {note}" for note in notes),
         f"results: {outcome.path}",
     ]
@@ -304,6 +306,7 @@ def render_outcome(outcome: Outcome) -> str:
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json."""
     from peagle_bench.load.points import separate_withheld
+    from peagle_bench.report import slices
     from peagle_bench.report.verdict import outcome_of
     from peagle_bench.results.result_file import encode
 
@@ -322,6 +325,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
             {"faster": row.faster, "slower": row.slower, "load": encode(row.load)}
             for row in shown.withheld_comparisons
         ],
+        "slices": slices.data(results),
         "notes": list(outcome.notes),
     }
 

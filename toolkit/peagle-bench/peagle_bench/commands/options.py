@@ -6,14 +6,18 @@ The options are decorators. Each command places them in the order of its help pa
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peagle_sm.cli.terminal import show
+
 if TYPE_CHECKING:
     from peagle_bench.load.points import Objective
+    from peagle_bench.results.result_file import Results
 
     _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
 else:
@@ -122,3 +126,18 @@ class Numbers(_Type):
                 f"{value!r}: give {what} above 0, separated by commas, without duplicates: 1,8,32", param, ctx
             )
         return numbers
+
+
+def render_slices(results: Results) -> str:
+    """Render the first pair and load by slice, and the slices in which speculation costs money."""
+    from peagle_bench.report import slices
+
+    records = slices.slices_in(results)
+    if not records:
+        return ""
+    shown = slices.groups(records, results.arms)[0]
+    first = shown[0]
+    lines = [f"{first.arm} over {first.baseline} at {first.load.label}, by slice:", show(slices.table(shown))]
+    for note in (f"({slices.HOW})", *slices.sentences(shown, results.arms)):
+        lines += textwrap.wrap(note, 80, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -167,6 +167,20 @@ def of_blocks(
     return {block: add(cells) for block, cells in by_block.items()}
 
 
+def of_requests_in_blocks(
+    records: Iterable[RequestRecord], *, speculates: bool | None
+) -> dict[Hashable, Cell]:
+    """Build a cell for each time block from whole requests and their waiting time; for one category.
+
+    All categories share the wall time of a window, so a category's rate is that of its own requests.
+    """
+    by_block: dict[Hashable, list[Cell]] = defaultdict(list)
+    for record in records:
+        if record.phase == "measured" and record.error is None and record.output_tokens:
+            by_block[record.block].append(_whole(record, speculates))
+    return {block: add(cells) for block, cells in by_block.items()}
+
+
 def share_within(record: RequestRecord, window: Window) -> float:
     """Compute the share of a request's content chunks that arrived within the window, 0 to 1."""
     return chunks_inside(record, window) / record.chunks if record.chunks else 0.0
@@ -268,6 +282,14 @@ class Measured:
         """Return (block, window) pairs of one arm; meaningless if `one_at_a_time`."""
         return [(run.block, run.window) for run in self.runs.get(arm, [])]
 
+    def only(self, keep: Callable[[RequestRecord], bool]) -> Measured:
+        """Return a copy with some of the requests."""
+        kept = {
+            arm: [replace(run, records=tuple(filter(keep, run.records))) for run in runs]
+            for arm, runs in self.runs.items()
+        }
+        return replace(self, runs=kept)
+
     def whole(self) -> Measured:
         """Return a copy without incomplete blocks, in which not every arm had both windows."""
         if self.one_at_a_time:
@@ -278,11 +300,14 @@ class Measured:
         return replace(self, runs=kept)
 
 
-def ratios_of(pair: Pair, measured: Sequence[Measured]) -> Ratios:
+def ratios_of(
+    pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE, *, whole_requests: bool = False
+) -> Ratios:
     """Compute the ratio of the rates of one pair under one load and its factors; one element per deployment.
 
-    With several requests in flight it is by the wall time of windows. Windows that share conversations are
-    not independent: then each interval is at least as wide as that over conversations.
+    ``whole_requests``: by the waiting time of requests, for a part of the prompts; else, with several in
+    flight, by the wall time of windows, which all requests share. Windows that share conversations are not
+    independent: then each interval is at least as wide as that over conversations.
 
     Raises:
         ValueError: the two sides share too little for an interval.
@@ -293,6 +318,8 @@ def ratios_of(pair: Pair, measured: Sequence[Measured]) -> Ratios:
         records = measurement.requests(arm)
         if by_prompt:
             return of_prompts(records, speculates=side.speculates)
+        if whole_requests:
+            return of_requests_in_blocks(records, speculates=side.speculates)
         return of_blocks(records, measurement.windows(arm), speculates=side.speculates)
 
     def ratios(by_prompt: bool) -> Ratios:
@@ -300,7 +327,7 @@ def ratios_of(pair: Pair, measured: Sequence[Measured]) -> Ratios:
             [cells(side, measurement, by_prompt) for measurement in measured]
             for side in (pair.faster, pair.slower)
         )
-        return compare_cells(faster, slower)
+        return compare_cells(faster, slower, confidence=confidence)
 
     alone, counts = measured[0].one_at_a_time, _counts(pair, measured)
     if alone or counts.conversations == counts.prompts:
@@ -349,6 +376,16 @@ def _answered_prompts(records: Iterable[RequestRecord]) -> set[tuple[str, str]]:
             prompt = record.unit, record.prompt_id
             answered_all[prompt] = answered_all.get(prompt, True) and answered
     return {prompt for prompt, answered in answered_all.items() if answered}
+
+
+def ratios_of_requests(
+    pair: Pair, measured: Sequence[Measured], confidence: float = CONFIDENCE
+) -> Ratios | None:
+    """Do the same for whole requests; None if there are too few."""
+    try:
+        return ratios_of(pair, measured, confidence, whole_requests=True)
+    except ValueError:
+        return None
 
 
 def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | None) -> ComparisonRecord:

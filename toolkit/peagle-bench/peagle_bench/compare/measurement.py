@@ -23,6 +23,7 @@ from peagle_bench.compare.alternating import (
     warming,
 )
 from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, compare, pairs_of
+from peagle_bench.compare.slices import slices_of_pairs
 from peagle_bench.load import ClientUsage, LoadRun, LoadStopped, Target, Window, WorkItem
 from peagle_bench.load.points import make_point
 from peagle_bench.load.run import run_quietly
@@ -234,14 +235,17 @@ class Contest:
     def conclude(self, sides: Sequence[ArmDeployments]) -> list[ComparisonRecord]:
         """Compare and write every pair under every load, over the deployments that measured both."""
         comparisons = []
-        for pair, measured in self._parts(sides):
+        parts = list(self._parts(sides))
+        for pair, measured in parts:
             try:
                 comparisons.append(compare(pair, measured, temperature=self.setup.temperature))
             except ValueError as error:
                 names = f"{pair.faster.name} over {pair.slower.name}"
                 self.notes.append(f"{names}, {measured[0].load.label}: {error}")
-        for comparison in comparisons:
-            self.writer.append(comparison)
+        slices = slices_of_pairs(parts, temperature=self.setup.temperature)
+        records: list[Record] = [*comparisons, *slices]
+        for record in records:
+            self.writer.append(record)
         return comparisons
 
     def _parts(self, sides: Sequence[ArmDeployments]) -> Iterator[tuple[Pair, list[Measured]]]:

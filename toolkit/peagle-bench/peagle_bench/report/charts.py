@@ -391,10 +391,14 @@ class IntervalAxis:
 
 @dataclass(frozen=True)
 class AxisHead(Rendered):
-    """The axis in the column's head; ``title`` says what it shows."""
+    """The axis in the column's head; ``title`` says what it shows.
+
+    ``sides``: what the intervals left and right of 1 mean.
+    """
 
     axis: IntervalAxis
     title: str
+    sides: tuple[str, str] | None = None
     size: ClassVar[Size] = _CELL
     template: ClassVar[str] = "axis.svg"
 
@@ -412,12 +416,14 @@ class AxisHead(Rendered):
 class IntervalCell(Rendered):
     """One interval with its value; the marker is hollow if it is ``doubtful`` or includes 1.
 
-    ``doubtful``: there is no verdict.
+    ``doubtful``: there is no verdict. ``tone`` (good, bad or open) gives it the colour of its result, and
+    shades the two sides of 1. Without an ``interval`` only the axis is drawn.
     """
 
     axis: IntervalAxis
-    interval: Interval
+    interval: Interval | None
     look: Look
+    tone: str | None = None
     doubtful: bool = False
     size: ClassVar[Size] = _CELL
     template: ClassVar[str] = "interval.svg"

@@ -1,4 +1,4 @@
-"""Report as one self-contained HTML file with style, charts and tables. Pure.
+"""Report as one self-contained HTML file with style, charts, tables and data. Pure.
 
 This module collects what the page says; the template ``page.html`` says where.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peagle_bench.report import performance, speed_up, trust, tuning
+from peagle_bench.report import performance, slices, speed_up, trust, tuning
 from peagle_bench.report.blocks import Section
+from peagle_bench.report.files import embed
 from peagle_bench.report.merging import parts_of
 from peagle_bench.report.rendering import render
 from peagle_bench.report.tiles import Tile, tiles
@@ -58,6 +59,7 @@ def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
         title=f"{runs[0].verdict.headline if alone else f'{len(parts)} runs'} · {name}{mark}",
         name=name,
         runs=runs,
+        data=embed(files),
     )
 
 
@@ -93,6 +95,7 @@ def _sections(view: View) -> list[Section]:
         performance.latency(view),
         performance.acceptance(view),
         trust.scorecard(view),
+        slices.by_slice(view),
         tuning.best_k(view),
         performance.money(view),
         trust.proof(view),

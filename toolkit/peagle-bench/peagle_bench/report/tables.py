@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from peagle_bench.report import formatting
+from peagle_bench.report import formatting, slices
 from peagle_bench.report.costs import cost_rows
 from peagle_bench.report.merging import are_alike
 from peagle_bench.report.verdict import checked, chief, outcome_of, scored
@@ -104,6 +104,14 @@ def survival(view: View) -> list[str]:
             f" survival by position {rates} (from {SOURCES[accepted.source]}; temperature {temperature})"
         )
     return lines
+
+
+def by_slice(view: View) -> Table | None:
+    """Make the table of the first pair and load by slice; None without slices."""
+    records = [record for _, each in view.files for record in slices.slices_in(each)]
+    if not records:
+        return None
+    return slices.table(slices.groups(records, view.arms)[0])
 
 
 def _with_runs(view: View, table: Table, records: Sequence[Shown], names: int) -> Table:
@@ -270,6 +278,7 @@ def tables_of(view: View, *, power: bool = False) -> list[Table]:
     tables = (
         ratios(view),
         points(view),
+        by_slice(view),
         best_k(view),
         rates(view),
         packs(view),

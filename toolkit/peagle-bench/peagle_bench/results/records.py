@@ -230,6 +230,37 @@ class ComparisonRecord:
 
 
 @dataclass(frozen=True)
+class SliceRecord:
+    """One slice of the requests of an arm under one load: acceptance, speed-up, and identical answers.
+
+    ``prompts`` and ``requests`` are those of ``arm``. All speed-ups of a run cover their true values together
+    in 95% of runs, and so do all acceptance lengths, and all shares of identical answers; ``confidence`` is
+    that of each interval alone, which is higher the more slices there are. An interval is None if too few
+    prompts are in the slice.
+    """
+
+    arm: str
+    load: Load
+    dimension: str
+    value: str
+    prompts: int
+    requests: int
+    acceptance_length: Interval | None
+    baseline: str = ""  #: the arm that ``speed_up`` and the answers are compared with
+    speed_up: Interval | None = None
+    identical_outputs: int | None = None  #: prompts with identical answers
+    compared_outputs: int | None = None
+    confidence: float = 0.95
+    identity: Interval | None = None  #: share of identical answers
+    doubt: str | None = None  #: why the comparison of the two arms has no verdict, and so no slice of it
+
+    @property
+    def costs_money(self) -> bool:
+        """Whether the arm is significantly slower than its baseline in this slice."""
+        return self.speed_up is not None and self.speed_up.high < 1 and self.doubt is None
+
+
+@dataclass(frozen=True)
 class KPoint:
     """One num_speculative_tokens under one load: measured, or predicted by the fit."""
 
@@ -348,6 +379,7 @@ Record = (
     | FitRecord
     | CheckRecord
     | WindowRecord
+    | SliceRecord
     | PackRecord
 )
 #: The ``kind`` of each line.
@@ -360,5 +392,6 @@ KINDS: dict[str, type[Any]] = {
     "fit": FitRecord,
     "check": CheckRecord,
     "window": WindowRecord,
+    "slice": SliceRecord,
     "pack": PackRecord,
 }

@@ -9,9 +9,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from io import FileIO
 from pathlib import Path
@@ -44,6 +44,7 @@ class Results:
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
     windows: tuple[records.WindowRecord, ...] = ()
+    slices: tuple[records.SliceRecord, ...] = ()
     packs: tuple[records.PackRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str | None = None
@@ -112,19 +113,6 @@ def read(path: Path) -> Results:
     """
     results, _ = _read(path)
     return results
-
-
-def read_files(paths: Sequence[Path]) -> list[Results]:
-    """Read several files, each with its path as ``source``; errors as `read`."""
-    return [replace(read(path), source=str(path)) for path in paths]
-
-
-def records_of(results: Results) -> Iterator[Record]:
-    """Yield all records of a file, header first."""
-    yield results.header
-    for part in fields(Results):
-        if part.name not in ("header", "warnings", "source"):
-            yield from getattr(results, part.name)
 
 
 def of_finished_loads(path: Path) -> Callable[[Record], bool]:
@@ -241,6 +229,7 @@ def collect(every: Iterable[Record], warnings: tuple[str, ...] = ()) -> Results:
         fits=tuple(by_kind["fit"]),
         checks=tuple(by_kind["check"]),
         windows=tuple(by_kind["window"]),
+        slices=tuple(by_kind["slice"]),
         packs=tuple(by_kind["pack"]),
         warnings=warnings,
     )

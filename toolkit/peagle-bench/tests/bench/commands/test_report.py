@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_bench.results.records import PackRecord
+from peagle_bench.results.records import Interval, Load, PackRecord, SliceRecord
 from tests.bench.report import making
 from tests.cli.running import run
 
@@ -53,7 +53,7 @@ def test_the_summary(stand_in: Path) -> None:
     )
 
 
-def test_a_page_is_written(tmp_path: Path, compared: Path) -> None:
+def test_a_page_is_read_like_the_files_in_it(tmp_path: Path, compared: Path) -> None:
     tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
     page = tmp_path / "deep" / "report.html"
     done = run("report", compared, tuned, "--html", page, "--format", "json", "--title", "Nightly <1>")
@@ -63,16 +63,27 @@ def test_a_page_is_written(tmp_path: Path, compared: Path) -> None:
     assert document["headline"].startswith("P-EAGLE is 1.36x EAGLE-3")
     assert "Nightly &lt;1&gt;" in page.read_text(encoding="utf-8")
     assert [each.name for each in page.parent.iterdir()] == ["report.html"]
+    again = run("report", page, "--markdown")
+    assert again.stdout == run("report", compared, tuned, "--markdown").stdout
 
 
-def test_the_data_has_the_scorecard(tmp_path: Path) -> None:
+def test_the_data_has_the_scorecard_and_the_slices(tmp_path: Path) -> None:
     rows = (PackRecord("rag", "p-eagle", "none", False, "acceptance 1.20", "identity: 3 of 8 differ"),)
-    results = replace(making.compared(), packs=rows)
+    slower = Interval(0.7, 0.6, 0.8)
+    slices = (
+        SliceRecord(
+            "p-eagle", Load("closed", 1), "script", "han", 40, 40, None, baseline="none", speed_up=slower
+        ),
+    )
+    results = replace(making.compared(), packs=rows, slices=slices)
     document = json.loads(
         run("report", making.write(results, tmp_path / "r.jsonl"), "--format", "json").stdout
     )
     assert [(row["pack"], row["result"], row["why"]) for row in document["packs"]] == [
         ("rag", "fail", "identity: 3 of 8 differ")
+    ]
+    assert [(row["value"], row["verdict"], row["costs_money"]) for row in document["slices"]] == [
+        ("han", "slower", True)
     ]
 
 
@@ -146,8 +157,11 @@ def test_cost_names_the_run_of_rows_that_read_alike(tmp_path: Path, compared: Pa
     ("name", "content", "code", "words"),
     [
         ("gone.jsonl", None, 2, "gone.jsonl not found"),
+        ("gone.html", None, 2, "gone.html not found"),
         ("empty.jsonl", b"", 2, "is empty"),
-        ("page.html", b"<html></html>", 2, "is not a results file"),
+        ("other.html", b"<html></html>", 2, "has no results of peagle-sm"),
+        ("bytes.html", b"\xff\xfe", 2, "it is not text"),
+        ("broken.html", b'<script type="application/x-ndjson">\n{}\n</script>', 2, "cannot be read"),
         ("traffic.jsonl", b'{"schema":"peagle-sm/traffic/1","id":"a"}\n', 2, "acceptance NAME --records"),
     ],
 )

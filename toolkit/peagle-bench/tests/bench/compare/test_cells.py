@@ -8,6 +8,7 @@ from peagle_bench.compare.analysis import (
     Cell,
     of_blocks,
     of_prompts,
+    of_requests_in_blocks,
     share_within,
 )
 from peagle_bench.load import Window
@@ -69,3 +70,8 @@ def test_a_block_counts_what_arrived_in_both_its_windows_whatever_the_phase() ->
     result = cells[3]
     assert (result.tokens, result.seconds) == (pytest.approx(200), pytest.approx(30))
     assert (result.drafts, result.advanced) == (pytest.approx(40), pytest.approx(190))
+
+
+def test_under_load_a_category_has_the_seconds_of_its_own_requests() -> None:
+    records = [request("a", "p", tokens=30, seconds=2, block=1), request("a", "q", phase="drain", block=1)]
+    assert of_requests_in_blocks(records, speculates=None) == {1: Cell(30, 2, None, None)}

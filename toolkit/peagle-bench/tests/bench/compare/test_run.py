@@ -131,6 +131,7 @@ def test_without_a_control_the_arms_alone_are_asked(tmp_path: Path) -> None:
 def test_a_comparison_keeps_no_answers(tmp_path: Path) -> None:
     """They were kept, since an option was passed in the place of another one."""
     outcome = Play(tmp_path).compare()
+    assert {slice.dimension for slice in outcome.results.slices} == {"category"}
     assert {request.text for request in outcome.results.requests} == {None}
 
 

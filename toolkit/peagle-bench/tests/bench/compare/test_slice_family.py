@@ -1,48 +1,25 @@
-"""All intervals over slices hold together, also for slices that are tiny, unbalanced, overlapping or noisy.
+"""All intervals of a run hold together, also for slices that are tiny, unbalanced, overlapping or noisy.
 
 Seeded worlds in which both arms are equally fast: a run in which any slice is shown to differ is a false
-alarm. ``python -m tests.bench.compare.test_slice_family`` prints the table of docs/how-to/prove-a-head.md.
+alarm.
+``python -m tests.bench.compare.test_slice_family`` prints the table of docs/how-to/slices.md.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
 
-from peagle_bench.compare.analysis import compare_cells, of_prompts
-from peagle_bench.compare.slices import Slice, confidence_of_each, in_order, keys_by_slice, of_both
-from peagle_bench.results.records import Interval, Load, RequestRecord
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
+from peagle_bench.compare.slices import slices_of_pairs
+from peagle_bench.results.records import RequestRecord, SliceRecord
+from tests.bench.compare.test_slices import ALONE, EIGHT, PAIR, answer, measured
 
-ALONE = Load("closed", concurrency=1)
-ARMS = ("none", "p-eagle")
 Slices = Mapping[str, str]
 TRIALS = 200
 MOST = 19  #: binomial with p = 0.05 and n = 200: more in 1 of 400 samples
-
-
-def answer(arm: str, number: int, seconds: float, slices: Slices, tokens: int = 99) -> RequestRecord:
-    return RequestRecord(
-        arm, ALONE, f"p{number}", "measured", 0, 0, 0.1, seconds, seconds, 100, tokens, 9, slices=dict(slices)
-    )
-
-
-def speed_ups(records: Sequence[RequestRecord]) -> dict[Slice, Interval | None]:
-    """Return the speed-up of p-eagle over none in each slice, as `peagle_learn.evidence` computes it."""
-    plain, fast = ([record for record in records if record.arm == arm] for arm in ARMS)
-    keys = keys_by_slice(of_both(plain, fast))
-    confidence = confidence_of_each(keys.values())
-    cells = [of_prompts(own, speculates=None) for own in (fast, plain)]
-    result: dict[Slice, Interval | None] = {}
-    for name in in_order(keys):
-        prompts = sorted({prompt for _, prompt, _ in keys[name]})
-        enough = len(prompts) >= FEWEST_CONVERSATIONS
-        own = [[{prompt: each[prompt] for prompt in prompts}] for each in cells]
-        result[name] = compare_cells(*own, confidence=confidence).rate if enough else None
-    return result
 
 
 def balanced(draw: random.Random, number: int, of: int) -> Slices:
@@ -83,29 +60,43 @@ class World:
     slices: Callable[[random.Random, int, int], Slices]
     noise: Callable[[random.Random], float] = usual
     over_lengths: float = 0.4
+    blocks: int = 1
     sampled: bool = False  #: answers of the two arms have other lengths, and time to the first token
     slow: float = 1.0
     gain: float = 1.0  #: in all other slices: with it they are no slower, although they share its prompts
 
-    def run(self, draw: random.Random) -> dict[Slice, Interval | None]:
+    def run(self, draw: random.Random) -> list[SliceRecord]:
         """Draw one run and compute its slices."""
         records: list[RequestRecord] = []
+        machine = {
+            (arm, n): draw.lognormvariate(0, 0.05) for arm in ("none", "p-eagle") for n in range(self.blocks)
+        }
         for number in range(self.prompts):
             slices = {"api": "chat", **self.slices(draw, number, self.prompts)}
             length = 200 * draw.lognormvariate(0, self.over_lengths)
-            for arm in ARMS:
+            for arm in ("none", "p-eagle"):
                 tokens = max(4, round(length * (draw.lognormvariate(0, 0.7) if self.sampled else 1)))
                 seconds = (self.sampled + 0.01 * tokens) * self.noise(draw)
+                if self.blocks > 1:
+                    seconds *= machine[arm, number % self.blocks]
                 if arm == "p-eagle":
                     seconds *= self.slow if slices.get("label:0") == "0" else 1 / self.gain
-                records.append(answer(arm, number, seconds, slices, tokens))
-        return speed_ups(records)
+                record = answer(arm, number, seconds, slices)
+                records.append(
+                    replace(
+                        record,
+                        output_tokens=tokens,
+                        accepted=max(0, tokens - 25) if arm == "p-eagle" else None,
+                    )
+                )
+        load = EIGHT if self.blocks > 1 else ALONE
+        return slices_of_pairs([(PAIR, [measured(records, load, self.blocks)])], temperature=0)
 
     def alarms(self, trials: int) -> int:
         """Count the runs in which any slice is shown to be faster or slower."""
         draw = random.Random(self.name)
         return sum(
-            any(ratio is not None and ratio.shown for ratio in self.run(draw).values()) for _ in range(trials)
+            any(record.speed_up and record.speed_up.shown for record in self.run(draw)) for _ in range(trials)
         )
 
 
@@ -119,6 +110,8 @@ NULL = [
     World("unbalanced: 9 of 200", 200, unbalanced, over_lengths=0.8),
     World("unbalanced, stragglers", 200, unbalanced, stragglers, over_lengths=0.8),
     World("overlapping labels", 64, overlapping, over_lengths=0.8),
+    World("8 in flight, 2 blocks", 240, balanced, over_lengths=0.8, blocks=2),
+    World("8 in flight, 6 blocks, stragglers", 200, unbalanced, stragglers, over_lengths=0.8, blocks=6),
     World("sampled answers, by their length", 200, lambda *_: {}, sampled=True, over_lengths=0.8),
 ]
 
@@ -135,42 +128,23 @@ def test_the_worst_worlds_raise_few_alarms(world: World) -> None:
     assert world.alarms(40) <= 6  # binomial with p = 0.05 and n = 40: more in 1 of 200 samples
 
 
-def test_few_prompts_have_no_interval_and_a_dimension_with_one_value_is_left_out() -> None:
-    result = speed_ups(
-        [
-            answer(arm, number, 1.0, {"script": "han" if number < 7 else "latin", "api": "chat"})
-            for number in range(20)
-            for arm in ARMS
-        ]
-    )
-    assert set(result) == {("script", "han"), ("script", "latin")}
-    assert result["script", "han"] is None, "an interval needs 8 prompts"
-    assert result["script", "latin"] is not None
-
-
-def test_the_mean_of_both_answers_decides_the_slice_of_a_prompt() -> None:
-    """So both arms of a slice answered the same prompts, and none is chosen for its own long answers."""
-    plain, fast = (
-        [
-            answer(arm, number, 1.0, {"api": "chat"}, 306 if arm == "p-eagle" or number % 2 else 200)
-            for number in range(32)
-        ]
-        for arm in ARMS
-    )
-    keys = keys_by_slice(of_both(plain, fast))
-    counts = {value: len(prompts) for (_, value), prompts in keys.items()}
-    assert counts == {"below 256": 16, "256 to 1k": 16}
-
-
-def test_a_property_with_many_values_has_twenty_and_the_rest_is_other() -> None:
+def test_few_effective_prompts_have_no_interval_and_end_no_run() -> None:
+    """One answer is a thousand times as long as the others: in effect its slice has one prompt."""
     records = [
-        replace(answer("none", number, 1.0, {}), category=f"{number % 200:03}" if number % 3 else "often")
-        for number in range(600)
+        replace(
+            answer(arm, number, seconds, {"script": "latin" if number % 2 else "han"}),
+            output_tokens=tokens,
+        )
+        for number in range(24)
+        for arm in ("none", "p-eagle")
+        for tokens, seconds in [
+            (20_000, 200.0 * (1 + (arm == "none"))) if number == 1 else (20, 0.2 + 0.01 * number)
+        ]
     ]
-    values = {value: len(keys) for (_, value), keys in keys_by_slice(records).items()}
-    assert len(values) == 21
-    assert {"often", "other"} <= set(values)
-    assert sum(values.values()) == 600
+    slices = slices_of_pairs([(PAIR, [measured(records)])], temperature=0)
+    by_value = {slice.value: slice for slice in slices if slice.dimension == "script"}
+    assert by_value["latin"].speed_up is None
+    assert by_value["han"].speed_up is not None
 
 
 SLOW = World(
@@ -183,7 +157,7 @@ def found_slow(factor: float, trials: int) -> tuple[int, int]:
     draw, world = random.Random(f"{factor}"), replace(SLOW, slow=factor)
     found = others = 0
     for _ in range(trials):
-        named = {name for name, ratio in world.run(draw).items() if ratio is not None and ratio.high < 1}
+        named = {(record.dimension, record.value) for record in world.run(draw) if record.costs_money}
         found += ("label:0", "0") in named
         others += bool(named - {("label:0", "0")})
     return found, others

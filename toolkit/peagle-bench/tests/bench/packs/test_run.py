@@ -15,6 +15,7 @@ from peagle_bench.packs import PACKS, load_pack
 from peagle_bench.packs.judges import acceptance_by, falls, part_of
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
 from peagle_bench.packs.run import PackDependencies, PackOptions, run_packs
+from peagle_bench.report.files import extract
 from peagle_bench.report.page import html_page
 from peagle_bench.results.result_file import Outcome, read
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
@@ -182,9 +183,11 @@ def test_an_arm_in_another_mode_than_it_says_is_refused(tmp_path: Path) -> None:
         play.packs(PACK)
 
 
-def test_the_page_has_the_scorecard(tmp_path: Path) -> None:
+def test_the_page_has_the_scorecard_and_keeps_its_records(tmp_path: Path) -> None:
     result = PackPlay(tmp_path).packs(PACK, units=9)
     page = html_page([result.results])
     assert "Workload packs" in page
     assert "1 of 1 workload pack passed" in page
     assert "✓ pass" in page
+    (again,) = extract(page)
+    assert again.packs == result.results.packs

@@ -280,6 +280,7 @@ def lines(results: Results) -> list[str]:
         results.fits,
         results.checks,
         results.packs,
+        results.slices,
     )
     return [to_line(record) for record in (results.header, *(row for part in parts for row in part))]
 

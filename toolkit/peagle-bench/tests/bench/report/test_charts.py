@@ -159,7 +159,9 @@ def test_names_that_look_like_markup_stay_text_in_every_chart() -> None:
         root = ElementTree.fromstring(text)
         assert not [each for each in root.iter() if each.tag == "script"]
         assert evil in "".join(root.itertext())
-    head = ElementTree.fromstring(svg(AxisHead(IntervalAxis.over([Interval(1.3, 1.2, 1.4)]), evil)))
+    head = ElementTree.fromstring(
+        svg(AxisHead(IntervalAxis.over([Interval(1.3, 1.2, 1.4)]), evil, (evil, evil)))
+    )
     assert {each.tag for each in head.iter()} == {"svg", "text"}
 
 
@@ -192,8 +194,9 @@ def test_a_bar_chart_has_an_axis_with_its_title_and_ticks() -> None:
         assert max(places) <= size.width
 
 
-def test_the_axis_of_intervals_has_its_title_within_the_drawing() -> None:
-    head = svg(AxisHead(IntervalAxis.over([Interval(1.3, 1.2, 1.4)]), "speed-up"))
+@pytest.mark.parametrize("sides", [None, ("slower", "faster")])
+def test_the_axis_of_intervals_has_its_title_within_the_drawing(sides: tuple[str, str] | None) -> None:
+    head = svg(AxisHead(IntervalAxis.over([Interval(1.3, 1.2, 1.4)]), "speed-up", sides))
     assert titles(head) == ["speed-up (log)"]
     _, top, _, height = (float(value) for value in re.search(r'viewBox="([^"]+)"', head)[1].split())  # type: ignore[index]
     for y in re.findall(r' y="([-\d.]+)"', head):

@@ -1,4 +1,4 @@
-"""The page stands alone, and says whose figures it shows."""
+"""The page stands alone, says whose figures it shows, and gives its data back."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from html.parser import HTMLParser
 import pytest
 
 from peagle_bench.report import rendering
+from peagle_bench.report.files import extract
 from peagle_bench.report.markdown import markdown
 from peagle_bench.report.page import headline, html_page
 from peagle_bench.report.verdict import Verdict
-from peagle_bench.results.records import ClientHealth, Interval, PackRecord
+from peagle_bench.results.records import ClientHealth, Interval, Load, PackRecord, SliceRecord
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.errors import SpecError
 from tests.bench.report import making
@@ -69,7 +70,10 @@ def outline(page: str) -> Outline:
 
 def test_nothing_is_fetched(page: str, outline: Outline) -> None:
     assert not re.findall(r"https?:|url\(|@import", page)
-    assert outline.named("script") == []
+    assert {attributes.get("type") for attributes in outline.named("script")} == {
+        "application/x-ndjson",
+        None,
+    }
     for tag, attributes in outline.seen:
         assert not {"src", "srcset", "data", "xlink:href"} & attributes.keys(), tag
         assert (attributes.get("href") or "#").startswith("#")
@@ -146,6 +150,17 @@ def test_light_dark_paper_and_phone_are_styled(page: str) -> None:
         assert query in page
 
 
+def test_the_data_comes_back_whole(page: str) -> None:
+    assert extract(page) == list(ALL)
+
+
+def test_the_slices_of_a_comparison_come_back_too() -> None:
+    """They were left out of the page, although it says that it has every line."""
+    slices = (SliceRecord("p-eagle", Load("closed", concurrency=1), "category", "coding", 9, 9, None),)
+    results = replace(making.compared(), slices=slices)
+    assert extract(html_page([results])) == [results]
+
+
 def test_names_that_look_like_markup_stay_text() -> None:
     evil = "</script><script>alert(1)</script>"
     results = making.stand_in()
@@ -158,13 +173,15 @@ def test_names_that_look_like_markup_stay_text() -> None:
         comparisons=(),
     )
     outline = Outline(html_page([renamed]))
-    assert outline.named("script") == []
+    assert len(outline.named("script")) == 2
     assert evil in outline.text("h1")
+    assert extract(html_page([renamed]))[0] == renamed
 
 
 def test_no_text_of_a_file_becomes_markup() -> None:
     """Prompts, answers and names of a file are another's text; autoescape must reach each of them."""
     evil = "<script>alert('1')</script>\" onload=\"alert(1)"
+    load = Load("closed", concurrency=1)
     check = replace(
         making.verified().checks[0],
         name=f"check {evil}",
@@ -179,26 +196,46 @@ def test_no_text_of_a_file_becomes_markup() -> None:
         source=f"lab/{evil}.jsonl",
         checks=(check,),
         packs=(PackRecord(f"pack {evil}", "p-eagle", "none", False, f"figure {evil}", f"why {evil}"),),
+        slices=(
+            SliceRecord(
+                "p-eagle", load, f"label:dimension {evil}", f"value {evil}", 9, 9, Interval(2.5, 2, 3)
+            ),
+        ),
         points=tuple(replace(point, errors={f"error {evil}": 1}) for point in compared.points),
         fits=tuple(replace(fit, reason=f"reason {evil}") for fit in tuned.fits),
         arms=tuple(replace(arm, price_source=f"price {evil}") for arm in compared.arms),
     )
     page = html_page([results], title=f"title {evil}")
     outline = Outline(page)
-    assert outline.named("script") == []
+    assert [attributes.get("type") for attributes in outline.named("script")] == [
+        "application/x-ndjson",
+        None,
+    ]
     assert not [tag for tag, attributes in outline.seen if "onload" in attributes]
     shown = outline.text("body")
     for word in (
-        *("title", "check", "summary", "power", "example", "pack", "figure", "why"),
+        *("title", "check", "summary", "power", "example", "pack", "figure", "why", "dimension", "value"),
         *("error", "reason", "price"),
     ):
         assert f"{word} {evil}" in shown, word
+    assert extract(page)[0].source == f"{evil}.jsonl".rpartition("/")[2]
 
 
 def test_only_a_page_needs_jinja2(monkeypatch: pytest.MonkeyPatch) -> None:
     rendering._environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it were not installed
     assert markdown([making.stand_in()])
+
+
+def test_a_page_of_several_runs_saves_its_data_too(page: str) -> None:
+    """The button's id had the run's prefix there, so that the script did not find it and it stayed hidden."""
+    first, second = (replace(making.compared(), source=f"{name}.jsonl") for name in ("first", "second"))
+    several = html_page([first, second])
+    assert len(Outline(several).named("article")) == 2
+    for each in (page, several):
+        buttons = Outline(each).named("button")
+        assert {button["class"] for button in buttons} == {"save"}
+        assert 'querySelectorAll("button.save")' in each
 
 
 def test_stand_ins_are_named_wherever_a_figure_stands() -> None:
@@ -211,7 +248,7 @@ def test_stand_ins_are_named_wherever_a_figure_stands() -> None:
     assert "small stand-in weights" in outline.text("header")
     captions = outline.text("figcaption")
     assert captions.count("small stand-in weights") == len(outline.named("figcaption")) > 0
-    assert "synthetic" not in page
+    assert "synthetic" not in page.split('<script type="application/x-ndjson"')[0]
 
 
 def test_stand_ins_and_real_weights_are_not_put_side_by_side() -> None:
@@ -230,7 +267,8 @@ def test_figures_of_a_late_client_are_shown_nowhere() -> None:
     withheld = replace(
         results, points=tuple(replace(point, client=late, otps=98765.0) for point in results.points)
     )
-    shown = html_page([withheld])
+    page = html_page([withheld])
+    shown = page.split('<script type="application/x-ndjson"')[0]
     assert "No figures to publish: the client could not keep up" in shown
     assert "98,765" not in shown
     assert "0.98x" not in shown

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peagle_bench.report import tables
+from peagle_bench.report.files import extract
 from peagle_bench.report.merging import demand_figures, demand_loads, missing, names_of, parts_of, view_of
 from peagle_bench.report.page import html_page
 from peagle_bench.report.trust import trust
@@ -134,6 +135,11 @@ def test_each_run_has_its_own_load_average() -> None:
     assert "load average was 2.50." in trust(view_of([busy(2.5, "a.jsonl")]))
     both = trust(view_of([busy(2.5, "a.jsonl"), busy(7.0, "b.jsonl")]))
     assert "load average was 2.50 in a.jsonl, 7.00 in b.jsonl." in both
+
+
+def test_a_page_keeps_the_names_of_its_files() -> None:
+    created = [named(making.stand_in(), 'lab/a "b" <c>.jsonl'), making.stand_in()]
+    assert [each.source for each in extract(html_page(created))] == ['a "b" <c>.jsonl', None]
 
 
 def test_files_of_one_name_are_called_by_their_paths() -> None:
