@@ -62,8 +62,8 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     measured next. At the end it deletes everything that it deployed.
 
     Only a measured K is chosen: the smallest one that is expected to lose at most 0.5%. One K for all
-    concurrencies is written into SPEC, with the evidence in a comment above it. If the best K changes with
-    the load, a table of K by batch size is shown, too.
+    concurrencies is written into SPEC, with the evidence in a comment above it. The best K of each
+    load alone is an estimate.
     """
     dry_run, yes = options["dry_run"], options["yes"]
     from peagle_bench.tune import job as tuning
@@ -152,7 +152,6 @@ def render_done(done: Done) -> str:
     """Render the best K of each mode and load, the rate at each K, the best mode, the cost."""
     from peagle_bench.report import tables
     from peagle_bench.report.merging import view_of
-    from peagle_bench.tune.job import table_words
     from peagle_bench.tune.outcome import best_mode, common_against_none
 
     tuned, view = done.tuned, view_of([done.results])
@@ -161,11 +160,6 @@ def render_done(done: Done) -> str:
     for result in tuned.results:
         lines.append(f"{result.mode}: one K for all loads, measured at each load: {result.common.reason}")
         lines += [f"  at c={c}: {ratio.words}" for c, ratio in common_against_none(result).items()]
-        if not result.table.is_constant:
-            lines.append(f"  {table_words(result)}")
-            lines.append(
-                "  To use it, deploy a copy of the spec with it and compare both endpoints at each load."
-            )
     for concurrency in tuned.results[0].choices:
         mode, k, rate = best_mode(tuned.results, concurrency)
         lines.append(f"best estimate at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
@@ -215,7 +209,6 @@ def done_data(done: Done) -> dict[str, Any]:
                 "mode": result.mode,
                 "k": result.common.k,
                 "deployments": result.deployments,
-                "table": [list(row) for row in result.table.rows],
                 "by_concurrency": {
                     str(concurrency): {
                         "k": choice.k,

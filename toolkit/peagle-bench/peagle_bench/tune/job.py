@@ -56,8 +56,6 @@ def evidence(
         f"K={result.common.k} for {result.mode} on {date}, {workload}, "
         f"from {result.deployments} deployment{plural}"
     ]
-    if not result.table.is_constant:
-        lines.append(table_words(result))
     pays = common_against_none(result)
     for record in fits:
         point = next(point for point in record.points if point.k == result.common.k)
@@ -71,12 +69,6 @@ def evidence(
     if stand_in:
         lines.append("measured with the small stand-in weights: not valid for the real model")
     return [*lines, f"results: {file}"]
-
-
-def table_words(result: ModeResult) -> str:
-    """Write the table of K by batch size that the rates suggest; it is not written into the spec."""
-    rows = [list(row) for row in result.table.rows]
-    return f"K by load (not in use): num_speculative_tokens_per_batch_size: {rows}"
 
 
 _MARK = "# tuned: "

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_bench.tune.job import evidence, table_words
+from peagle_bench.tune.job import evidence
 from peagle_bench.tune.outcome import (
     BaselineRatio,
     ModeResult,
@@ -82,17 +82,3 @@ def test_the_spec_s_comment_gives_the_baseline_s_rate(result: ModeResult) -> Non
         (line,) = [each for each in lines if "no speculation" in each and f"c={c}:" in each]
         assert line.endswith(ratio.words)
         assert f"of its {ratio.plain:.0f} tokens/s" in line
-    assert not any("per_batch_size" in line for line in lines)  # one K is good enough at every load
-
-
-def test_a_table_of_k_is_shown_where_the_best_k_changes_with_the_load() -> None:
-    readings = read(concurrency=1, plain_ms=4.0, step_ms=4.0, more_ms=0.02)
-    readings += read(concurrency=32, plain_ms=4.0, step_ms=4.0, more_ms=4.0)
-    result = conclude("p-eagle", readings, deployments=1)
-    lines = evidence(
-        result, fit_records(result, usd=None), workload="mine", date="today", stand_in=False, file="r.jsonl"
-    )
-    assert table_words(result) in lines
-    assert "not in use" in table_words(result)
-    assert [k for _, _, k in result.table.rows] == [5, 1]
-    assert f"num_speculative_tokens_per_batch_size: {[list(row) for row in result.table.rows]}" in lines[1]
