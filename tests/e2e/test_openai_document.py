@@ -97,5 +97,5 @@ def test_a_shell_example(block: Block, environ: Mapping[str, str], port: str) ->
 
 
 def test_all_examples_are_run() -> None:
-    assert len([block for block in EXAMPLES if block.language == "python"]) == 6
+    assert len([block for block in EXAMPLES if block.language == "python"]) == 5
     assert len([block for block in EXAMPLES if block.language == "bash"]) == 3
