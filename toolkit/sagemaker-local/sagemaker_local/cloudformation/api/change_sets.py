@@ -234,7 +234,7 @@ class ChangeSets:
         return {"Summaries": rows, "NextToken": token}
 
     def delete_change_set(self, request: Request) -> dict[str, Any]:
-        """Answer DeleteChangeSet; a missing one is no error if its stack exists."""
+        """Answer DeleteChangeSet; it succeeds for a missing one whose stack exists."""
         try:
             stack, change_set = self.find(request)
         except CloudFormationError as error:
