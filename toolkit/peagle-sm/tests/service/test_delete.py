@@ -336,7 +336,7 @@ def test_a_register_that_does_not_answer_leaves_no_other_endpoint_running(
     assert not aws.everything()
 
 
-@pytest.mark.parametrize("operation", ["list_models", "list_endpoint_configs"])
+@pytest.mark.parametrize("operation", ["ListModels", "ListEndpointConfigs"])
 def test_a_list_that_is_throttled_blocks_no_deletion(aws: FakeAws, pacing: Pacing, operation: str) -> None:
     session = _deployed(aws, "demo")
     aws.before = lambda _, number, called: throttled(called) if called == operation else None

@@ -277,7 +277,7 @@ def test_who_may_not_remove_tags_resumes_all_the_same(aws: FakeAws, pacing: Paci
     assert resume("demo", session=session, pacing=pacing).is_on
 
 
-@pytest.mark.parametrize("operation", ["DescribeModel", "list_models", "list_endpoint_configs"])
+@pytest.mark.parametrize("operation", ["DescribeModel", "ListModels", "ListEndpointConfigs"])
 def test_what_only_describes_an_endpoint_blocks_no_pause(
     aws: FakeAws, pacing: Pacing, operation: str
 ) -> None:
