@@ -174,7 +174,7 @@ class FakeGuardAws(FakeAws):
 
     # --- its health -------------------------------------------------------------------------------
 
-    def invoke(self, **_: Any) -> Params:
+    def invoke(self, FunctionName: str, Payload: bytes, **_: Any) -> Params:
         return self.answers.pop(0)()
 
     def describe_alarms(self, AlarmNames: list[str]) -> Params:

@@ -20,7 +20,7 @@ from peagle_sm.service import (
     list_endpoints,
     status,
 )
-from tests.service.fakes import FakeAws, Row, broken, client_error, denied, lost, throttled
+from tests.service.fakes import FakeAws, Row, client_error, denied, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
 
 
@@ -267,47 +267,6 @@ def test_a_name_reused_by_somebody_else_while_waiting_is_not_deleted(aws: FakeAw
     aws.after = reuse
     delete(["demo"], session=session, pacing=pacing)
     assert aws.everything() == ["endpoint/demo"]
-
-
-def _calls_of_a_quiet_delete() -> list[str]:
-    aws = FakeAws()
-    session = _deployed(aws, "demo")
-    aws.calls.clear()
-    delete(["demo"], session=session, pacing=pacing_of(aws))
-    return aws.calls
-
-
-QUIET = _calls_of_a_quiet_delete()
-FAULTS = {"no answer": lost, "denied": denied, "broken": broken, "throttled": throttled}
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("fault", [*FAULTS, "Ctrl-C"])
-@pytest.mark.parametrize("number", range(len(QUIET)), ids=lambda n: f"{n}-{QUIET[n]}")
-def test_one_fault_in_a_delete(number: int, fault: str, moment: str) -> None:
-    aws = FakeAws()
-    session = _deployed(aws, "demo")
-    aws.calls.clear()
-
-    def strike(_: FakeAws, call: int, operation: str) -> BaseException | None:
-        if call != number:
-            return None
-        return KeyboardInterrupt() if fault == "Ctrl-C" else FAULTS[fault](operation)
-
-    setattr(aws, moment, strike)
-    error: BaseException | None = None
-    try:
-        delete(["demo"], session=session, pacing=pacing_of(aws))
-    except (PeagleError, KeyboardInterrupt) as raised:
-        error = raised
-    if error is None:
-        assert not aws.everything()
-        return
-    # No endpoint outlives a failure without its limit; once a deletion was tried, the error names it.
-    assert not aws.endpoints or "schedule/peagle-demo-lifetime" in aws.everything()
-    if "DeleteEndpoint" in aws.calls and aws.endpoints:
-        assert isinstance(error, BillableLeft)
-        assert "peagle-sm delete demo" in (error.next_step or "")
 
 
 def test_leaving_the_with_block_deletes_even_after_an_error(

@@ -35,7 +35,7 @@ from peagle_sm.service import (
     resume,
     status,
 )
-from tests.service.fakes import ROLE, START, FakeAws, Row, broken, denied, lost, throttled
+from tests.service.fakes import ROLE, START, FakeAws, Row, denied, lost
 from tests.service.setting import make_spec, pacing_of, session_of
 from tests.service.stacked import in_a_stack
 
@@ -282,57 +282,6 @@ def test_a_config_without_its_model_is_not_resumed(aws: FakeAws, pacing: Pacing)
         resume("demo", session=session, pacing=pacing)
 
 
-FAULTS = {"lost": lost, "denied": denied, "broken": broken, "throttled": throttled}
-
-
-def _quiet(prepare: Callable[[FakeAws], Session], act: Callable[..., object]) -> list[str]:
-    aws = FakeAws()
-    session = prepare(aws)
-    act("demo", session=session, pacing=pacing_of(aws))
-    return aws.calls
-
-
-PAUSE, RESUME = _quiet(_deployed, pause), _quiet(_paused, resume)
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("fault", [*FAULTS, "Ctrl-C"])
-@pytest.mark.parametrize("number", range(len(PAUSE)), ids=lambda n: f"{n}-{PAUSE[n]}")
-def test_one_fault_in_a_pause(number: int, fault: str, moment: str) -> None:
-    aws = FakeAws()
-    session = _deployed(aws)
-    error = _struck(aws, moment, number, fault, lambda: pause("demo", session=session, pacing=pacing_of(aws)))
-    assert {"endpoint-config", "model"} <= set(_kinds(aws))
-    if error is None:
-        assert _kinds(aws) == ["endpoint-config", "model"]
-    else:
-        # An endpoint that is still there has its limit, and once its deletion was tried the error names it.
-        assert not aws.endpoints or SCHEDULE in aws.schedules
-        if "DeleteEndpoint" in aws.calls and aws.endpoints:
-            assert isinstance(error, BillableLeft)
-            assert "peagle-sm pause demo" in (error.next_step or "")
-    assert not aws.unguarded
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("fault", [*FAULTS, "Ctrl-C"])
-@pytest.mark.parametrize("number", range(len(RESUME)), ids=lambda n: f"{n}-{RESUME[n]}")
-def test_one_fault_in_a_resume(number: int, fault: str, moment: str) -> None:
-    aws = FakeAws()
-    session = _paused(aws)
-    error = _struck(
-        aws, moment, number, fault, lambda: resume("demo", session=session, pacing=pacing_of(aws))
-    )
-    assert {"endpoint-config", "model"} <= set(_kinds(aws))
-    assert not aws.unguarded
-    if error is None:
-        assert aws.status(aws.endpoints["demo"]) == "InService"
-    elif isinstance(error, BillableLeft):
-        assert "peagle-sm pause demo" in (error.next_step or "")
-    # Once it serves, a failure to tidy up leaves it serving, with its limit.
-    assert not aws.endpoints or SCHEDULE in aws.schedules
-
-
 @pytest.mark.parametrize("command", ["deploy", "resume"])
 def test_an_unclear_creation_that_nobody_may_look_at_is_named_as_left(command: str) -> None:
     """CreateEndpoint gave no answer but was carried out, and DescribeEndpoint is denied from then on."""
@@ -357,22 +306,6 @@ def test_an_unclear_creation_that_nobody_may_look_at_is_named_as_left(command: s
     assert f"peagle-sm {undo} demo --yes" in (raised.value.next_step or "")
     assert "demo" in aws.endpoints
     assert SCHEDULE in aws.schedules
-
-
-def _struck(
-    aws: FakeAws, moment: str, number: int, fault: str, act: Callable[[], object]
-) -> BaseException | None:
-    def strike(_: FakeAws, call: int, operation: str) -> BaseException | None:
-        if call != number:
-            return None
-        return KeyboardInterrupt() if fault == "Ctrl-C" else FAULTS[fault](operation)
-
-    setattr(aws, moment, strike)
-    try:
-        act()
-    except (PeagleError, KeyboardInterrupt) as raised:
-        return raised
-    return None
 
 
 def test_ctrl_c_in_a_resume_leaves_it_off(aws: FakeAws, spec: EndpointSpec, pacing: Pacing) -> None:
