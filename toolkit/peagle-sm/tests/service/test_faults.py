@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
@@ -34,25 +35,25 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Fault:
-    """``after``: the call was carried out; ``lasts``: every later call fails alike."""
+    """``after``: the call was carried out; ``lasts``: later calls fail alike, or only those of its name."""
 
     make: Callable[[str], BaseException]
     after: bool = False
-    lasts: bool = False
+    lasts: Literal["no", "all", "same"] = "no"
 
 
 FAULTS = {
     "throttled": Fault(throttled),
     "500": Fault(broken),
     "timeout": Fault(lambda operation: ReadTimeoutError(endpoint_url=f"https://fake/{operation}")),
-    "denied": Fault(denied),
+    "denied": Fault(denied, lasts="same"),
     "expired": Fault(
-        lambda operation: client_error(operation, "ExpiredTokenException", "expired"), lasts=True
+        lambda operation: client_error(operation, "ExpiredTokenException", "expired"), lasts="all"
     ),
     "response lost": Fault(lost, after=True),
     "Ctrl-C before": Fault(lambda _: KeyboardInterrupt()),
     "Ctrl-C after": Fault(lambda _: KeyboardInterrupt(), after=True),
-    "killed after": Fault(lambda _: Killed(), after=True, lasts=True),
+    "killed after": Fault(lambda _: Killed(), after=True, lasts="all"),
 }
 PASSING = ("throttled", "500", "timeout", "response lost")
 READS = ("Describe", "Get", "List", "Scan")
@@ -210,7 +211,8 @@ def test_one_fault_and_the_next_run(name: str, number: int, kind: str) -> None:
     aws, session = _prepared(case)
 
     def strike(_: FakeAws, at: int, operation: str) -> BaseException | None:
-        return fault.make(operation) if at == number or (fault.lasts and at > number) else None
+        later = at > number and (fault.lasts == "all" or (fault.lasts == "same" and operation == call))
+        return fault.make(operation) if at == number or later else None
 
     moment = "after" if fault.after else "before"
     setattr(aws, moment, strike)

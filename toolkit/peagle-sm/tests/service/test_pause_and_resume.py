@@ -37,7 +37,6 @@ from peagle_sm.service import (
 )
 from tests.service.fakes import ROLE, START, FakeAws, Row, denied, lost
 from tests.service.setting import make_spec, pacing_of, session_of
-from tests.service.stacked import in_a_stack
 
 SCHEDULE = "peagle-demo-lifetime"
 GUARDS_ROLE = "arn:aws:iam::123456789012:role/peagle-scheduler-us-east-1"
@@ -71,6 +70,8 @@ def test_pausing_deletes_what_costs_and_keeps_what_brings_it_back(aws: FakeAws, 
     assert sent == ["AddTags", "UpdateItem", "DeleteEndpoint", "DeleteSchedule"]
     assert aws.register is not None
     assert aws.register["endpoint#demo"]["paused"] == {"BOOL": True}
+    assert pause("demo", session=session, pacing=pacing).was_off
+    assert _kinds(aws) == ["endpoint-config", "model"]
 
 
 def test_list_and_status_show_it_as_paused(aws: FakeAws, pacing: Pacing) -> None:
@@ -91,12 +92,6 @@ def test_list_and_status_show_it_as_paused(aws: FakeAws, pacing: Pacing) -> None
     assert result.warnings == (
         "it is off (by hand): it costs nothing; `peagle-sm resume demo --region us-east-1` turns it on",
     )
-
-
-def test_pausing_twice_is_no_mistake(aws: FakeAws, pacing: Pacing) -> None:
-    session = _paused(aws)
-    assert pause("demo", session=session, pacing=pacing).was_off
-    assert _kinds(aws) == ["endpoint-config", "model"]
 
 
 def test_resuming_arms_the_limit_anew_and_creates_the_same_endpoint(aws: FakeAws, pacing: Pacing) -> None:
@@ -121,6 +116,9 @@ def test_resuming_arms_the_limit_anew_and_creates_the_same_endpoint(aws: FakeAws
     assert events[-1].spent_usd == pytest.approx(4.2 / 60)
     (row,) = list_endpoints(session)
     assert (row.status, row.off_why) == ("InService", None)
+    aws.calls.clear()
+    assert resume("demo", session=session, pacing=pacing).is_on
+    assert not [call for call in aws.calls if call.startswith(("Create", "Update"))]
     assert aws.register is not None
     assert aws.register["endpoint#demo"]["paused"] == {"BOOL": False}
 
@@ -162,12 +160,6 @@ def test_the_most_that_a_resume_can_cost_is_with_all_instances(aws: FakeAws, pac
     control.add_tags(session, config.arn, {"peagle-sm:instance-bounds": "1-3"})
     offer = resume("demo", session=session, pacing=pacing)
     assert (offer.usd_per_hour, offer.max_usd) == (4.2, 50.4)
-
-
-def test_what_is_on_is_not_resumed_again(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws)
-    assert resume("demo", session=session, pacing=pacing).is_on
-    assert not [call for call in aws.calls if call.startswith(("Create", "Update"))]
 
 
 def test_deleting_a_paused_endpoint_removes_what_is_left(aws: FakeAws, pacing: Pacing) -> None:
@@ -334,10 +326,3 @@ def test_who_may_not_read_a_schedule_pauses_and_is_told_its_name(aws: FakeAws, p
     aws.before = lambda _, number, operation: None
     assert resume("demo", session=session, pacing=pacing).config
     assert aws.schedules[SCHEDULE]["StartDate"] > aws.clock.now()
-
-
-def test_who_may_not_read_a_schedule_pauses_a_stacks_endpoint(aws: FakeAws, pacing: Pacing) -> None:
-    session = in_a_stack(aws)
-    aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
-    assert pause("demo", session=session, pacing=pacing).stack == "Peagle-demo"
-    assert not aws.endpoints
