@@ -46,7 +46,7 @@ def broken(operation: str) -> BaseException:
     return client_error(operation, "InternalFailure", "internal", 500)
 
 
-def throttled(operation: str) -> BaseException:
+def throttled(operation: str) -> ClientError:
     return client_error(operation, "ThrottlingException", "Rate exceeded")
 
 
@@ -229,8 +229,9 @@ class FakeAws:
         row = self.kinds[kind][name] = Row(self.clock.now(), params, tags)
         return row
 
-    def create_model(self, **params: Any) -> None:
+    def create_model(self, **params: Any) -> Params:
         self._add("model", params["ModelName"], params)
+        return {"ModelArn": arn_of("model", params["ModelName"])}
 
     def create_endpoint_config(self, **params: Any) -> None:
         self._add("endpoint-config", params["EndpointConfigName"], params)
@@ -260,7 +261,10 @@ class FakeAws:
         return {**row.params, "EndpointConfigArn": arn_of("endpoint-config", EndpointConfigName)}
 
     def describe_model(self, ModelName: str) -> Params:
-        return {**self._get("model", ModelName).params, "ModelArn": arn_of("model", ModelName)}
+        """A model as AWS shows it: without its tags, and with what was left out."""
+        params = {key: value for key, value in self._get("model", ModelName).params.items() if key != "Tags"}
+        container = {**params["PrimaryContainer"], "Mode": "SingleModel"}
+        return {**params, "PrimaryContainer": container, "ModelArn": arn_of("model", ModelName)}
 
     def delete_endpoint(self, EndpointName: str) -> None:
         row = self._get("endpoint", EndpointName)
