@@ -169,11 +169,17 @@ def _xml(code: str, message: str, status: int, service: str) -> web.Response:
                 f"<RequestID>{request_id}</RequestID></Response>"
             )
         case _:
-            text = (
-                f"<ErrorResponse><Error><Type>Sender</Type>{details}</Error>"
-                f"<RequestId>{request_id}</RequestId></ErrorResponse>"
-            )
+            text = query_error(code, message, status)
     return web.Response(status=status, text=text, content_type="text/xml")
+
+
+def query_error(code: str, message: str, status: int) -> str:
+    """Return the XML of an error in the query protocol."""
+    kind = "Sender" if status < 500 else "Receiver"
+    return (
+        f"<ErrorResponse><Error><Type>{kind}</Type><Code>{code}</Code><Message>{escape(message)}</Message>"
+        f"</Error><RequestId>{uuid.uuid4()}</RequestId></ErrorResponse>"
+    )
 
 
 def _cbor(members: Mapping[str, str]) -> bytes:
