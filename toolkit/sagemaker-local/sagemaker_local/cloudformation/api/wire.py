@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
-from sagemaker_local.control import ApiError
+from sagemaker_local.cloudformation.errors import invalid
+from sagemaker_local.control.errors import ApiError
 from sagemaker_local.control.requests import checked_by
 from sagemaker_local.wire import unserved
 
@@ -22,7 +22,7 @@ def page(rows: Sequence[T], token: str | None, size: int = _ROWS) -> tuple[list[
     """Return the page of a token, and the next page's token.
 
     Raises:
-        CloudFormationError: the token is none of ours.
+        ApiError: the token is none of ours.
     """
     start = 0 if token is None else _start(token)
     end = start + size
@@ -45,15 +45,13 @@ def operation_of(form: Mapping[str, str]) -> Any:
     """Find the model of the operation that a form asks for.
 
     Raises:
-        CloudFormationError: there is none of that name.
+        ApiError: there is none of that name.
     """
     from moto.core.utils import get_service_model
 
     action, model = form.get("Action", ""), get_service_model("cloudformation")
     if action not in model.operation_names:
-        raise CloudFormationError(
-            "InvalidAction", f"Could not find operation {action} for version 2010-05-15"
-        )
+        raise ApiError("InvalidAction", f"Could not find operation {action} for version 2010-05-15")
     return model.operation_model(action)
 
 
@@ -61,14 +59,14 @@ def parameters_of(operation: Any, form: Mapping[str, str]) -> dict[str, Any]:
     """Read an operation's parameters.
 
     Raises:
-        CloudFormationError: one is missing or breaks the model's constraints.
+        ApiError: one is missing or breaks the model's constraints.
     """
     from moto.core.parse import QueryParser
 
     try:
         parameters = QueryParser(operation).parse({"values": form})
     except ValueError as error:
-        raise CloudFormationError("MalformedInput", str(error)) from error
+        raise ApiError("MalformedInput", str(error)) from error
     try:
         return checked_by(operation.input_shape, parameters) if operation.input_shape else {}
     except ApiError as error:
@@ -83,7 +81,7 @@ def answer(operation: Any, result: Mapping[str, Any]) -> bytes:
     return _NOT_IN_XML.sub("\ufffd", text).encode()
 
 
-def refusal(error: CloudFormationError) -> bytes:
+def refusal(error: ApiError) -> bytes:
     """Write an error as XML."""
     message = _NOT_IN_XML.sub("\ufffd", error.message)
     return unserved.query_error(error.code, message, error.status).encode()
