@@ -41,16 +41,13 @@ class Operation:
         """Begin a piece of work on resources."""
         return Work(self.tools, self.stack, self.token)
 
-    def create(self, desired: Desired, evaluation: Evaluation, on_failure: str) -> None:
-        """Create a stack's resources; ``on_failure`` is ROLLBACK or DELETE."""
+    def create(self, desired: Desired, evaluation: Evaluation) -> None:
+        """Create a stack's resources; if that fails, delete them again."""
         wrong = self._forward(desired, evaluation, self.work(), "create")
         if self.cancelled.is_set():
             return  # somebody deletes the stack
         if wrong is None:
             self.move("CREATE_COMPLETE")
-        elif on_failure == "DELETE":
-            self.move("DELETE_IN_PROGRESS", f"{wrong}. Delete requested by user.")
-            self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=True)
         else:
             self.move("ROLLBACK_IN_PROGRESS", f"{wrong}. Rollback requested by user.")
             # The stack stays, empty.

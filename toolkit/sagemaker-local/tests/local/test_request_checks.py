@@ -206,18 +206,17 @@ def test_the_next_token_of_another_call(server: Server, sagemaker: Any) -> None:
 
 def test_the_next_token_of_another_cloudformation_call(server: Server) -> None:
     client = server.client("cloudformation")
-    resources = {"Topic": {"Type": "AWS::SNS::Topic"}}
-    outputs = {f"O{n}": {"Value": "1", "Export": {"Name": f"paged-{n}"}} for n in range(101)}
-    template = json.dumps({"Resources": resources, "Outputs": outputs})
+    template = json.dumps({"Resources": {f"R{n}": {"Type": "AWS::CDK::Metadata"} for n in range(101)}})
     client.create_stack(StackName="paged", TemplateBody=template)
     client.get_waiter("stack_create_complete").wait(StackName="paged", WaiterConfig={"Delay": 1})
     try:
-        token = client.list_exports()["NextToken"]
+        token = client.list_stack_resources(StackName="paged")["NextToken"]
         assert refused(client.list_stacks, NextToken=token)[0] == "ValidationError"
         assert refused(client.describe_stack_events, StackName="paged", NextToken=token)[0] == (
             "ValidationError"
         )
-        assert client.list_exports(NextToken=token)["Exports"]
+        rest = client.list_stack_resources(StackName="paged", NextToken=token)
+        assert len(rest["StackResourceSummaries"]) == 1
     finally:
         client.delete_stack(StackName="paged")
 

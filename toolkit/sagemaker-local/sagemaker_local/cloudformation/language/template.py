@@ -15,8 +15,7 @@ from sagemaker_local.control.errors import ApiError
 PSEUDO = frozenset(
     f"AWS::{name}"
     for name in (
-        "AccountId", "NoValue", "NotificationARNs", "Partition", "Region", "StackId", "StackName",
-        "URLSuffix",
+        "AccountId", "NoValue", "Partition", "Region", "StackId", "StackName", "URLSuffix",
     )
 )  # fmt: skip
 

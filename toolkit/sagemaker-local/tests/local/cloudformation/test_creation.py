@@ -90,22 +90,8 @@ def test_a_rollback_that_cannot_delete_says_so(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "status"),
-    [
-        ({"OnFailure": "DELETE"}, "DELETE_COMPLETE"),
-        ({"OnFailure": "ROLLBACK"}, "ROLLBACK_COMPLETE"),
-    ],
+    "how", [{"OnFailure": "DO_NOTHING"}, {"OnFailure": "DELETE"}, {"DisableRollback": True}]
 )
-def test_what_happens_after_a_failure_is_the_caller_s_choice(
-    world: World, how: dict[str, Any], status: str
-) -> None:
-    world.cloud.fail("create", "B")
-    stack = world.create({"A": {}, "B": {"On": ref("A")}}, **how)
-    assert world.status(stack) == status
-    assert not world.cloud.things
-
-
-@pytest.mark.parametrize("how", [{"OnFailure": "DO_NOTHING"}, {"DisableRollback": True}])
 def test_a_failure_is_always_rolled_back(world: World, how: dict[str, Any]) -> None:
     with pytest.raises(ClientError, match="leave DisableRollback out"):
         world.create({"A": {}}, **how)
@@ -196,14 +182,6 @@ def test_a_deletion_calls_a_creation_off(world: World) -> None:
     assert world.rest(stack["StackId"]) == "DELETE_COMPLETE"
     assert world.cloud.things == {}
     assert ("create", "B") not in world.cloud.calls
-
-
-def test_a_protected_stack_is_not_deleted(world: World) -> None:
-    stack = world.create({"A": {}}, EnableTerminationProtection=True)
-    with pytest.raises(ClientError, match="cannot be deleted while TerminationProtection is enabled"):
-        world.delete(stack)
-    world.call("UpdateTerminationProtection", StackName="s", EnableTerminationProtection=False)
-    assert world.delete(stack) == "DELETE_COMPLETE"
 
 
 def test_a_name_is_taken_until_its_stack_is_gone(world: World) -> None:
