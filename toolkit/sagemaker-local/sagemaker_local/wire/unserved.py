@@ -160,16 +160,9 @@ def _error(request: web.Request, code: str, message: str, status: int) -> web.Re
 
 def _xml(code: str, message: str, status: int, service: str) -> web.Response:
     details, request_id = f"<Code>{code}</Code><Message>{escape(message)}</Message>", str(uuid.uuid4())
-    match service:
-        case "s3":
-            text = f"<Error>{details}<RequestId>{request_id}</RequestId></Error>"
-        case "ec2":
-            text = (
-                f"<Response><Errors><Error>{details}</Error></Errors>"
-                f"<RequestID>{request_id}</RequestID></Response>"
-            )
-        case _:
-            text = query_error(code, message, status)
+    text = f"<Error>{details}<RequestId>{request_id}</RequestId></Error>"
+    if service != "s3":
+        text = query_error(code, message, status)
     return web.Response(status=status, text=text, content_type="text/xml")
 
 
