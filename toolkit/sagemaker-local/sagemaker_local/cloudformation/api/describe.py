@@ -56,19 +56,12 @@ class Descriptions:
         return {"OperationEvents": rows}
 
     def describe_stack_resources(self, request: Request) -> dict[str, Any]:
-        """Answer DescribeStackResources, by stack or by a resource's physical id."""
-        logical, physical = request.get("LogicalResourceId"), request.get("PhysicalResourceId")
-        if "StackName" in request:
-            stacks = [self._store.get(request["StackName"])]
-        elif physical is not None:
-            stacks = [each for each in self._store.all() if not each.deleted and _owns(each, physical)][:1]
-            if not stacks:
-                raise invalid(f"Stack for {physical} does not exist")
-        else:
-            raise invalid("One of StackName or PhysicalResourceId must be specified")
+        """Answer DescribeStackResources of a stack."""
+        if "StackName" not in request:
+            raise invalid("the local CloudFormation needs StackName; a physical id alone is not enough")
+        stack, logical = self._store.get(request["StackName"]), request.get("LogicalResourceId")
         rows = [
             _resource(stack, each, "Timestamp")
-            for stack in stacks
             for each in list(stack.resources.values())
             if logical in (None, each.logical_id)
         ]
@@ -95,10 +88,6 @@ class Descriptions:
         # A stack that has only a change set yet is asked for its template by the CDK, too.
         text = "" if desired is None else desired.template.text
         return {"TemplateBody": text, "StagesAvailable": ["Original", "Processed"]}
-
-
-def _owns(stack: Stack, physical_id: str) -> bool:
-    return any(each.physical_id == physical_id for each in list(stack.resources.values()))
 
 
 def _stack(stack: Stack) -> dict[str, Any]:

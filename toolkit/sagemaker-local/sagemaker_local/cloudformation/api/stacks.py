@@ -140,14 +140,10 @@ class Stacks:
         if stack is None or stack.deleted or stack.status == "DELETE_IN_PROGRESS":
             return {}
         self._drafts.check_role(request.get("RoleARN"))
-        retain = frozenset(request.get("RetainResources", ()))
+        if request.get("RetainResources"):
+            raise invalid("the local CloudFormation deletes every resource; leave RetainResources out")
         token = request.get("ClientRequestToken")
         with self._tools.lock:
-            if retain and stack.status != "DELETE_FAILED":
-                raise invalid(
-                    f"Invalid operation on stack [{stack.stack_id}]. RetainResources can be specified only "
-                    "for stacks in DELETE_FAILED state."
-                )
             if stack.in_progress and stack.status != "CREATE_IN_PROGRESS":
                 raise invalid(f"Stack [{stack.stack_id}] cannot be deleted while in status {stack.status}")
             in_use = self._exports_in_use(stack)
@@ -164,7 +160,7 @@ class Stacks:
                 self._engine.cancel(stack)
             self._engine.start(
                 stack,
-                lambda operation: operation.delete(retain),
+                lambda operation: operation.delete(),
                 status="DELETE_IN_PROGRESS",
                 token=token,
             )
