@@ -118,6 +118,8 @@ def test_capacities_of_a_scalable_target(server: Server) -> None:
     assert refused(register, **place, MinCapacity=3, MaxCapacity=2)[0] == "ValidationException"
     assert refused(register, **place, MinCapacity=1)[0] == "ValidationException"
     assert not scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+    absent = place | {"ResourceId": "endpoint/absent/variant/AllTraffic"}
+    assert refused(register, **absent, MinCapacity=1, MaxCapacity=2)[0] == "ValidationException"
     register(**place, MinCapacity=1, MaxCapacity=2)
     assert refused(register, **place, MaxCapacity=0)[0] == "ValidationException"
     register(**place, MaxCapacity=4)
@@ -244,6 +246,17 @@ def _universal(action: str, text: str = "{}") -> dict[str, Any]:
         ({}, _universal("dropEndpoint"), "not a supported target"),
         ({}, _universal("describeEndpoint"), "not a supported target"),
         ({}, _universal("deleteEndpoint", "{x"), "JSON"),
+        *(
+            ({"ScheduleExpression": expression}, {}, f"Invalid Schedule Expression {expression}.")
+            for expression in (
+                "every day",
+                "rate(0 minutes)",
+                "rate(5)",
+                "at(2026-13-01T00:00:00)",
+                "cron(0 8 * * ?)",
+            )
+        ),
+        ({"ScheduleExpression": "at(2020-01-01T00:00:00)"}, {}, "its time has passed"),
     ],
 )
 @pytest.mark.parametrize("verb", ["create", "update"])
