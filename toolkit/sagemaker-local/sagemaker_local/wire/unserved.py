@@ -27,8 +27,8 @@ _CBOR = "rpc-v2-cbor"
 _UNSIGNED = "s3"
 
 
-class UnknownService(Exception):
-    """moto does not have the service that a request is signed for."""
+class Unserved(Exception):
+    """moto does not have the service of a request, or would answer the operation without AWS's checks."""
 
 
 def is_lacking(error: Exception) -> bool:
@@ -36,7 +36,7 @@ def is_lacking(error: Exception) -> bool:
 
     It raises a RuntimeError for what it leaves out, and says so in words.
     """
-    return isinstance(error, UnknownService | NotImplementedError) or (
+    return isinstance(error, Unserved) or (
         isinstance(error, RuntimeError) and _LACKING.search(str(error)) is not None
     )
 
