@@ -9,6 +9,7 @@ from typing import Any
 from sagemaker_local.other_services.policies import trusts
 from sagemaker_local.other_services.quotas import lay_quota_rules
 from sagemaker_local.other_services.simulation import allows, lay_simulation
+from sagemaker_local.wire.unserved import Unserved
 
 _MARK = "peagle_rules"
 
@@ -36,7 +37,7 @@ def _refuse_operations() -> None:
     from moto.servicequotas.responses import ServiceQuotasResponse
 
     def refused(self: Any) -> Any:
-        raise NotImplementedError
+        raise Unserved
 
     for responses, operations in (
         (ApplicationAutoScalingResponse, ("put_scheduled_action", "delete_scheduled_action")),

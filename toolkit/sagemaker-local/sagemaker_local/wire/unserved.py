@@ -27,8 +27,8 @@ _CBOR = "rpc-v2-cbor"
 _UNSIGNED = "s3"
 
 
-class UnknownService(Exception):
-    """moto does not have the service that a request is signed for."""
+class Unserved(Exception):
+    """moto does not have the service of a request, or would answer the operation without AWS's checks."""
 
 
 def is_lacking(error: Exception) -> bool:
@@ -36,7 +36,7 @@ def is_lacking(error: Exception) -> bool:
 
     It raises a RuntimeError for what it leaves out, and says so in words.
     """
-    return isinstance(error, UnknownService | NotImplementedError) or (
+    return isinstance(error, Unserved) or (
         isinstance(error, RuntimeError) and _LACKING.search(str(error)) is not None
     )
 
@@ -160,16 +160,9 @@ def _error(request: web.Request, code: str, message: str, status: int) -> web.Re
 
 def _xml(code: str, message: str, status: int, service: str) -> web.Response:
     details, request_id = f"<Code>{code}</Code><Message>{escape(message)}</Message>", str(uuid.uuid4())
-    match service:
-        case "s3":
-            text = f"<Error>{details}<RequestId>{request_id}</RequestId></Error>"
-        case "ec2":
-            text = (
-                f"<Response><Errors><Error>{details}</Error></Errors>"
-                f"<RequestID>{request_id}</RequestID></Response>"
-            )
-        case _:
-            text = query_error(code, message, status)
+    text = f"<Error>{details}<RequestId>{request_id}</RequestId></Error>"
+    if service != "s3":
+        text = query_error(code, message, status)
     return web.Response(status=status, text=text, content_type="text/xml")
 
 

@@ -29,9 +29,6 @@ LACKING: list[Any] = [
         id="query",
     ),
     pytest.param(
-        "ec2", "describe_fast_snapshot_restores", {}, "ec2 DescribeFastSnapshotRestores", id="ec2-query"
-    ),
-    pytest.param(
         "lambda",
         "list_provisioned_concurrency_configs",
         {"FunctionName": "f"},

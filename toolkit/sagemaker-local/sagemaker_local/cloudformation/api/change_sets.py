@@ -9,7 +9,6 @@ from typing import Any
 
 from sagemaker_local.cloudformation.api.drafts import Drafts, Request
 from sagemaker_local.cloudformation.api.stacks import Stacks, check_name, refuse_without_rollback
-from sagemaker_local.cloudformation.api.wire import page
 from sagemaker_local.cloudformation.errors import TemplateError, invalid
 from sagemaker_local.cloudformation.language.intrinsics import UNKNOWN
 from sagemaker_local.cloudformation.stack import Change, ChangeSet, Finding, PropertyChange, Stack
@@ -164,7 +163,6 @@ class ChangeSets:
             desired=desired,
             description=request.get("Description"),
             role_arn=request.get("RoleARN"),
-            on_failure=request.get("OnStackFailure"),
         )
         try:
             evaluation = self._drafts.evaluation(desired, stack)
@@ -212,27 +210,15 @@ class ChangeSets:
         """Answer DescribeChangeSet."""
         stack, change_set = self.find(request)
         values = request.get("IncludePropertyValues", False)
-        rows, token = page(
-            [described(each, values=values) for each in change_set.changes], request.get("NextToken")
-        )
         desired = change_set.desired
         return {
             **_summary(stack, change_set),
             "Parameters": desired.bound.described() if desired else [],
             "Capabilities": list(desired.capabilities) if desired else [],
-            "NotificationARNs": list(desired.notification_arns) if desired else [],
             "Tags": tag_rows(desired.tags) if desired else [],
             "RollbackConfiguration": {},
-            "OnStackFailure": change_set.on_failure,
-            "Changes": rows,
-            "NextToken": token,
+            "Changes": [described(each, values=values) for each in change_set.changes],
         }
-
-    def list_change_sets(self, request: Request) -> dict[str, Any]:
-        """Answer ListChangeSets."""
-        stack = self._store.get(request["StackName"])
-        rows, token = page([_summary(stack, each) for each in stack.change_sets], request.get("NextToken"))
-        return {"Summaries": rows, "NextToken": token}
 
     def delete_change_set(self, request: Request) -> dict[str, Any]:
         """Answer DeleteChangeSet; it succeeds for a missing one whose stack exists."""
@@ -266,9 +252,7 @@ class ChangeSets:
             stack.change_set_id = change_set.change_set_id
             stack.change_sets.clear()
             if change_set.kind == "CREATE":
-                self._stacks.begin_creation(
-                    stack, desired, evaluation, change_set.on_failure or "ROLLBACK", token
-                )
+                self._stacks.begin_creation(stack, desired, evaluation, token)
             else:
                 self._stacks.begin_update(stack, desired, evaluation, token)
         return {}

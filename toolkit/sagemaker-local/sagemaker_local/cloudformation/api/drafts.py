@@ -73,13 +73,13 @@ class Drafts:
             declared, request.get("Parameters", []), kept.bound.texts if kept is not None else {}
         )
         tags = request.get("Tags")
-        arns = request.get("NotificationARNs")
+        if request.get("NotificationARNs"):
+            raise invalid("the local CloudFormation sends no notifications; leave NotificationARNs out")
         return Desired(
             template=wanted,
             bound=parameters.bind(declared, texts, self._sources.stored),
             tags=(kept.tags if kept else {}) if tags is None else {tag["Key"]: tag["Value"] for tag in tags},
             capabilities=given,
-            notification_arns=(kept.notification_arns if kept else ()) if arns is None else tuple(arns),
         )
 
     def evaluation(self, desired: Desired, stack: Stack) -> Evaluation:
@@ -90,7 +90,6 @@ class Drafts:
             stack.name,
             stack.stack_id,
             self._tools.partition,
-            desired.notification_arns,
         )
         return Evaluation(desired.template, desired.bound, place, self._store.export_values)
 

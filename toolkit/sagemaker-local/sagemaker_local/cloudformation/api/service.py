@@ -107,17 +107,29 @@ class CloudFormation:
             raise Interrupted
 
 
+# The lists that come in pages.
+_PAGED = {
+    "DescribeChangeSet": "Changes",
+    "DescribeEvents": "OperationEvents",
+    "DescribeStackEvents": "StackEvents",
+    "DescribeStacks": "Stacks",
+    "ListStackResources": "StackResourceSummaries",
+    "ListStacks": "StackSummaries",
+}
+
+
 def _paged(operation: str, work: Answer, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the operation's result; a NextToken belongs to one operation and its filters."""
-    parameters = dict(request)
-    if "NextToken" in request:
-        parameters["NextToken"] = tokens.unbound(operation, request)
-        if parameters["NextToken"] is None:
-            raise invalid("NextToken is invalid")
-    result = work(parameters)
-    if result.get("NextToken") is None:
-        return result
-    return {**result, "NextToken": tokens.bound(operation, request, result["NextToken"])}
+    key = _PAGED.get(operation)
+    if key is None:
+        return work(request)
+    token = request.get("NextToken")
+    if token is not None and (token := tokens.unbound(operation, request)) is None:
+        raise invalid("NextToken is invalid")
+    result = work(request)
+    rows, following = wire.page(result[key], token)
+    bound = None if following is None else tokens.bound(operation, request, following)
+    return {**result, key: rows, "NextToken": bound}
 
 
 def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) -> dict[str, Answer]:
@@ -129,16 +141,11 @@ def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) 
         "DescribeChangeSet": change_sets.describe_change_set,
         "DescribeEvents": descriptions.describe_events,
         "DescribeStackEvents": descriptions.describe_stack_events,
-        "DescribeStackResource": descriptions.describe_stack_resource,
         "DescribeStackResources": descriptions.describe_stack_resources,
         "DescribeStacks": descriptions.describe_stacks,
         "ExecuteChangeSet": change_sets.execute_change_set,
         "GetTemplate": descriptions.get_template,
-        "ListChangeSets": change_sets.list_change_sets,
-        "ListExports": descriptions.list_exports,
-        "ListImports": descriptions.list_imports,
         "ListStackResources": descriptions.list_stack_resources,
         "ListStacks": descriptions.list_stacks,
         "UpdateStack": stacks.update_stack,
-        "UpdateTerminationProtection": stacks.update_termination_protection,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_local.cloudformation.api.drafts import Drafts, Request
@@ -41,10 +40,8 @@ def refuse_without_rollback(request: Request) -> None:
     Raises:
         ApiError: the request disables the rollback.
     """
-    if request.get("DisableRollback") or "DO_NOTHING" in (
-        request.get("OnFailure"),
-        request.get("OnStackFailure"),
-    ):
+    on_failure = {request.get("OnFailure"), request.get("OnStackFailure")}
+    if request.get("DisableRollback") or on_failure - {None, "ROLLBACK"}:
         raise invalid("the local CloudFormation always rolls a failure back; leave DisableRollback out")
 
 
@@ -64,6 +61,8 @@ class Stacks:
         if self._store.named(name) is not None:
             raise ApiError("AlreadyExistsException", f"Stack [{name}] already exists")
         refuse_without_rollback(request)
+        if request.get("EnableTerminationProtection"):
+            raise invalid("the local CloudFormation has no termination protection; leave it out")
         self._drafts.check_role(request.get("RoleARN"))
         desired = self._drafts.desired(request, None)
         stack = self._store.add(name, "CREATE_IN_PROGRESS")
@@ -73,20 +72,18 @@ class Stacks:
             self._store.forget(stack)
             raise
         stack.role_arn = request.get("RoleARN")
-        stack.termination_protection = request.get("EnableTerminationProtection", False)
-        on_failure = request.get("OnFailure", "ROLLBACK")
-        self.begin_creation(stack, desired, evaluation, on_failure, request.get("ClientRequestToken"))
+        self.begin_creation(stack, desired, evaluation, request.get("ClientRequestToken"))
         return {"StackId": stack.stack_id}
 
     def begin_creation(
-        self, stack: Stack, desired: Desired, evaluation: Evaluation, on_failure: str, token: str | None
+        self, stack: Stack, desired: Desired, evaluation: Evaluation, token: str | None
     ) -> None:
         """Start creating a new stack's resources."""
         with self._tools.lock:
             stack.desired = desired
             self._engine.start(
                 stack,
-                lambda operation: operation.create(desired, evaluation, on_failure),
+                lambda operation: operation.create(desired, evaluation),
                 status="CREATE_IN_PROGRESS",
                 token=token,
             )
@@ -143,16 +140,10 @@ class Stacks:
         if stack is None or stack.deleted or stack.status == "DELETE_IN_PROGRESS":
             return {}
         self._drafts.check_role(request.get("RoleARN"))
-        if stack.termination_protection:
-            raise invalid(f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled")
-        retain = frozenset(request.get("RetainResources", ()))
+        if request.get("RetainResources"):
+            raise invalid("the local CloudFormation deletes every resource; leave RetainResources out")
         token = request.get("ClientRequestToken")
         with self._tools.lock:
-            if retain and stack.status != "DELETE_FAILED":
-                raise invalid(
-                    f"Invalid operation on stack [{stack.stack_id}]. RetainResources can be specified only "
-                    "for stacks in DELETE_FAILED state."
-                )
             if stack.in_progress and stack.status != "CREATE_IN_PROGRESS":
                 raise invalid(f"Stack [{stack.stack_id}] cannot be deleted while in status {stack.status}")
             in_use = self._exports_in_use(stack)
@@ -169,7 +160,7 @@ class Stacks:
                 self._engine.cancel(stack)
             self._engine.start(
                 stack,
-                lambda operation: operation.delete(retain),
+                lambda operation: operation.delete(),
                 status="DELETE_IN_PROGRESS",
                 token=token,
             )
@@ -181,9 +172,3 @@ class Stacks:
             if users:
                 return f"Export {output.export} cannot be deleted as it is in use by {' and '.join(users)}"
         return None
-
-    def update_termination_protection(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer UpdateTerminationProtection."""
-        stack = self._store.get(request["StackName"])
-        stack.termination_protection = request["EnableTerminationProtection"]
-        return {"StackId": stack.stack_id}
