@@ -160,7 +160,7 @@ def test_one_document(local: Session, folder: Path, make_spec: Make, channel: st
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"norm_before_residual": True}, "norm_before_residual is true"),
         ({"hidden_act": "gelu"}, "hidden_act: found 'gelu'"),
@@ -174,13 +174,13 @@ def test_one_document(local: Session, folder: Path, make_spec: Make, channel: st
     ],
 )
 def test_a_head_that_cannot_be_trained_further(
-    local: Session, folder: Path, make_spec: Make, config: dict[str, Any], told: str
+    local: Session, folder: Path, make_spec: Make, config: dict[str, Any], message: str
 ) -> None:
-    assert told in refused(local, make_spec("head", head=changed(local, "p-eagle", **config)), folder)
+    assert message in refused(local, make_spec("head", head=changed(local, "p-eagle", **config)), folder)
 
 
 @pytest.mark.parametrize(
-    ("head", "train", "told"),
+    ("head", "train", "message"),
     [
         ("none", {"mask_token_id": 99_999}, "train.mask_token_id: found 99999; allowed: at most 2047"),
         (
@@ -200,9 +200,9 @@ def test_a_head_that_cannot_be_trained_further(
     ],
 )
 def test_settings_that_do_not_fit(
-    local: Session, folder: Path, make_spec: Make, head: str | None, train: dict[str, Any], told: str
+    local: Session, folder: Path, make_spec: Make, head: str | None, train: dict[str, Any], message: str
 ) -> None:
-    assert told in refused(local, make_spec("settings", head=head, **train), folder)
+    assert message in refused(local, make_spec("settings", head=head, **train), folder)
 
 
 def test_settings_that_repeat_what_the_head_says(local: Session, folder: Path, make_spec: Make) -> None:

@@ -200,7 +200,7 @@ def test_what_the_dry_run_prints_is_what_arrives(
 
 
 @pytest.mark.parametrize(
-    ("train", "told"),
+    ("train", "message"),
     [
         ({"instance_type": EBS, "kms_key": "alias/mine"}, "a key's id or its ARN"),
         ({"subnets": ["subnet-1"]}, "security_groups: found []"),
@@ -212,10 +212,10 @@ def test_what_the_dry_run_prints_is_what_arrives(
     ],
 )
 def test_the_front_door_tells_what_aws_would_refuse(
-    local: Session, folder: Path, train: dict[str, Any], told: str
+    local: Session, folder: Path, train: dict[str, Any], message: str
 ) -> None:
     for words in (("--dry-run",), ("--yes", "--unguarded")):
         refused = front_door(local, folder, "refused", train, *words)
         assert refused.exit_code not in (0, 1), refused.output
-        assert told in refused.output
+        assert message in refused.output
     assert list(job_names(local, "refused-")) == []
