@@ -43,14 +43,6 @@ def test_bare_events_cut_short_at_every_byte(name: str) -> None:
         _check_cut(outcome([data[:end]], frames=False), whole)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_cut_in_two_at_every_byte(name: str) -> None:
-    data = framed(name)
-    whole = outcome([data])
-    for place in range(len(data)):
-        assert outcome([data[:place], data[place:]]) == whole
-
-
 @pytest.mark.parametrize(("seed", "splits"), SEEDS)
 def test_random_splits(seed: int, splits: int) -> None:
     chance = random.Random(seed)

@@ -119,18 +119,11 @@ def test_the_api_is_asked_where_it_answers(region: str, asked_in: str) -> None:
     assert asked_in in places
 
 
-def test_without_permission_the_catalogue_answers_and_says_why() -> None:
-    price = hourly(Session.from_boto3(PriceList(REGION, error=DENIED)), INSTANCE)
-    assert price.usd_per_hour == 4.2
-    assert "2026-11-20" in price.source
-    assert "pricing:GetProducts" in (price.note or "")
-
-
-def test_an_instance_that_the_api_does_not_list() -> None:
-    session = answering()
-    price = hourly(session, INSTANCE)
-    assert price.usd_per_hour == 4.2
-    assert "no hosting price for" in (price.note or "")
+@pytest.mark.parametrize(("error", "note"), [(DENIED, "pricing:GetProducts"), (None, "no hosting price for")])
+def test_without_a_listed_price_the_catalogue_answers(error: Exception | None, note: str) -> None:
+    price = hourly(Session.from_boto3(PriceList(REGION, error=error)), INSTANCE)
+    assert (price.usd_per_hour, "2026-11-20" in price.source) == (4.2, True)
+    assert note in (price.note or "")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,11 +86,6 @@ def test_both_forms_go_to_a_notebook_and_text_to_a_terminal() -> None:
     assert thing._repr_mimebundle_() == {"text/html": html(Card("demo")), "text/plain": "demo"}
     assert thing._repr_html_() == html(Card("demo"))
     assert (str(thing), repr(thing)) == ("demo", "Thing(name='demo')")
-
-
-def test_what_has_no_card_says_so() -> None:
-    with pytest.raises(TypeError, match="Shown has no card"):
-        Shown().card()
 
 
 texts = st.text(max_size=20)

@@ -60,11 +60,6 @@ def test_settings_become_arguments() -> None:
     assert result["SM_VLLM_SERVED_MODEL_NAME"] == '["a","b"]'
 
 
-def test_settings_that_are_left_out_change_nothing() -> None:
-    names = variables(TINY, "").keys()
-    assert not {name for name in names if "CACHE" in name or "STREAM" in name or "COMPILATION" in name}
-
-
 def test_the_plan_shows_the_settings() -> None:
     plan = plan_of(
         TINY,

@@ -125,11 +125,6 @@ def test_a_prefix_ends_in_a_slash() -> None:
     assert parse_spec(BASE + "model_uri: s3://bucket/target").model_uri == "s3://bucket/target/"
 
 
-def test_a_spec_is_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        parse_spec(BASE).name = "other"  # type: ignore[misc]
-
-
 _NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True)
 _TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=40)
 _SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(

@@ -18,7 +18,7 @@ from peagle_bench.workloads import conversations_in, load_workload
 from peagle_sm.core.errors import SpecError
 from peagle_sm.traffic.exchange import Exchange
 from peagle_sm.traffic.plan import planned
-from peagle_sm.traffic.recorder import OTHER, Lost, Recorder, RecordTarget, TrafficSource
+from peagle_sm.traffic.recorder import OTHER, Lost, Recorder, TrafficSource
 from peagle_sm.traffic.worker import RecordLost, Request, Worker
 from tests.traffic.samples import ANSWER, CHAT, Kept
 
@@ -277,11 +277,6 @@ def test_a_wrong_setting_is_refused(settings: dict[str, object], says: str) -> N
         planned(**settings)  # type: ignore[arg-type]
     assert says in raised.value.message
     assert raised.value.next_step
-
-
-def test_targets_have_the_protocol() -> None:
-    target: RecordTarget = Kept()
-    assert target.describe() == "memory"
 
 
 def test_turns_of_one_chat_are_recorded_as_one_conversation(tmp_path: Path) -> None:

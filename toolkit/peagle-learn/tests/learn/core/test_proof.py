@@ -140,34 +140,34 @@ EVIDENCE = st.builds(
 
 
 @given(EVIDENCE, st.floats(0, 0.3), st.floats(0, 0.3))
-def test_whatever_is_offered_passed_everything(found: ProofEvidence, gain: float, loss: float) -> None:
+def test_whatever_is_offered_passed_everything(evidence: ProofEvidence, gain: float, loss: float) -> None:
     """Written from the issue: significantly better, at most ``loss`` worse, identical, every check passed."""
-    decision = decide(found, Thresholds(0.95, gain, loss))
+    decision = decide(evidence, Thresholds(0.95, gain, loss))
     assert decision.offered == (not decision.reasons)
     if not decision.offered:
         return
-    assert not found.head_faults
-    assert (found.canary_fault, found.hopeless) == (None, None)
-    assert found.identity
-    assert all(check.passed is True for check in found.identity)
-    assert found.held_out is not None
-    assert found.general is not None
-    for one in (found.held_out, found.general):
+    assert not evidence.head_faults
+    assert (evidence.canary_fault, evidence.hopeless) == (None, None)
+    assert evidence.identity
+    assert all(check.passed is True for check in evidence.identity)
+    assert evidence.held_out is not None
+    assert evidence.general is not None
+    for one in (evidence.held_out, evidence.general):
         assert one.prompts >= FEWEST_CONVERSATIONS
         assert one.failed == 0
         assert one.acceptance is not None
         assert one.speed is not None
-    assert found.held_out.acceptance is not None
-    assert found.held_out.acceptance.low > 1 + gain
-    assert found.general.acceptance is not None
-    assert found.general.acceptance.low >= 1 - loss
-    assert found.held_out.speed is not None
-    assert found.held_out.speed.high >= 1
+    assert evidence.held_out.acceptance is not None
+    assert evidence.held_out.acceptance.low > 1 + gain
+    assert evidence.general.acceptance is not None
+    assert evidence.general.acceptance.low >= 1 - loss
+    assert evidence.held_out.speed is not None
+    assert evidence.held_out.speed.high >= 1
 
 
 @given(EVIDENCE)
-def test_a_proof_is_read_back_as_it_was_written(found: ProofEvidence) -> None:
-    text = proof(found).to_json()
+def test_a_proof_is_read_back_as_it_was_written(evidence: ProofEvidence) -> None:
+    text = proof(evidence).to_json()
     assert parse_proof(text, "p").to_json() == text
 
 
