@@ -11,7 +11,7 @@ import pytest
 from peagle_bench.benchmark.endpoint_arm import Described
 from peagle_bench.benchmark.plan import BenchPlan, loads_of, probed
 from peagle_bench.benchmark.run import bench
-from peagle_bench.results.records import Acceptance, ClientHealth, Header, Mode
+from peagle_bench.results.records import Acceptance, Header, Mode
 from peagle_bench.results.result_file import Outcome, read, to_line
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from tests.bench.benchmark.making import TARGET, FakeClient, World, described, workload
@@ -105,16 +105,6 @@ def test_ctrl_c_in_the_warm_up_names_the_file_that_resume_takes(tmp_path: Path) 
     assert f"--resume {path}" in (raised.value.next_step or "")
     run(path, World(FakeClient()), replace(PLAN, loads=loads_of([3], [])), resume=True)
     assert len(read(path).points) == 1
-
-
-def test_a_finished_run_resumes_to_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    run(path, World())
-    content = path.read_bytes()
-    world = World()
-    run(path, world, resume=True)
-    assert world.client.sent == []
-    assert path.read_bytes() == content
 
 
 def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
@@ -242,9 +232,3 @@ def test_acceptance_comes_from_the_engine_when_answers_do_not_carry_it(tmp_path:
         tmp_path / "n.jsonl", World(FakeClient(histogram=()), source=Source(False, acceptance)), mode="none"
     )
     assert [point.acceptance for point in plain.results.points] == [None, None]
-
-
-def test_a_client_that_was_too_slow_is_told(tmp_path: Path) -> None:
-    slow = ClientHealth(False, "the client was busy 97% of the time", 9.0, 0.97, 80.0)
-    result = run(tmp_path / "r.jsonl", World(FakeClient(client=slow)))
-    assert result.notes[0] == "c=1, c=2: withheld: the client was busy 97% of the time (demo at c=1, c=2)"

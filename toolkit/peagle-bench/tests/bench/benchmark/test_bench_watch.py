@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -117,12 +116,3 @@ def test_json_lines_carry_the_figures(capsys: pytest.CaptureFixture[str]) -> Non
     last = json.loads(capsys.readouterr().err.splitlines()[-1])["progress"]
     assert (last["phase"], last["status"], last["elapsed_s"]) == ("waiting", "c=8", 60.0)
     assert (last["done"], last["total"], last["left_s"]) == (25, 100, 150.0)
-
-
-def test_every_request_is_kept() -> None:
-    kept: list[RequestRecord] = []
-    keep: Callable[[RequestRecord], None] = kept.append
-    clock = Clock()
-    watch = LoadWatch(C8, keep, lambda event: None, Spending(None, clock), total=3)
-    play(clock, watch, requests=3, each_s=1.0)
-    assert len(kept) == watch.requests == 3

@@ -13,7 +13,6 @@ from peagle_bench.compare.alternating import turn_order
 from peagle_bench.packs.adversarial import (
     FEWEST_PROMPTS,
     KINDS,
-    MOST_STOPS,
     UNITS,
     figures_of,
     judge,
@@ -28,14 +27,6 @@ FAST, PLAIN = ArmRecord("fast", "p-eagle", 5, "fast"), ArmRecord("plain", "none"
 Table = dict[str, tuple[float, float, float, float]]
 
 
-def test_prompts_are_seeded_and_a_larger_number_extends() -> None:
-    few, many = make(Make(MODEL, seed=3, units=2)), make(Make(MODEL, seed=3, units=5))
-    assert many.items[: len(few.items)] == few.items
-    assert make(Make(MODEL, seed=4, units=2)).items != few.items
-    assert len(make(Make(MODEL)).items) == UNITS * len(KINDS)
-    assert len({item.prompt_id for item in many.items}) == len(many.items)
-
-
 def test_each_kind_meets_each_arm_first_as_often() -> None:
     """An engine that was just asked may slow the next one on a small machine: no kind bears that alone."""
     items = make(Make(MODEL)).items
@@ -43,15 +34,6 @@ def test_each_kind_meets_each_arm_first_as_often() -> None:
         (item.category, turn_order(["plain", "fast"], turn)[0]) for turn, item in enumerate(items)
     )
     assert set(firsts.values()) == {UNITS // 2}
-
-
-def test_each_prompt_is_a_greedy_chat_that_fits_the_least_context() -> None:
-    for item in make(Make(MODEL, units=20)).items:
-        assert item.body["temperature"] == 0.0
-        (message,) = item.body["messages"]
-        # No tokenizer makes more tokens of a text than it has bytes.
-        assert len(message["content"].encode()) + item.body["max_tokens"] <= 1024
-        assert len(item.body.get("stop", ())) in (0, MOST_STOPS)
 
 
 def tables(rng: random.Random, speed_up: float, prompts: int = UNITS, noise: float = 0.3) -> dict[str, Table]:

@@ -92,13 +92,6 @@ def broken(demand: FormDemand, rng: random.Random) -> TokenAnswer:
     return replace(answer, tool_calls=((name, f"{arguments[:at]}\u00a7{arguments[at:]}"), *rest))
 
 
-def test_demands_are_seeded_and_a_larger_number_extends() -> None:
-    assert demands(7, 12) == MADE[:12]
-    assert demands(8, 12) != MADE[:12]
-    assert [demand.form for demand in MADE[: len(FORMS)]] == list(FORMS)
-    assert len({demand.name for demand in MADE}) == len(MADE)
-
-
 def test_every_schema_is_valid_and_every_form_has_its_check() -> None:
     for number, demand in enumerate(MADE):
         for schema in demand.schemas.values():

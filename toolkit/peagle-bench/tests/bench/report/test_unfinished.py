@@ -82,12 +82,6 @@ def test_nothing_finished_at_all_is_refused_with_the_way_on() -> None:
     assert refused.value.next_step == "run `peagle-sm compare` again"
 
 
-def test_a_tuning_has_nothing_to_cost() -> None:
-    with pytest.raises(SpecError, match=r"t\.jsonl is a file of `peagle-sm tune` and has no measured load"):
-        demand_loads([named(making.tuned(), "t.jsonl")])
-    demand_loads([making.tuned(), making.stand_in()])
-
-
 def test_a_tuning_s_rates_beside_no_speculation() -> None:
     fit = making.fit("p-eagle", 8)
     plain = KPoint(0, 1.0, 6.0, 400.0, True, 390.0, 410.0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from peagle_bench.results.records import Load, RequestRecord
-from peagle_bench.tune.readings import geometric_ratio, read_scrape, reading_of
+from peagle_bench.tune.readings import read_scrape, reading_of
 from peagle_sm.core.errors import ServiceFault
 
 METRICS = """
@@ -110,13 +110,3 @@ def test_a_window_without_an_answer_says_why() -> None:
 def test_answers_in_one_piece_say_nothing_of_drafts() -> None:
     with pytest.raises(ServiceFault, match="in one chunk"):
         reading_of([request(chunks=1, gaps_ms=())], k=3, concurrency=1, block=0, seconds=1.0)
-
-
-@pytest.mark.parametrize(("length", "k"), [(1.0, 3), (2.5, 7), (4.0, 3), (8.0, 7)])
-def test_the_ratio_gives_back_the_length(length: float, k: int) -> None:
-    ratio = geometric_ratio(length, k)
-    assert sum(ratio**power for power in range(k + 1)) == pytest.approx(length, abs=1e-6)
-
-
-def test_text_without_latencies_is_no_scrape() -> None:
-    assert read_scrape("up 1\n") is None

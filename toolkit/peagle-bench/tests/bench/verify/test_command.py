@@ -187,9 +187,3 @@ def test_a_file_that_is_there_is_not_written_over(prompts: Path) -> None:
         done = run("verify", url, "--baseline", url, "--workload", prompts, "--out", prompts)
     assert (done.exit_code, engine.asked) == (2, 0)
     assert "give another file (--out)" in done.stderr
-
-
-def test_nothing_at_the_address_is_told(prompts: Path) -> None:
-    done = run("verify", "http://127.0.0.1:9", "--baseline", "http://127.0.0.1:9", "--workload", prompts)
-    assert done.exit_code == 6
-    assert "no server answers" in done.stderr
