@@ -272,25 +272,22 @@ def judged(mine: Tools, plain: Tools) -> Any:
     return judge(observed).checks
 
 
-def test_tools_are_judged_where_both_have_a_parser() -> None:
-    tools = judged(Tools("fast"), Tools("plain"))["tools"]
-    assert (tools.passed, tools.figures["decidable"]) == (True, 4)
-
-
-def test_tools_are_not_applicable_where_neither_has_a_parser() -> None:
-    tools = judged(Tools("fast", parser=False), Tools("plain", parser=False))["tools"]
-    assert (tools.passed, tools.applicable) == (None, False)
-
-
-def test_tools_fail_where_only_the_arm_refuses_them() -> None:
-    tools = judged(Tools("fast", parser=False), Tools("plain"))["tools"]
-    assert tools.passed is False
-    assert "--tool-call-parser" in tools.examples[0]
-
-
-def test_tools_are_undecided_where_only_the_baseline_refuses_them() -> None:
-    tools = judged(Tools("fast"), Tools("plain", parser=False))["tools"]
-    assert (tools.passed, tools.applicable) == (None, True)
+@pytest.mark.parametrize(
+    ("arm", "baseline", "passed", "applicable"),
+    [
+        (True, True, True, True),
+        (False, False, None, False),
+        (False, True, False, True),
+        (True, False, None, True),
+    ],
+)
+def test_tools_are_judged_by_who_has_a_parser(
+    arm: bool, baseline: bool, passed: bool | None, applicable: bool
+) -> None:
+    tools = judged(Tools("fast", parser=arm), Tools("plain", parser=baseline))["tools"]
+    assert (tools.passed, tools.applicable) == (passed, applicable)
+    assert passed is None or passed or "--tool-call-parser" in tools.examples[0]
+    assert not passed or tools.figures["decidable"] == 4
 
 
 @pytest.mark.parametrize("units", [1, 3])

@@ -13,18 +13,8 @@ from tests.bench.verify.toy_vllm import serving
 from tests.cli.running import run
 
 WORDS = [
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "zeta",
-    "eta",
-    "theta",
-    "iota",
-    "kappa",
-    "lambda",
-    "mu",
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta"),
+    *("eta", "theta", "iota", "kappa", "lambda", "mu"),
 ]
 ALL = ["greedy", "sampled", "parameters", "logprobs", "stop-strings", "seeds", "streaming"]
 ALL += ["json-schema", "tool-calls", "long-context"]
