@@ -7,29 +7,13 @@ import json
 import pytest
 
 from peagle_bench.benchmark.progress import LoadWatch, Spending
-from peagle_bench.results.records import Load, RequestRecord
+from peagle_bench.results.records import Load
 from peagle_bench.tune.windows import WindowProgress
 from peagle_sm.cli.progress import JsonLines, PlainLines
 from peagle_sm.service.progress import Event, Progress
+from tests.bench.compare.simulating import request
 
 C8 = Load("closed", concurrency=8)
-
-
-def record(now_s: float, tokens: int = 100) -> RequestRecord:
-    return RequestRecord(
-        arm="demo",
-        load=C8,
-        phase="measured",
-        prompt_id="p",
-        due_s=now_s,
-        sent_s=now_s,
-        first_s=now_s,
-        last_s=now_s,
-        done_s=now_s,
-        input_tokens=None,
-        output_tokens=tokens,
-        chunks=1,
-    )
 
 
 class Clock:
@@ -47,7 +31,7 @@ def play(clock: Clock, watch: LoadWatch, requests: int, each_s: float) -> None:
     watch.phase("measured")
     for _ in range(requests):
         clock.now_s += each_s
-        watch.request(record(clock.now_s))
+        watch.request(request("demo", "p", load=C8, sent=clock.now_s, seconds=0.0))
 
 
 def watched(progress: Progress, clock: Clock, **options: float | None) -> LoadWatch:

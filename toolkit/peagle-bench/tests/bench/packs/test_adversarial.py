@@ -20,7 +20,8 @@ from peagle_bench.packs.adversarial import (
 )
 from peagle_bench.packs.judges import unsteady
 from peagle_bench.packs.pack import ALPHA, Make, Observed, PackWork, ServedModel
-from peagle_bench.results.records import ArmRecord, Load, RequestRecord
+from peagle_bench.results.records import ArmRecord, RequestRecord
+from tests.bench.compare.simulating import request
 
 MODEL = ServedModel(8192, True, lambda text: [0] * len(text))
 FAST, PLAIN = ArmRecord("fast", "p-eagle", 5, "fast"), ArmRecord("plain", "none", None, "plain")
@@ -70,27 +71,9 @@ def test_a_slowdown_is_found() -> None:
     assert alarms(0.8, 50, noise=0.05) >= 48
 
 
-def record(name: str, arm: str, seconds: float, **more: object) -> RequestRecord:
-    sent = 5.0
-    fields = {"drafts": 20, "accepted": 44} if arm == "fast" else {}
-    return replace(
-        RequestRecord(
-            arm,
-            Load("closed", 1),
-            name,
-            "measured",
-            sent,
-            sent,
-            sent + 0.1,
-            sent + seconds,
-            sent + seconds,
-            90,
-            64,
-            9,
-        ),
-        **fields,  # type: ignore[arg-type]
-        **more,  # type: ignore[arg-type]
-    )
+def record(name: str, arm: str, seconds: float) -> RequestRecord:
+    drafts, accepted = (20, 44) if arm == "fast" else (None, None)
+    return request(arm, name, sent=5.0, seconds=seconds, tokens=64, drafts=drafts, accepted=accepted)
 
 
 def observed(speed_ups: dict[str, float], prompts: int = UNITS) -> Observed:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from peagle_bench.results.records import Load, RequestRecord
+from peagle_bench.results.records import RequestRecord
 from peagle_bench.tune.readings import read_scrape, reading_of
 from peagle_sm.core.errors import ServiceFault
+from tests.bench.compare import simulating
 
 METRICS = """
 # HELP vllm:inter_token_latency_seconds …
@@ -20,22 +23,9 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="2"} 25.0
 
 
 def request(**more: object) -> RequestRecord:
-    fields: dict[str, object] = {
-        "arm": "a",
-        "load": Load("closed", concurrency=2),
-        "prompt_id": "p",
-        "phase": "measured",
-        "due_s": 0.0,
-        "sent_s": 0.0,
-        "first_s": 1.0,
-        "last_s": 2.0,
-        "done_s": 2.1,
-        "input_tokens": 5,
-        "output_tokens": 101,
-        "chunks": 41,
-        "gaps_ms": (25.0,) * 40,
-    }
-    return RequestRecord(**{**fields, **more})  # type: ignore[arg-type]
+    """100 tokens after the first in a second, in 40 steps."""
+    record = simulating.request("a", "p", seconds=2.0, tokens=101, chunks=41)
+    return replace(record, **{"first_s": 1.0, "gaps_ms": (25.0,) * 40, **more})  # type: ignore[arg-type]
 
 
 def told(**more: object) -> RequestRecord:
