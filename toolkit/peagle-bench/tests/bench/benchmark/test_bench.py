@@ -158,15 +158,6 @@ def test_failed_requests_are_counted_and_the_first_is_shown(tmp_path: Path) -> N
     assert result.notes[1:] == ("c=1: 2 of 6 requests failed (2 x StreamError); the first: cut",)
 
 
-def test_a_prompt_that_is_too_long_stops_the_run_before_it_begins(tmp_path: Path) -> None:
-    message = "400: This model's maximum context length is 64 tokens. However, you requested 90 tokens"
-    world = World(FakeClient(errors={"p/5": ("ModelError", message)}))
-    with pytest.raises(SpecError, match=r"longest prompt \(p/5\) does not fit") as raised:
-        run(tmp_path / "r.jsonl", world)
-    assert "maximum context length is 64" in raised.value.message
-    assert not (tmp_path / "r.jsonl").exists()
-
-
 def test_a_first_request_that_fails_otherwise_is_a_fault(tmp_path: Path) -> None:
     world = World(FakeClient(errors={"p/5": ("ThrottlingException", "slow down")}))
     with pytest.raises(ServiceFault, match="first request"):

@@ -165,23 +165,11 @@ def test_rag_finds_a_head_that_was_trained_on_short_sequences() -> None:
     assert short.figure.startswith("acceptance")
 
 
-def rows(count: int = 880, hidden: int = 0, text: str = "FULL BENCHMARK DATA SHOULD BE FETCHED") -> list[Any]:
-    return [
-        {
-            "question_id": n,
-            "category": f"category {n % 11}",
-            "turns": [text] if n < hidden else [f"Question {n}: what is {n} plus one?"],
-        }
-        for n in range(count)
-    ]
-
-
-def written(path: Path, content: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in content))
-    return path
-
-
 def test_a_user_s_file_with_placeholders_is_refused(tmp_path: Path) -> None:
+    hidden = "FULL BENCHMARK DATA SHOULD BE FETCHED"
+    texts = [hidden if n < 494 else f"What is {n} plus one?" for n in range(880)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"question_id": n, "turns": [t]}) + "\n" for n, t in enumerate(texts)))
     with pytest.raises(SpecError, match="494 of 880 lines are placeholders") as caught:
-        load_workload(str(written(tmp_path / "rows.jsonl", rows(hidden=494))))
+        load_workload(str(path))
     assert caught.value.next_step
