@@ -61,14 +61,6 @@ def test_turned_round_the_ratio_is_its_inverse(one: dict[int, Cell], other: dict
     assert there.low * back.high == pytest.approx(1)
 
 
-def test_only_what_both_arms_have_is_compared() -> None:
-    one = {unit: Cell(100, 1, None, None) for unit in "abc"}
-    other = {unit: Cell(100, 2, None, None) for unit in "bcd"}
-    result = compare_cells([one], [other])
-    assert (result.units, result.rate.value) == (2, pytest.approx(2))
-    assert (result.acceptance, result.step_time) == (None, None)
-
-
 def test_one_unit_gives_no_interval() -> None:
     with pytest.raises(ValueError, match="measured in both arms: 1"):
         compare_cells([{"a": Cell(1, 1, None, None)}], [{"a": Cell(1, 1, None, None)}])

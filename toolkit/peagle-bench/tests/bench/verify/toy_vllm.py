@@ -27,7 +27,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import accumulate
 from typing import Any
 
 VOCABULARY, CONTEXT, END = 64, 512, 0
@@ -51,11 +50,6 @@ def logprobs(last: int, before: int) -> tuple[float, ...]:
 @lru_cache(maxsize=65536)
 def ranking(row: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(VOCABULARY), key=lambda token: -row[token]))
-
-
-@lru_cache(maxsize=65536)
-def shares(row: tuple[float, ...], heat: float) -> tuple[float, ...]:
-    return tuple(accumulate(math.exp(value / heat) for value in row))
 
 
 class Engine:
