@@ -171,18 +171,6 @@ def test_a_file_without_header_or_of_another_schema_is_refused(tmp_path: Path) -
         read(tmp_path / "none.jsonl")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"name: demo\nmodel: tiny-code\n", b"word", b"{}\n", b'{"a": 1}\n{"kind": "arm"}\n', b"\x89PNG\n\xff"],
-)
-def test_what_is_no_results_file_is_called_that(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "peagle.yaml"
-    path.write_bytes(content)
-    with pytest.raises(SpecError, match=r"peagle\.yaml is not a results file") as raised:
-        read(path)
-    assert "bench, compare, tune or verify" in (raised.value.next_step or "")
-
-
 def test_fields_of_a_later_version_are_ignored() -> None:
     assert from_line(to_line(ARM)[:-1] + ',"later":[1]}') == ARM
 

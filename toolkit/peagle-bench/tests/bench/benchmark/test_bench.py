@@ -11,7 +11,7 @@ import pytest
 from peagle_bench.benchmark.endpoint_arm import Described
 from peagle_bench.benchmark.plan import BenchPlan, loads_of, probed
 from peagle_bench.benchmark.run import bench
-from peagle_bench.results.records import Acceptance, ClientHealth, Header, Mode
+from peagle_bench.results.records import Acceptance, Header, Mode
 from peagle_bench.results.result_file import Outcome, read, to_line
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from tests.bench.benchmark.making import TARGET, FakeClient, World, described, workload
@@ -107,16 +107,6 @@ def test_ctrl_c_in_the_warm_up_names_the_file_that_resume_takes(tmp_path: Path) 
     assert len(read(path).points) == 1
 
 
-def test_a_finished_run_resumes_to_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    run(path, World())
-    content = path.read_bytes()
-    world = World()
-    run(path, world, resume=True)
-    assert world.client.sent == []
-    assert path.read_bytes() == content
-
-
 def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     run(path, World())
@@ -166,15 +156,6 @@ def test_failed_requests_are_counted_and_the_first_is_shown(tmp_path: Path) -> N
     world = World(FakeClient(errors={"p/1": ("StreamError", "cut"), "p/2": ("StreamError", "cut")}))
     result = run(tmp_path / "r.jsonl", world, BenchPlan(loads_of([1], [])))
     assert result.notes[1:] == ("c=1: 2 of 6 requests failed (2 x StreamError); the first: cut",)
-
-
-def test_a_prompt_that_is_too_long_stops_the_run_before_it_begins(tmp_path: Path) -> None:
-    message = "400: This model's maximum context length is 64 tokens. However, you requested 90 tokens"
-    world = World(FakeClient(errors={"p/5": ("ModelError", message)}))
-    with pytest.raises(SpecError, match=r"longest prompt \(p/5\) does not fit") as raised:
-        run(tmp_path / "r.jsonl", world)
-    assert "maximum context length is 64" in raised.value.message
-    assert not (tmp_path / "r.jsonl").exists()
 
 
 def test_a_first_request_that_fails_otherwise_is_a_fault(tmp_path: Path) -> None:
@@ -242,9 +223,3 @@ def test_acceptance_comes_from_the_engine_when_answers_do_not_carry_it(tmp_path:
         tmp_path / "n.jsonl", World(FakeClient(histogram=()), source=Source(False, acceptance)), mode="none"
     )
     assert [point.acceptance for point in plain.results.points] == [None, None]
-
-
-def test_a_client_that_was_too_slow_is_told(tmp_path: Path) -> None:
-    slow = ClientHealth(False, "the client was busy 97% of the time", 9.0, 0.97, 80.0)
-    result = run(tmp_path / "r.jsonl", World(FakeClient(client=slow)))
-    assert result.notes[0] == "c=1, c=2: withheld: the client was busy 97% of the time (demo at c=1, c=2)"

@@ -78,15 +78,6 @@ def test_bad_input_is_told_before_anything_is_measured(
     assert list(in_empty_folder.rglob("*.jsonl")) == []
 
 
-def test_an_empty_or_broken_workload_is_told(vllm: Running, tmp_path: Path) -> None:
-    path = tmp_path / "mine.jsonl"
-    for content, expected in (("", "has no prompts"), ('{"prompt": "x"}\n{"pro', "line 2: not JSON")):
-        path.write_text(content)
-        result = bench(vllm.url, "-w", path)
-        assert result.exit_code == 2
-        assert expected in result.stderr
-
-
 def test_half_a_results_file_goes_on_where_it_was_cut(vllm: Running, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     options = (vllm.url, *SMALL, "--concurrency", "1,2")

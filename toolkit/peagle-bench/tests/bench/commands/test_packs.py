@@ -9,7 +9,6 @@ import pytest
 
 from peagle_bench.commands.packs import failure_of, render_packs
 from peagle_bench.packs import PACKS
-from peagle_bench.report.formatting import DASH
 from peagle_bench.results.records import Header, PackRecord
 from peagle_bench.results.result_file import Outcome, Results
 from tests.cli.running import run
@@ -91,22 +90,17 @@ def rows() -> list[PackRecord]:
     ]
 
 
-SCORECARD = """\
-PACK          RESULT        FIGURE                        WHY
-rag           pass          acceptance 4.10 at 98 tokens  all is well
-agents        FAIL          -                             prefix cache: no hits
-long-context  not measured  -                             no room; give more
-- agents, fast: turn 2: 0 of 493 tokens
-
-1 of 3 workload packs passed; failed: agents; not measured: long-context.
-
-results: r.jsonl"""
-
-
 def test_the_scorecard_has_a_row_a_pack() -> None:
     results = Results(Header("r", "packs", {}, {}, stand_in_weights=False), packs=tuple(rows()))
     shown = render_packs(Outcome(Path("r.jsonl"), results, ()))
-    assert shown.replace(DASH, "-") == SCORECARD
+    _, *scores = [line.split() for line in shown.splitlines()[:4]]
+    assert [(score[0], score[1]) for score in scores] == [
+        ("rag", "pass"),
+        ("agents", "FAIL"),
+        ("long-context", "not"),
+    ]
+    assert "turn 2: 0 of 493 tokens" in shown
+    assert "1 of 3 workload packs passed; failed: agents; not measured: long-context" in shown
 
 
 def test_a_failed_pack_ends_with_its_own_exit_code() -> None:

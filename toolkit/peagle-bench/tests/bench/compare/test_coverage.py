@@ -69,13 +69,6 @@ def test_half_widths_over_deployments_are_those_known(deployments: int, spread: 
     assert math.sqrt(math.fsum(halves) / len(halves)) == pytest.approx(half, rel=0.15)
 
 
-def test_what_one_deployment_says_is_wrong_for_others() -> None:
-    """Why one deployment must say "this deployment only": its interval knows nothing of the next one."""
-    one = World(over_prompts=0.02, noise=0.01, over_deployments=0.03)
-    covered = sum(interval.low <= one.truth <= interval.high for interval in intervals(one, 100))
-    assert covered < 50
-
-
 def windows(draws: random.Random, order: list[tuple[int, str]], gain: float) -> Interval:
     """Windows of one machine whose speed wanders (a random walk of 3% a window); each jitters by 2%."""
     cells: dict[str, dict[int, list[Cell]]] = {"A": {}, "B": {}}
@@ -93,12 +86,3 @@ def test_blocks_in_abba_order_cover_on_a_machine_that_wanders() -> None:
     rows = [windows(draws, list(abba("AB", 6)), 1.05) for _ in range(TRIALS)]
     assert sum(row.low <= 1.05 <= row.high for row in rows) >= FEWEST
     assert sum(math.log(row.high / row.low) / 2 for row in rows) / TRIALS < 0.04
-
-
-def test_arms_measured_one_after_the_other_do_not() -> None:
-    """The same twelve windows each, but first all of one arm: why arms alternate."""
-    draws = random.Random(4)
-    order = [(block, arm) for arm in "AB" for block in range(6) for _ in range(2)]
-    rows = [windows(draws, order, 1.05) for _ in range(100)]
-    assert sum(row.low <= 1.05 <= row.high for row in rows) < 80
-    assert sum(math.log(row.high / row.low) / 2 for row in rows) / 100 > 0.05, "and are less certain besides"

@@ -193,14 +193,6 @@ def test_nothing_measured_leaves_no_file(
     assert not game.path.exists()
 
 
-def test_a_mode_that_the_engine_does_not_run_is_refused(tmp_path: Path) -> None:
-    game = Play(tmp_path)
-    game.drafts["p-eagle"] = 0
-    with pytest.raises(SpecError, match="p-eagle: expected mode p-eagle"):
-        game.compare()
-    assert not game.path.exists()
-
-
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     game = Play(tmp_path)
     game.compare()

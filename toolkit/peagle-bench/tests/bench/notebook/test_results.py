@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import peagle_sm
-from peagle_bench.notebook.results import BenchResult, CompareResult, VerifyResult
+from peagle_bench.notebook.results import BenchResult, CompareResult
 from peagle_bench.report.files import read_files
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.errors import SpecError
@@ -29,13 +29,6 @@ def test_a_comparison_shows_its_verdict_then_its_tables() -> None:
     assert [table.title for table in result.card().tables] == ["Speed-up", "Measured"]
     assert str(result).splitlines()[-1] == "note: a note of the run"
     assert result.comparisons == making.compared().comparisons
-
-
-def test_a_verification_that_failed_is_told_first_and_last() -> None:
-    result = VerifyResult(FILE, making.verified())
-    wanted = [check.passed for check in making.checks()]
-    assert result.passed is (False if False in wanted else None if None in wanted else True)
-    assert result.card().tone == {True: "good", None: "caution", False: "bad"}[result.passed]
 
 
 def test_stand_in_weights_are_never_left_out() -> None:

@@ -13,7 +13,6 @@ from peagle_bench.compare.alternating import turn_order
 from peagle_bench.packs.adversarial import (
     FEWEST_PROMPTS,
     KINDS,
-    MOST_STOPS,
     UNITS,
     figures_of,
     judge,
@@ -21,19 +20,12 @@ from peagle_bench.packs.adversarial import (
 )
 from peagle_bench.packs.judges import unsteady
 from peagle_bench.packs.pack import ALPHA, Make, Observed, PackWork, ServedModel
-from peagle_bench.results.records import ArmRecord, Load, RequestRecord
+from peagle_bench.results.records import ArmRecord, RequestRecord
+from tests.bench.compare.simulating import request
 
 MODEL = ServedModel(8192, True, lambda text: [0] * len(text))
 FAST, PLAIN = ArmRecord("fast", "p-eagle", 5, "fast"), ArmRecord("plain", "none", None, "plain")
 Table = dict[str, tuple[float, float, float, float]]
-
-
-def test_prompts_are_seeded_and_a_larger_number_extends() -> None:
-    few, many = make(Make(MODEL, seed=3, units=2)), make(Make(MODEL, seed=3, units=5))
-    assert many.items[: len(few.items)] == few.items
-    assert make(Make(MODEL, seed=4, units=2)).items != few.items
-    assert len(make(Make(MODEL)).items) == UNITS * len(KINDS)
-    assert len({item.prompt_id for item in many.items}) == len(many.items)
 
 
 def test_each_kind_meets_each_arm_first_as_often() -> None:
@@ -43,15 +35,6 @@ def test_each_kind_meets_each_arm_first_as_often() -> None:
         (item.category, turn_order(["plain", "fast"], turn)[0]) for turn, item in enumerate(items)
     )
     assert set(firsts.values()) == {UNITS // 2}
-
-
-def test_each_prompt_is_a_greedy_chat_that_fits_the_least_context() -> None:
-    for item in make(Make(MODEL, units=20)).items:
-        assert item.body["temperature"] == 0.0
-        (message,) = item.body["messages"]
-        # No tokenizer makes more tokens of a text than it has bytes.
-        assert len(message["content"].encode()) + item.body["max_tokens"] <= 1024
-        assert len(item.body.get("stop", ())) in (0, MOST_STOPS)
 
 
 def tables(rng: random.Random, speed_up: float, prompts: int = UNITS, noise: float = 0.3) -> dict[str, Table]:
@@ -88,27 +71,9 @@ def test_a_slowdown_is_found() -> None:
     assert alarms(0.8, 50, noise=0.05) >= 48
 
 
-def record(name: str, arm: str, seconds: float, **more: object) -> RequestRecord:
-    sent = 5.0
-    fields = {"drafts": 20, "accepted": 44} if arm == "fast" else {}
-    return replace(
-        RequestRecord(
-            arm,
-            Load("closed", 1),
-            name,
-            "measured",
-            sent,
-            sent,
-            sent + 0.1,
-            sent + seconds,
-            sent + seconds,
-            90,
-            64,
-            9,
-        ),
-        **fields,  # type: ignore[arg-type]
-        **more,  # type: ignore[arg-type]
-    )
+def record(name: str, arm: str, seconds: float) -> RequestRecord:
+    drafts, accepted = (20, 44) if arm == "fast" else (None, None)
+    return request(arm, name, sent=5.0, seconds=seconds, tokens=64, drafts=drafts, accepted=accepted)
 
 
 def observed(speed_ups: dict[str, float], prompts: int = UNITS) -> Observed:

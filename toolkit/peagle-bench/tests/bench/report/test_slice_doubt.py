@@ -9,10 +9,8 @@ from dataclasses import replace
 import pytest
 
 from peagle_bench.load.points import with_doubts
-from peagle_bench.report.merging import view_of
 from peagle_bench.report.page import html_page
 from peagle_bench.report.slices import slices_in, verdict
-from peagle_bench.report.tiles import tiles
 from peagle_bench.report.verdict import outcome_of
 from peagle_bench.results.records import Interval, SliceRecord
 from peagle_bench.results.result_file import Results
@@ -67,15 +65,3 @@ def test_a_page_draws_no_doubted_interval_as_a_significant_one(slices: tuple[str
 
     assert mark in intervals(sure)
     assert mark not in intervals(replace(results, slices=records))
-
-
-def test_a_lead_that_no_comparison_shows_is_not_called_one() -> None:
-    for given in (doubted(), replace(making.compared(), comparisons=())):
-        (lead,) = re.findall(r"Fastest: [^.<]*\.", html_page([given]))
-        assert "EAGLE" in lead
-        assert "(no verdict)" in lead
-
-
-def test_a_key_figure_has_the_doubt_of_its_comparison() -> None:
-    shown = {tile.name: tile.detail for tile in tiles(view_of([doubted()]))}
-    assert "no verdict: 7 conversations" in shown["speed-up over no speculation"]

@@ -140,10 +140,3 @@ def test_an_endpoint_s_name_stays_as_it_is_written() -> None:
     assert said(named) == "tiny-eagle3: 301 tokens/s at c=1"
     plain = replace(created, comparisons=(), points=created.points[:1])
     assert said(plain) == "No speculation: 163 tokens/s at c=1"
-
-
-def test_a_run_that_was_cut_off_before_its_first_load_ended() -> None:
-    cut = replace(making.stand_in(), points=(), comparisons=())
-    result = verdict(view_of([cut]))
-    assert result.headline == "The file has no finished load"
-    assert result.limits[-1].endswith("(192 requests of an interrupted load)")

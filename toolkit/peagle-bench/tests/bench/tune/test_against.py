@@ -36,20 +36,16 @@ def result() -> ModeResult:
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
-        (1.01, 1.2, "K=3 is faster than no speculation: 1.000 [1.010, 1.200] of its 250 tokens/s"),
-        (0.8, 0.99, "K=3 is slower than no speculation: 1.000 [0.800, 0.990] of its 250 tokens/s"),
-        (
-            0.9,
-            1.1,
-            "K=3 is not significantly different from no speculation:"
-            " 1.000 [0.900, 1.100] of its 250 tokens/s",
-        ),
+        (1.01, 1.2, "is faster than"),
+        (0.8, 0.99, "is slower than"),
+        (0.9, 1.1, "is not significantly different from"),
     ],
 )
 def test_faster_and_slower_are_said_only_where_the_interval_excludes_one(
     low: float, high: float, expected: str
 ) -> None:
-    assert BaselineRatio(3, 250.0, 1.0, low, high).words == expected
+    words = BaselineRatio(3, 250.0, 1.0, low, high).words
+    assert words == f"K=3 {expected} no speculation: 1.000 [{low:.3f}, {high:.3f}] of its 250 tokens/s"
 
 
 def test_each_load_has_a_verdict_of_its_own(result: ModeResult) -> None:

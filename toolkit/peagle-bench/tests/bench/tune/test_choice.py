@@ -39,10 +39,6 @@ def test_a_k_that_was_not_measured_is_never_chosen_but_named() -> None:
     assert "K=5 was not measured, its predicted rate is 1.100" in choice.reason
 
 
-def test_without_a_smaller_measured_k_none_is_called_slower() -> None:
-    assert choose(rates_at(1, {1: 100.0, 2: 90.0})).reason.endswith("and no smaller K was measured")
-
-
 @pytest.mark.parametrize("max_k", range(2, 33))
 def test_the_largest_k_is_deployed_first_and_smaller_ones_follow(max_k: int) -> None:
     ks = first_deployments(max_k)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from peagle_bench.tune.curve import (
     Noise,
-    Ratio,
     fit,
     fit_acceptance,
     fit_steps,
@@ -82,12 +81,6 @@ def test_without_a_reading_with_speculation_there_is_no_fit() -> None:
             fit(readings)
     with pytest.raises(ValueError, match="no survival rates"):
         fit([replace(reading(3, step_ms=5.0), survival=())])
-
-
-def test_ratios_multiply_with_their_errors() -> None:
-    product = Ratio(np.log(1.2), 0.03).times(Ratio(np.log(0.5), 0.04)).interval()
-    assert product.value == pytest.approx(0.6)
-    assert np.log(product.high / product.low) == pytest.approx(2 * 1.96 * 0.05, rel=0.001)
 
 
 def test_one_rate_for_all_loads_weighs_each_alike() -> None:
