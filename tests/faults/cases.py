@@ -21,7 +21,6 @@ _NOTES: frozenset[tuple[str, Kind]] = frozenset(
 )
 # Once the endpoint serves, a mark of the pause that cannot be removed is reported and stops nothing.
 _MARKS: frozenset[tuple[str, Kind]] = frozenset(("sagemaker:DeleteTags", kind) for kind in KINDS)
-# No other test deploys on it.
 BROKEN = {"SCRIPT_EXIT_LINE": "ValueError: no such head"}
 
 
