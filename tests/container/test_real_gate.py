@@ -170,7 +170,7 @@ async def test_a_completion_without_max_tokens_has_vllms_16(started: Started) ->
 async def test_sigterm_lets_a_stream_finish_and_takes_nothing_new(started: Started) -> None:
     body = {"prompt": "def f(", "max_tokens": 500, "temperature": 0, "ignore_eos": True, "stream": True}
     url = f"{started.engine.url}/invocations"
-    async with started.session.post(url, json=body) as stream:
+    async with asyncio.timeout(300), started.session.post(url, json=body) as stream:
         first = await stream.content.readline()
         assert first.startswith(b"data: ")
         for pid in started.engine.processes():

@@ -22,6 +22,7 @@ from tests.guard.fake_aws import SETTINGS, START, FakeAws, tags_for
 from tests.guard.simulator.fake_services.account import Account
 from tests.guard.simulator.fake_services.clients import SchedulerClient
 from tests.guard.simulator.making import world
+from tests.service.fakes import client_error
 
 HOUR = timedelta(hours=1)
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"
@@ -280,9 +281,7 @@ class FakeEndpoints:
     def describe_endpoint(self, **parameters: Any) -> Any:
         if not self.status:
             message = 'Could not find endpoint "chat".'
-            raise ClientError(
-                {"Error": {"Code": "ValidationException", "Message": message}}, "DescribeEndpoint"
-            )
+            raise client_error("DescribeEndpoint", "ValidationException", message)
         name = parameters["EndpointName"]
         times = {"CreationTime": START, "LastModifiedTime": START, "EndpointConfigName": self.config}
         return {"EndpointName": name, "EndpointArn": "arn", "EndpointStatus": self.status, **times}
@@ -291,19 +290,7 @@ class FakeEndpoints:
         assert self.scheduler is not None
         assert "peagle-chat-lifetime" in self.scheduler.schedules, "armed first"
         if self.refusal:
-            raise ClientError(
-                {
-                    "Error": {"Code": "ValidationException", "Message": self.refusal},
-                    "ResponseMetadata": {
-                        "HTTPStatusCode": self.http_status,
-                        "RequestId": "",
-                        "HostId": "",
-                        "HTTPHeaders": {},
-                        "RetryAttempts": 0,
-                    },
-                },
-                "CreateEndpoint",
-            )
+            raise client_error("CreateEndpoint", "ValidationException", self.refusal, self.http_status)
         self.created.append(parameters)
         return {}
 

@@ -53,7 +53,6 @@ class Table:
         return {"Items": [dict(self.items[key]) for key in sorted(self.items)]}
 
     def get_item(self, **request: Any) -> dict[str, Any]:
-        """GetItem."""
         self.call("GetItem")
         item = self.items.get(request["Key"]["pk"]["S"])
         return {} if item is None else {"Item": dict(item)}
@@ -78,7 +77,6 @@ class Table:
         return {}
 
     def put_item(self, **request: Any) -> dict[str, Any]:
-        """PutItem."""
         self.call("PutItem")
         self.items[request["Item"]["pk"]["S"]] = request["Item"]
         return {}

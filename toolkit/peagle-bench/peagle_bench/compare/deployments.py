@@ -144,7 +144,7 @@ class Fleet:
     def _delete(self, names: Sequence[str]) -> None:
         """Delete the endpoints; retry a few times when AWS does not answer.
 
-        One that is gone is no error: its own deploy has already deleted it, or another process has.
+        It is not an error if one is gone: its own deploy has already deleted it, or another process has.
 
         Raises:
             BillableLeft: the deletion could not be confirmed.

@@ -194,7 +194,7 @@ def test_a_head_that_cannot_be_trained_further(
         (
             "none",
             {"mask_token_id": 3, "aux_layer_ids": [1, 3, 99]},
-            "train.aux_layer_ids: found [1, 3, 99]; allowed: at most 6",
+            "aux_layer_ids: found [1, 3, 99]; allowed: at most 6",
         ),
         ("none", {"mask_token_id": 3, "aux_layer_ids": [1, 1, 3]}, "allowed: each layer once"),
         (

@@ -131,6 +131,7 @@ def test_a_config_file_that_does_not_parse_is_named(
     error = _fails(tmp_path, monkeypatch, "p", text)
     assert from_exception(error).exit_code == 5
     assert str(tmp_path / "config") in error.message
+    assert error.details["setting"] is None  # botocore read the file for some setting, which is not at fault
 
 
 @pytest.mark.parametrize("bundle", ["/nonexistent.pem", "/etc/passwd"])

@@ -152,11 +152,7 @@ BASE = "name: demo\nmodel: gpt-oss-20b\n"
         ('serving: {max_model_len: "4096"}', "4096", "for example 4096"),
         ('lifecycle: {budget_usd: "12.5"}', "12.5", "for example 12.5"),
         ("serving: null", "found null", "serving"),
-        (
-            "autoscaling: {min_instances: 0}",
-            "lifecycle.idle: scale-to-zero",
-            "autoscaling.min_instances",
-        ),
+        ("autoscaling: {min_instances: 0}", "lifecycle.idle: scale-to-zero", "autoscaling.min_instances"),
         ("hours: 9-17", "Mon-Fri 08:00-19:00 Europe/Berlin", "hours"),
     ],
 )

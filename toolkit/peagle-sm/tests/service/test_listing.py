@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -161,27 +162,28 @@ def test_following_shows_the_tail_and_then_only_what_is_new(
     assert [line.message for line in answer] == ["new 3"]
 
 
-def test_a_register_that_is_throttled_hides_no_list(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+@pytest.mark.parametrize(
+    ("operation", "fault", "note"),
+    [
+        ("Scan", throttled, "Scan: Rate exceeded; without the guard's register"),
+        ("GetSchedule", denied, "GetSchedule: not authorized"),
+    ],
+)
+def test_a_part_that_cannot_be_read_hides_no_list(
+    aws: FakeAws,
+    session: Session,
+    spec: EndpointSpec,
+    pacing: Pacing,
+    operation: str,
+    fault: Callable[[str], BaseException],
+    note: str,
 ) -> None:
     deploy(spec, session=session, pacing=pacing)
-    aws.before = lambda _, number, operation: throttled(operation) if operation == "Scan" else None
+    aws.before = lambda _, number, called: fault(called) if called == operation else None
     notes: list[str] = []
     (row,) = list_endpoints(session, note=notes.append)
-    assert (row.name, row.status) == ("demo", "InService")
-    assert len(notes) == 1
-    assert notes[0].startswith("Scan: Rate exceeded; without the guard's register")
-
-
-def test_schedules_that_may_not_be_read_hide_no_list(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
-) -> None:
-    deploy(spec, session=session, pacing=pacing)
-    aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
-    notes: list[str] = []
-    (row,) = list_endpoints(session, note=notes.append)
-    assert (row.name, row.status, row.expires_at) == ("demo", "InService", None)
-    assert [note.startswith("GetSchedule: not authorized") for note in notes] == [True]
+    assert (row.name, row.status, row.expires_at is None) == ("demo", "InService", operation != "Scan")
+    assert [each.startswith(note) for each in notes] == [True]
 
 
 def test_a_register_that_is_throttled_hides_no_status(

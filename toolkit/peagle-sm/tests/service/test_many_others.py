@@ -71,9 +71,9 @@ def test_list_makes_one_call_a_page_for_what_others_own(aws: FakeAws, session: S
     pages = OTHERS // 100 + 1
     calls = Counter(aws.calls)
     assert {call: count for call, count in calls.items() if count > 1} == {
-        "list_endpoints": pages,
-        "list_endpoint_configs": pages,
-        "list_models": pages,
+        "ListEndpoints": pages,
+        "ListEndpointConfigs": pages,
+        "ListModels": pages,
     }
     assert "ListTags" not in calls
     aws.calls.clear()
@@ -177,11 +177,11 @@ def test_with_neither_the_tagging_api_nor_the_lists_the_missing_permission_is_na
     aws: FakeAws, session: Session, pacing: Pacing
 ) -> None:
     deploy(make_spec("demo"), session=session, pacing=pacing)
-    refused = {"GetResources", "list_models"}
+    refused = {"GetResources", "ListModels"}
     aws.before = lambda _, number, operation: denied(operation) if operation in refused else None
-    with pytest.raises(CredentialsError, match="list_models"):
+    with pytest.raises(CredentialsError, match="ListModels"):
         delete(["demo"], session=session, pacing=pacing)
-    aws.before = lambda _, number, operation: denied(operation) if operation == "list_models" else None
+    aws.before = lambda _, number, operation: denied(operation) if operation == "ListModels" else None
     assert delete(["demo"], session=session, pacing=pacing).leftovers == ()
     assert aws.everything() == []
 

@@ -34,7 +34,7 @@ def test_an_unknown_name_gets_the_nearest_one(way: str, deployed: Session, pacin
 
 
 def test_a_list_that_is_denied_does_not_change_the_error(aws: FakeAws, deployed: Session) -> None:
-    aws.before = lambda _, number, operation: denied(operation) if operation == "list_endpoints" else None
+    aws.before = lambda _, number, operation: denied(operation) if operation == "ListEndpoints" else None
     with pytest.raises(NotFound) as caught:
         status("tiny-cod", session=deployed)
     assert "Did you mean" not in caught.value.message

@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,6 @@ from peagle_sm.core.errors import (
     NotFound,
     ServiceFault,
     SpecError,
-    StreamError,
 )
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
@@ -144,20 +142,6 @@ def test_a_real_ctrl_c_while_creating_cleans_up(local: Session, pacing: Pacing) 
     assert not [one for one in leftovers(local) if spec.name in one]
 
 
-def test_a_stream_that_is_cut_is_an_error_with_its_text(endpoint: Endpoint) -> None:
-    script = {"SCRIPT_INVOKE": "cut", "SCRIPT_CHUNKS": "2"}
-    with pytest.raises(StreamError) as caught:
-        list(endpoint.stream({"prompt": "x", "script": script}))
-    assert caught.value.partial_text == "token0 token1 "
-
-
-def test_a_stream_that_stalls_meets_the_time_limit(endpoint: Endpoint) -> None:
-    script = {"SCRIPT_INVOKE": "stall", "SCRIPT_CHUNKS": "1"}
-    with pytest.raises(StreamError) as caught:
-        list(endpoint.stream({"prompt": "x", "script": script}))
-    assert caught.value.partial_text == "token0 "
-
-
 @pytest.mark.parametrize(("code", "kind"), [(400, SpecError), (500, ServiceFault)])
 def test_the_engines_answers_become_typed_errors(
     endpoint: Endpoint, code: int, kind: type[Exception]
@@ -166,13 +150,6 @@ def test_the_engines_answers_become_typed_errors(
     for send in (endpoint.invoke, endpoint.stream):
         with pytest.raises(kind, match=f"{code}.*bad K"):
             send({"prompt": "x", "script": script})
-
-
-def test_logs_hold_the_engines_lines(local: Session, endpoint: Endpoint) -> None:
-    def lines() -> Any:
-        return list(endpoint.logs(limit=5))
-
-    assert eventually(lines)
 
 
 def test_what_does_not_exist(local: Session, pacing: Pacing) -> None:

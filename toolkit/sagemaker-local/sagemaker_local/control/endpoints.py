@@ -107,7 +107,7 @@ def traffic_shift(config: Mapping[str, Any], counts: Iterable[int]) -> TrafficSh
 
 
 # With these statuses FailureReason is shown.
-_FAILED = frozenset({"Failed", "OutOfService", "UpdateRollbackFailed"})
+_FAILED = frozenset({"Failed", "UpdateRollbackFailed"})
 # What DescribeEndpoint repeats of a variant of the configuration.
 _REPEATED = ("ManagedInstanceScaling", "RoutingConfig")
 
@@ -219,12 +219,10 @@ def _capture(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # An endpoint with one of these statuses refuses UpdateEndpoint and DeleteEndpoint.
-IN_PROGRESS = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"})
+IN_PROGRESS = frozenset({"Creating", "Updating", "RollingBack", "Deleting"})
 # UpdateEndpoint needs one of these; "DeleteEndpoint is the only operation that can be performed on a failed
 # endpoint" (DescribeEndpointOutput$EndpointStatus).
 _UPDATABLE = frozenset({"InService", "UpdateRollbackFailed"})
-# What `pretend` can show: maintenance by AWS, a long update, a rollback that went wrong, and their end.
-PRETENDED = frozenset({"SystemUpdating", "Updating", "UpdateRollbackFailed", "OutOfService", "InService"})
 
 
 class Endpoints:
@@ -324,19 +322,6 @@ class Endpoints:
 
         self.supervisors[row.arn].delete(gone)
         return {}
-
-    def pretend(self, name: str, status: str, reason: str | None) -> None:
-        """Set a status that only AWS causes, for tests; not part of AWS's API.
-
-        Raises:
-            ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
-        """
-        row = self._tables.endpoints.get(name)
-        if status not in PRETENDED:
-            raise invalid(f"cannot pretend status '{status}'; allowed are {', '.join(sorted(PRETENDED))}.")
-        if row.status in ("Creating", "Deleting"):
-            raise in_progress(row.arn)
-        self.supervisors[row.arn].pretend(status, reason)
 
     def _updatable(self, name: str) -> EndpointRecord:
         row = self._tables.endpoints.get(name)

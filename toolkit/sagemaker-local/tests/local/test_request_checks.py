@@ -123,12 +123,6 @@ def test_capacities_of_a_scalable_target(server: Server) -> None:
     register(**place, MaxCapacity=4)
     row = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"][0]
     assert (row["MinCapacity"], row["MaxCapacity"]) == (1, 4)
-    action = {"ScheduledActionName": "night", "Schedule": "cron(0 20 * * ? *)", **place}
-    wrong = {"MinCapacity": 2, "MaxCapacity": 1}
-    assert refused(scaling.put_scheduled_action, **action, ScalableTargetAction=wrong)[0] == (
-        "ValidationException"
-    )
-    scaling.put_scheduled_action(**action, ScalableTargetAction={"MinCapacity": 0, "MaxCapacity": 0})
     scaling.deregister_scalable_target(**place)
 
 
@@ -145,11 +139,9 @@ def test_what_needs_a_scalable_target_that_is_not_registered(server: Server) -> 
         "No scalable target registered for service namespace: sagemaker, resource ID: "
         f"endpoint/absent/variant/AllTraffic, scalable dimension: {VARIANT}",
     )
-    action = {"ScheduledActionName": "night", "Schedule": "rate(1 hour)"}
     for call, more in (
         (scaling.deregister_scalable_target, {}),
         (scaling.delete_scaling_policy, {"PolicyName": "track"}),
-        (scaling.put_scheduled_action, {**action, "ScalableTargetAction": {"MaxCapacity": 1}}),
     ):
         assert refused(call, **place, **more)[0] == "ObjectNotFoundException"
     assert refused(scaling.describe_scaling_policies, ServiceNamespace="elsewhere")[0] == (

@@ -603,40 +603,6 @@ def test_a_bucket_that_is_not_there_fails_the_upload(aws: Account) -> None:
     assert "Artifact upload failed" in aws.until(name, "Failed")["FailureReason"]
 
 
-def test_a_quota_that_is_set_is_held_and_listed(aws: Account) -> None:
-    """Words: aws/amazon-sagemaker-examples#1543; names: Service Quotas, SageMaker."""
-    quota = "ml.p5.48xlarge for spot training job usage"
-
-    def listed() -> dict[str, float]:
-        pages = aws.server.client("service-quotas").get_paginator("list_service_quotas")
-        paginate = pages.paginate(ServiceCode="sagemaker")
-        return {row["QuotaName"]: row["Value"] for page in paginate for row in page["Quotas"]}
-
-    before = listed()
-    assert (before[quota], before["ml.p5.48xlarge for training job usage"]) == (0, 0)
-    assert before["ml.m5.large for training job usage"] > 0
-    assert aws.post("quotas", {"quota": quota, "instances": 1}) == 200
-    try:
-        assert listed()[quota] == 1
-        name = aws.spot({"hold": "always"}, resources={"InstanceType": "ml.p5.48xlarge"})
-        limits = {"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 60}
-        more = {"EnableManagedSpotTraining": True, "StoppingCondition": limits}
-        text = (
-            f"The account-level service limit '{quota}' is 1 Instances, with current utilization of 1 "
-            "Instances and a request delta of 1 Instances."
-        )
-        kind = {"InstanceType": "ml.p5.48xlarge"}
-        refused(aws, "ResourceLimitExceeded", re.escape(text), resources=kind, **more)
-        aws.done(resources=kind)  # on demand is another quota
-        aws.holding(name)
-        aws.sagemaker.stop_training_job(TrainingJobName=name)
-        aws.until(name, "Stopped")
-        aws.until(aws.spot({}, resources=kind), "Completed")
-    finally:
-        aws.post("quotas", {"quota": quota, "instances": None})
-    assert aws.post("quotas", {"quotas": 1}) == 400
-
-
 def test_jobs_are_listed_filtered_sorted_and_paged(aws: Account) -> None:
     """Model, ListTrainingJobs: with MaxResults the status filters what the page has."""
     names = [aws.create({}, TrainingJobName=f"listed-{letter}") for letter in "bca"]

@@ -46,6 +46,15 @@ LACKING: list[Any] = [
         "application-signals ListServices",
         id="unknown-service",
     ),
+    # What moto answers without the checks of AWS.
+    pytest.param("kms", "generate_data_key", {"KeyId": "k"}, "kms GenerateDataKey", id="kms"),
+    pytest.param(
+        "service-quotas",
+        "get_service_quota",
+        {"ServiceCode": "sagemaker", "QuotaCode": "L-1"},
+        "servicequotas GetServiceQuota",
+        id="quota",
+    ),
 ]
 
 

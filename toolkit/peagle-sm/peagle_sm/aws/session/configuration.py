@@ -99,6 +99,8 @@ def configuration_error(error: Exception, profile: str | None) -> CredentialsErr
     if of_credentials:
         owners = (frame.f_code.co_qualname.partition(".")[0] for frame in frames)
         settings += [_PROVIDERS[owner] for owner in owners if owner in _PROVIDERS]
+    if isinstance(error, known.ConfigParseError):
+        settings = []  # botocore reads the file for the first setting that it needs, whichever that is
     problem = f"{_text(error)} ({type(error).__name__})"
     if isinstance(error, known.NoCredentialsError):
         problem = "no AWS credentials were found"

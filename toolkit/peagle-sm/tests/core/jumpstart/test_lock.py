@@ -176,16 +176,8 @@ def test_a_head_that_is_in_no_catalogue_comes_with_the_lock() -> None:
 @pytest.mark.parametrize(
     ("extra", "lock", "said"),
     [
-        (
-            "placement: {instance_types: [ml.p5.48xlarge]}",
-            a_lock(),
-            "it has ml.g7e.2xlarge, but the spec needs ml.p5.48xlarge",
-        ),
-        (
-            "placement: {region: eu-west-1}",
-            a_lock(),
-            "it is for region us-east-1, but the plan is for eu-west-1",
-        ),
+        ("placement: {instance_types: [ml.p5.48xlarge]}", a_lock(), "but the spec needs ml.p5.48xlarge"),
+        ("placement: {region: eu-west-1}", a_lock(), "but the plan is for eu-west-1"),
         ("", QWENS, "it is for model qwen3-coder-30b-a3b-instruct, but the spec has gpt-oss-20b"),
     ],
 )

@@ -267,20 +267,12 @@ def drop(path: str, value: Any = None) -> Any:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (
-            "inference_environment_variables",
-            {"A": "1"},
-            "inference_environment_variables: found {'A': '1'}; allowed: a list",
-        ),
+        ("inference_environment_variables", {"A": "1"}, "found {'A': '1'}; allowed: a list"),
         ("inference_environment_variables", [{"name": "A"}], "'inference_environment_variables.0.default"),
         ("hosting_instance_type_variants.variants", [], "hosting_instance_type_variants.variants: found []"),
         ("deploy_kwargs.model_data_download_timeout", "3600", "model_data_download_timeout: found '3600'"),
         ("inference_enable_network_isolation", "true", "inference_enable_network_isolation: found 'true'"),
-        (
-            "supported_inference_instance_types",
-            "ml.g5.xlarge",
-            "supported_inference_instance_types: found 'ml.g5.xlarge'",
-        ),
+        ("supported_inference_instance_types", "ml.g5.xlarge", "found 'ml.g5.xlarge'"),
     ],
 )
 def test_a_damaged_spec_is_told_with_the_field(path: str, value: Any, said: str) -> None:
@@ -295,16 +287,8 @@ def test_a_damaged_spec_is_told_with_the_field(path: str, value: Any, said: str)
     [
         ("inference_configs", [], "inference_configs: found []; allowed: a mapping of names to fields"),
         ("inference_configs", {"a": 1}, "inference_configs.a: found 1; allowed: a mapping of fields"),
-        (
-            "inference_configs",
-            {"a": {"component_names": ["b"]}},
-            "found 'b'; allowed: one of lmi, lmi-optimized",
-        ),
-        (
-            "inference_config_rankings",
-            {"overall": {"rankings": ["x"]}},
-            "found 'x'; allowed: one of lmi, lmi-optimized",
-        ),
+        ("inference_configs", {"a": {"component_names": ["b"]}}, "found 'b'; allowed: one of lmi"),
+        ("inference_config_rankings", {"overall": {"rankings": ["x"]}}, "found 'x'; allowed: one of lmi"),
         ("model_id", None, "model_id: found null; allowed: a text"),
         ("version", 3, "version: found 3; allowed: a text"),
     ],

@@ -10,11 +10,12 @@ from typing import Any
 from sagemaker_local.cloudformation.api.drafts import Drafts, Request
 from sagemaker_local.cloudformation.api.stacks import Stacks, check_name, refuse_without_rollback
 from sagemaker_local.cloudformation.api.wire import page
-from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
+from sagemaker_local.cloudformation.errors import TemplateError, invalid
 from sagemaker_local.cloudformation.language.intrinsics import UNKNOWN
 from sagemaker_local.cloudformation.stack import Change, ChangeSet, Finding, PropertyChange, Stack
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools
+from sagemaker_local.control.errors import ApiError
 
 NO_CHANGES = (
     "The submitted information didn't contain changes. Submit different information to create a change set."
@@ -96,7 +97,7 @@ _NOT_HERE = (("ResourcesToImport", "imports"), ("DeploymentMode", "reverting dri
 
 
 class ChangeSets:
-    """Create, describe, execute, delete, list. Methods raise CloudFormationError or TemplateError."""
+    """Create, describe, execute, delete, list. Methods raise ApiError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, stacks: Stacks, drafts: Drafts) -> None:
         self._tools = tools
@@ -118,7 +119,7 @@ class ChangeSets:
             stack, is_new = self._stack_for(kind, request)
             try:
                 change_set = self._planned(stack, kind, request)
-            except (CloudFormationError, TemplateError):
+            except (ApiError, TemplateError):
                 if is_new:
                     self._store.forget(stack)
                 raise
@@ -144,7 +145,7 @@ class ChangeSets:
         if kind == "UPDATE":
             self._stacks.check_updatable(stack)
         if any(each.name == change_set for each in stack.change_sets):
-            raise CloudFormationError(
+            raise ApiError(
                 "AlreadyExistsException",
                 f"ChangeSet {change_set} cannot be created due to a mismatch with existing attribute Name",
             )
@@ -195,7 +196,7 @@ class ChangeSets:
         """Find a change set by its id, or by its name and its stack.
 
         Raises:
-            CloudFormationError: there is none.
+            ApiError: there is none.
         """
         name, stack_name = request["ChangeSetName"], request.get("StackName")
         if not name.startswith("arn:") and stack_name is None:
@@ -205,7 +206,7 @@ class ChangeSets:
             for each in stack.change_sets:
                 if name in (each.name, each.change_set_id):
                     return stack, each
-        raise CloudFormationError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
+        raise ApiError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
 
     def describe_change_set(self, request: Request) -> dict[str, Any]:
         """Answer DescribeChangeSet."""
@@ -234,10 +235,10 @@ class ChangeSets:
         return {"Summaries": rows, "NextToken": token}
 
     def delete_change_set(self, request: Request) -> dict[str, Any]:
-        """Answer DeleteChangeSet; a missing one is no error if its stack exists."""
+        """Answer DeleteChangeSet; it succeeds for a missing one whose stack exists."""
         try:
             stack, change_set = self.find(request)
-        except CloudFormationError as error:
+        except ApiError as error:
             if error.code == "ChangeSetNotFound":
                 return {}
             raise
@@ -253,7 +254,7 @@ class ChangeSets:
         with self._tools.lock:
             desired = change_set.desired
             if change_set.execution_status != "AVAILABLE" or desired is None:
-                raise CloudFormationError(
+                raise ApiError(
                     "InvalidChangeSetStatus",
                     f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current status of "
                     f"[{change_set.status}]",

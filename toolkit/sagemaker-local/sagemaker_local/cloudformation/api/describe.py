@@ -8,16 +8,17 @@ from typing import Any
 from sagemaker_local.cloudformation.api.change_sets import tag_rows
 from sagemaker_local.cloudformation.api.drafts import Request
 from sagemaker_local.cloudformation.api.wire import page
-from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
+from sagemaker_local.cloudformation.errors import invalid
 from sagemaker_local.cloudformation.stack import ChangeSet, Event, Resource, Stack
 from sagemaker_local.cloudformation.store import Store
+from sagemaker_local.control.errors import ApiError
 
 _NOT_CHECKED = {"StackDriftStatus": "NOT_CHECKED"}
 _RESOURCE_NOT_CHECKED = {"StackResourceDriftStatus": "NOT_CHECKED"}
 
 
 class Descriptions:
-    """Describe and list. Methods raise CloudFormationError or TemplateError."""
+    """Describe and list. Methods raise ApiError or TemplateError."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -111,7 +112,7 @@ class Descriptions:
         if named is not None:
             sets = [each for each in stack.change_sets if named in (each.name, each.change_set_id)]
             if not sets:
-                raise CloudFormationError("ChangeSetNotFound", f"ChangeSet [{named}] does not exist", 404)
+                raise ApiError("ChangeSetNotFound", f"ChangeSet [{named}] does not exist", 404)
             desired = sets[0].desired
         # A stack that has only a change set yet is asked for its template by the CDK, too.
         text = "" if desired is None else desired.template.text

@@ -37,7 +37,7 @@ class Sources:
 
 
 class Drafts:
-    """Makes drafts of stacks. Methods raise CloudFormationError or TemplateError for what is wrong."""
+    """Makes drafts of stacks. Methods raise ApiError or TemplateError for what is wrong."""
 
     def __init__(self, tools: Tools, store: Store, sources: Sources) -> None:
         self._tools = tools
@@ -119,7 +119,7 @@ def split_url(url: str) -> tuple[str, str]:
     """Split the URL of an S3 object, path or virtual style, at AWS or on this machine, into bucket and key.
 
     Raises:
-        CloudFormationError: it is not such a URL.
+        ApiError: it is not such a URL.
     """
     parts = urlsplit(url)
     host, path = parts.hostname or "", unquote(parts.path.lstrip("/"))

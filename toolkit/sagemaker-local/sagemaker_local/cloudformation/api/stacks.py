@@ -8,12 +8,13 @@ from typing import Any
 
 from sagemaker_local.cloudformation.api.drafts import Drafts, Request
 from sagemaker_local.cloudformation.engine import Engine
-from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
+from sagemaker_local.cloudformation.errors import TemplateError, invalid
 from sagemaker_local.cloudformation.language.evaluation import Evaluation
 from sagemaker_local.cloudformation.planning import changes, outputs_after
 from sagemaker_local.cloudformation.stack import Change, Desired, Stack
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools
+from sagemaker_local.control.errors import ApiError
 
 NO_UPDATES = "No updates are to be performed."
 
@@ -25,7 +26,7 @@ def check_name(name: str) -> None:
     """Refuse a name that a stack cannot have.
 
     Raises:
-        CloudFormationError: it is not allowed.
+        ApiError: it is not allowed.
     """
     if not re.fullmatch(_NAME, name) or len(name) > 128:
         raise invalid(
@@ -38,7 +39,7 @@ def refuse_without_rollback(request: Request) -> None:
     """Refuse what would leave a stack half-way: here every failure is rolled back.
 
     Raises:
-        CloudFormationError: the request disables the rollback.
+        ApiError: the request disables the rollback.
     """
     if request.get("DisableRollback") or "DO_NOTHING" in (
         request.get("OnFailure"),
@@ -48,7 +49,7 @@ def refuse_without_rollback(request: Request) -> None:
 
 
 class Stacks:
-    """Create, update, delete. Methods raise CloudFormationError or TemplateError."""
+    """Create, update, delete. Methods raise ApiError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, engine: Engine, drafts: Drafts) -> None:
         self._tools = tools
@@ -61,7 +62,7 @@ class Stacks:
         name = request["StackName"]
         check_name(name)
         if self._store.named(name) is not None:
-            raise CloudFormationError("AlreadyExistsException", f"Stack [{name}] already exists")
+            raise ApiError("AlreadyExistsException", f"Stack [{name}] already exists")
         refuse_without_rollback(request)
         self._drafts.check_role(request.get("RoleARN"))
         desired = self._drafts.desired(request, None)

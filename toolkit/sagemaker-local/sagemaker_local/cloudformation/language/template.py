@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError
+from sagemaker_local.cloudformation.errors import TemplateError
 from sagemaker_local.cloudformation.language import template_text
 from sagemaker_local.cloudformation.language.references import Reference, references
+from sagemaker_local.control.errors import ApiError
 
 PSEUDO = frozenset(
     f"AWS::{name}"
@@ -206,10 +207,10 @@ def check_capability(template: Template, given: Iterable[str]) -> None:
     """Refuse a template with IAM resources if the request lacks the capability.
 
     Raises:
-        CloudFormationError: the capability is missing.
+        ApiError: the capability is missing.
     """
     wanted = needed_capability(template)
     granted = set(given)
     if wanted is None or wanted in granted or (wanted == _IAM and _NAMED_IAM in granted):
         return
-    raise CloudFormationError("InsufficientCapabilitiesException", f"Requires capabilities : [{wanted}]")
+    raise ApiError("InsufficientCapabilitiesException", f"Requires capabilities : [{wanted}]")

@@ -244,7 +244,7 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
     'demo-*'. Without NAME, the name comes from ./peagle.yaml.
 
     All endpoints are asked to be deleted at once. The command waits until AWS reports that each resource is
-    gone. A name that is already gone is no error. It keeps the log group, unless you confirm
+    gone. It also succeeds for a name that is already gone. It keeps the log group, unless you confirm
     the second prompt or give --with-logs. `cdk deploy` of a stack with the same name fails while the log
     group exists.
     """
