@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from peagle_bench.verify.answers import Scored, TokenAnswer, Top
+from peagle_bench.verify.engines import EnginePair, Options, UrlEngine
 from peagle_bench.verify.greedy import GreedyCase, judge_greedy
 from peagle_bench.verify.probabilities import CUTS, ParameterCase, judge_parameters
+from peagle_bench.verify.probes import probe_greedy, probe_places
 from peagle_bench.verify.sampling import (
     Repeated,
     SamplingPosition,
@@ -24,10 +26,12 @@ from peagle_bench.verify.sampling import (
 from peagle_bench.verify.statistics import (
     ALPHA,
     NoiseFloor,
+    chi_square_z,
     mcnemar_greater,
     mcnemar_rate_found,
     z_limit,
 )
+from tests.bench.verify.toy_vllm import serving
 from tests.bench.verify.worlds import SAMPLED, recorded, samples
 
 EXACT = NoiseFloor(40, 0, 400, 0.0, 0.0, 0.01, True, 0.0)
@@ -163,6 +167,12 @@ def test_divergence_is_compared_on_the_same_prompts_with_one_look_each() -> None
     assert mcnemar_rate_found(10, 0) is None
 
 
+def test_a_chi_square_statistic_as_a_normal() -> None:
+    assert chi_square_z(0.0, 0) == 0.0
+    assert chi_square_z(10.0, 10) == pytest.approx(0.15, abs=0.05)
+    assert chi_square_z(37.57, 20) == pytest.approx(2.33, abs=0.03)  # the 99% point
+
+
 def test_a_parameter_that_the_baseline_does_not_keep_either_is_undecided() -> None:
     rng = np.random.default_rng(2)
     plain = ranked_samples(rng, swap=False)
@@ -171,3 +181,19 @@ def test_a_parameter_that_the_baseline_does_not_keep_either_is_undecided() -> No
     assert judge_parameters([case], 0.01).passed is None
     assert judge_parameters([replace(case, baseline=[])], 0.01).passed is False
     assert judge_parameters([], 0.01).passed is None
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("fault", "found"), [("speculates", False), ("residual", True)])
+def test_an_engine_that_takes_the_target_for_the_residual(fault: str, found: bool) -> None:
+    """As a whole engine: the best token's share had Z = 1.24 over 16,190 tokens, places 6.2 to 8.6."""
+    with serving() as (plain, _), serving(fault, seed=1) as (fast, _):
+        engines = EnginePair(
+            UrlEngine(plain), UrlEngine(fast), Options(max_tokens=64, contexts=12, repeats=192)
+        )
+        texts = ["alpha 0 ahpla", "beta 1 ateb", "gamma 2 ammag", "delta 3 atled", "eta 4 ate", "mu 5 um"]
+        prompts = engines.prompts([(text, {"prompt": text}) for text in texts * 2])
+        repeated = probe_places(engines, probe_greedy(engines, prompts))
+    assert repeated.candidate.freedom >= 12
+    assert (repeated.candidate.z > z_limit(2 * ALPHA)) is found
+    assert repeated.baseline.z < z_limit(2 * ALPHA)

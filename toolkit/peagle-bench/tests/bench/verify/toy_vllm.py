@@ -8,7 +8,8 @@ Faults: `runner-up` (greedy takes the second best now and then), `hot` (samples 
 seeds`, `leaks` (stop strings stay), `loses chunks`, `logprobs` (reported too high), `broken json`, `no tools`
 (refuses), `late` (wrong beyond 300 tokens), `last token` (wrong at the last one of the context), `ends early`
 (three tokens before the context's end), `dies at json`, `other text` (the ids are right), `swaps` (the second
-and the third best sample), `loses some seeds` (5%), `ignores top_p` and so on; `no min_p` (refused as
+and the third best sample), `residual` (speculates, and takes the target's distribution for the residual),
+`speculates` (and does it right), `loses some seeds` (5%), `ignores top_p` and so on; `no min_p` (refused as
 vLLM 0.32 does with speculation), `refuses top_p`.
 
 What it samples without a seed depends on its own seed and on how often it was asked the same: threads change
@@ -27,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import accumulate
 from typing import Any
 
 VOCABULARY, CONTEXT, END = 64, 512, 0
@@ -50,6 +52,11 @@ def logprobs(last: int, before: int) -> tuple[float, ...]:
 @lru_cache(maxsize=65536)
 def ranking(row: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(VOCABULARY), key=lambda token: -row[token]))
+
+
+@lru_cache(maxsize=65536)
+def shares(row: tuple[float, ...], heat: float) -> tuple[float, ...]:
+    return tuple(accumulate(math.exp(value / heat) for value in row))
 
 
 class Engine:
@@ -78,6 +85,8 @@ class Engine:
             )
             return ranked[1] if wrong and ranked[1] != END else ranked[0]
         weights = self.weights(row, body)
+        if self.fault in ("residual", "speculates"):
+            return self.speculated(row, weights, rng)
         chosen = rng.choices(range(VOCABULARY), weights)[0]
         if self.fault == "swaps" and chosen in ranked[1:3]:
             return ranked[3 - ranked.index(chosen)]
@@ -98,6 +107,18 @@ class Engine:
             if cut and rank:
                 shares[token] = 0.0
         return shares
+
+    def speculated(self, row: tuple[float, ...], target: list[float], rng: random.Random) -> int:
+        """Rejection sampling of one draft token from a draft that errs by up to 1.2 nats, either way."""
+        errors = random.Random(row[0])
+        draft = [share * math.exp(errors.uniform(-1.2, 1.2)) for share in target]
+        whole, own = sum(draft), sum(target)
+        draft, target = [share / whole for share in draft], [share / own for share in target]
+        token = rng.choices(range(VOCABULARY), draft)[0]
+        if rng.random() < target[token] / draft[token]:
+            return token
+        residual = [max(0.0, t - d) for t, d in zip(target, draft, strict=True)]
+        return rng.choices(range(VOCABULARY), target if self.fault == "residual" else residual)[0]
 
     def answer(self, body: Mapping[str, Any]) -> dict[str, Any]:
         prompt = self.tokens_of(body)

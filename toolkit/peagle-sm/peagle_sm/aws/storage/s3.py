@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -160,11 +159,6 @@ def split_uri(uri: str) -> tuple[str, str]:
             f"{uri!r} is not an S3 URI; expected s3://BUCKET/PREFIX", next_step="Correct the S3 URI."
         )
     return parts.netloc, parts.path.lstrip("/")
-
-
-def _keys(session: Session, bucket: str, prefix: str) -> Sequence[str]:
-    rows = session.api("s3").rows("list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
-    return [row["Key"] for row in rows]
 
 
 _ABSENT_CODES = frozenset({"NoSuchBucket", "NoSuchKey", "404"})
