@@ -36,7 +36,7 @@ from peagle_sm.service.progress import Event
 from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.process.client import advance_clock
 from scripts.bench.local_stack import LocalStack
-from tests.learn.damaged_heads import noisy, read, store_overtrained, write
+from tests.learn.damaged_heads import Damage, make, noisy, read, write
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME, BUCKET = "learned", "learn-loop"
@@ -289,7 +289,7 @@ def test_without_an_alarm_the_canary_serves_until_the_rollback(world: World, bet
 
 
 def test_a_head_that_ran_away_is_not_promoted(world: World) -> None:
-    head = store_overtrained(world.folder / "over-trained", WHOLE)
+    head = make(world.folder / "over-trained", Damage(5, "over-trained", "ran away"), WHOLE)
     proof = world.proved(head)
     print(proof.decision.reasons, file=sys.stderr)
     assert not proof.decision.offered

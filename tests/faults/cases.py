@@ -9,6 +9,7 @@ from typing import Any
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import EndpointFailed, NotFound
 from peagle_sm.service import delete, deploy, pause, resume, update
+from peagle_sm.service.lifecycle.deployment import NoCapacity
 from tests.faults.wire import KINDS, Kind, Script
 from tests.faults.world import Found, World
 
@@ -21,6 +22,8 @@ _NOTES: frozenset[tuple[str, Kind]] = frozenset(
 )
 # Once the endpoint serves, a mark of the pause that cannot be removed is reported and stops nothing.
 _MARKS: frozenset[tuple[str, Kind]] = frozenset(("sagemaker:DeleteTags", kind) for kind in KINDS)
+# No other test deploys on it.
+SHORT_TYPE = "ml.g6e.12xlarge"
 BROKEN = {"SCRIPT_EXIT_LINE": "ValueError: no such head"}
 
 
@@ -54,6 +57,15 @@ def _deploy(world: World, session: Session) -> None:
 
 def _deploy_broken(world: World, session: Session) -> None:
     deploy(world.spec(env=BROKEN), session=session, pacing=world.pacing)
+
+
+def _short(world: World) -> None:
+    world.place.short(SHORT_TYPE, 0)
+    world.at_once = True  # nothing starts that could be held back
+
+
+def _deploy_short(world: World, session: Session) -> None:
+    deploy(world.spec(placement={"instance_types": [SHORT_TYPE]}), session=session, pacing=world.pacing)
 
 
 def serves(world: World, found: Found) -> str:
@@ -144,6 +156,15 @@ CASES = (
         _deploy_broken,
         cleaned,
         (EndpointFailed,),
+        after="sagemaker:CreateEndpoint",
+    ),
+    Case(
+        "deploy-short",
+        "AWS has no such instance left, three times in a row",
+        _short,
+        _deploy_short,
+        cleaned,
+        (NoCapacity,),
         after="sagemaker:CreateEndpoint",
     ),
     Case("pause", "it serves", _running, _pause, rests, tolerated=_NOTES),

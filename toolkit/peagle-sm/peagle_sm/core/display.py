@@ -103,6 +103,13 @@ def html(card: Card) -> str:
     return tostring(root, encoding="unicode", method="html")
 
 
+def line_html(line: str, style: str) -> str:
+    """Return a line as an HTML element of its own."""
+    element = Element("div", style=style)
+    element.text = line
+    return tostring(element, encoding="unicode", method="html")
+
+
 def _add(parent: Element, name: str, words: str = "", **attributes: str) -> Element:
     element = SubElement(parent, name, attributes)
     element.text = words

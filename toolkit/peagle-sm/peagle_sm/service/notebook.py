@@ -42,8 +42,8 @@ def deploy(
 
     The spec is an EndpointSpec, the path of a YAML file, or a mapping.
 
-    Shows the plan and a confirmation prompt, unless ``yes``. Shows progress on stderr, unless
-    ``progress`` receives it. Refuses if no guard is installed, unless ``unguarded``, and if
+    Shows the plan and a confirmation prompt, unless ``yes``. Shows progress in the notebook's cell or on
+    stderr, unless ``progress`` receives it. Refuses if no guard is installed, unless ``unguarded``, and if
     the preflight finds an error, unless ``skip_checks`` has the check's id.
 
     Calls go to the given ``session`` of `make_session`, or to a session made from the other arguments:

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from peagle_sm.aws.session.errors import is_not_visible_yet, is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core.display import line_html
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import elapsed, usd
 
@@ -74,7 +76,8 @@ class Pacing:
 
     ``clock`` is the time by which schedules fire; ``poll_s`` is the seconds between polls of a resource;
     ``delete_timeout_s`` limits the wait for an endpoint's deletion (AWS refuses to delete while the status is
-    Creating, which may last as long as both startup timeouts together).
+    Creating, which may last as long as both startup timeouts together); ``capacity_wait_s`` is the seconds
+    between attempts when AWS has no capacity (five minutes: see `service.lifecycle.deployment`).
     """
 
     clock: Callable[[], datetime] = _utc_now
@@ -82,12 +85,13 @@ class Pacing:
     sleep: Callable[[float], None] = time.sleep
     poll_s: float = 15.0
     delete_timeout_s: float = 9000.0
+    capacity_wait_s: float = 300.0
 
     @classmethod
     def for_session(cls, session: Session) -> Pacing:
         """Return the poll interval for a session: 0.2 s locally, 15 s on AWS."""
         if session.is_local:
-            return cls(clock=session.now, poll_s=0.2)
+            return cls(clock=session.now, poll_s=0.2, capacity_wait_s=1.0)
         return cls(clock=session.now)
 
 
@@ -207,6 +211,13 @@ def create_once(
     raise AssertionError("unreachable")
 
 
+_MUTED = (
+    "opacity:.75;font-variant-numeric:tabular-nums;white-space:pre-wrap;font-family:monospace;font-size:.9em"
+)
+EVERY_S = 0.25
+"""Minimum seconds between updates of a counter line: a notebook saves every update."""
+
+
 def event_line(event: Event, at_s: float | None = None) -> str:
     """Format an event: `  3m07s  endpoint demo is Creating  0.12 USD so far`."""
     message = event.message
@@ -219,9 +230,32 @@ def event_line(event: Event, at_s: float | None = None) -> str:
     return "  ".join(columns)
 
 
-def followed(progress: Progress | None) -> AbstractContextManager[Progress]:
-    """Return a context of ``progress``, else of lines on stderr."""
-    return nullcontext(progress or Lines())
+@contextmanager
+def followed(progress: Progress | None) -> Iterator[Progress]:
+    """Yield ``progress``, else a display: a notebook cell, or lines on stderr."""
+    if progress is not None:
+        yield progress
+        return
+    display = _display_of_cell()
+    if display is None:
+        yield Lines()
+        return
+    cell = NotebookCell(display)
+    try:
+        yield cell
+    finally:
+        cell.settle()
+
+
+def _display_of_cell() -> Callable[..., Any] | None:
+    """Return IPython's ``display`` in a notebook kernel; None in any terminal."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display
+
+    return display  # type: ignore[no-any-return, unused-ignore]
 
 
 REPEAT_S = 30.0
@@ -244,6 +278,47 @@ class Lines:
             return
         self._said, self._said_at_s = key, event.elapsed_s
         self._echo(event_line(event))
+
+
+class NotebookCell:
+    """One notebook output: finished phases as lines, then the current event."""
+
+    def __init__(self, display: Callable[..., Any], monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``display`` is IPython's; ``monotonic`` gives seconds."""
+        self._display, self._monotonic = display, monotonic
+        self._handle: Any = None
+        self._lines: list[str] = []
+        self._event: Event | None = None
+        self._drawn_s = float("-inf")
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Show the event; a new phase adds a line below the previous one."""
+        with self._lock:
+            known, self._event = self._event, event
+            news = known is None or (event.phase, event.status) != (known.phase, known.status)
+            if known is not None and news:
+                self._lines.append(event_line(known))
+            if news or self._monotonic() - self._drawn_s >= EVERY_S:
+                self._draw()
+
+    def settle(self) -> None:
+        """Show the last event, also if updates were skipped."""
+        with self._lock:
+            if self._event is not None:
+                self._draw()
+
+    def _draw(self) -> None:
+        lines = [*self._lines, *([event_line(self._event)] if self._event else [])]
+        bundle = {
+            "text/plain": "\n".join(lines),
+            "text/html": line_html("\n".join(lines), _MUTED),
+        }
+        if self._handle is None:
+            self._handle = self._display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+        self._drawn_s = self._monotonic()
 
 
 def discard_typed() -> None:

@@ -1,15 +1,16 @@
-"""When AWS has no such instance left: pools, and a clean-up."""
+"""When AWS has no such instance left: pools, and attempts within bounds."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from peagle_sm.core.errors import EndpointFailed
-from peagle_sm.service import delete, deploy
+from peagle_sm.service import Pacing, delete, deploy
+from peagle_sm.service.lifecycle.deployment import NoCapacity
 from tests.faults.wire import Script
 from tests.faults.world import Place, World
 from tests.local.serving import Server
@@ -30,9 +31,9 @@ def world(server: Server) -> Iterator[World]:
     created.clear()
 
 
-def _deploy(world: World, types: tuple[str, ...] = (FIRST,)) -> None:
+def _deploy(world: World, pacing: Pacing | None = None, types: tuple[str, ...] = (FIRST,)) -> None:
     spec = world.spec(placement={"instance_types": list(types)})
-    deploy(spec, session=world.session(Script()), pacing=world.pacing, unguarded=True)
+    deploy(spec, session=world.session(Script()), pacing=pacing or world.pacing, unguarded=True)
 
 
 def _described(world: World) -> dict[str, Any]:
@@ -50,15 +51,40 @@ def test_the_next_type_in_order_of_preference_is_taken(world: World) -> None:
     ]
 
 
-def test_when_all_are_short_nothing_is_left_and_a_second_deploy_works(world: World) -> None:
+def test_it_is_tried_again_and_comes_up_when_there_are_some(world: World) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if waits.count(300.0) == 2:
+            world.place.short(FIRST, None)
+            world.at_once = False
+        world.sleep(seconds)
+
+    _deploy(world, replace(world.pacing, sleep=sleep))
+    assert waits.count(300.0) == 2
+    assert _described(world)["EndpointStatus"] == "InService"
+
+
+def test_when_all_are_short_nothing_is_left(world: World) -> None:
     world.place.short(SECOND, 0)
-    with pytest.raises(EndpointFailed) as caught:
+    with pytest.raises(NoCapacity) as caught:
         _deploy(world, types=(FIRST, SECOND))
-    assert caught.value.exit_code == 7
-    step = caught.value.next_step or ""
-    assert "placement.instance_types" in step
-    assert "capacity reservation" in step
+    error = caught.value
+    assert error.exit_code == 7
+    assert error.message == (
+        f"AWS has no capacity of {FIRST} or {SECOND} in us-east-1: 3 attempts to create endpoint "
+        f"{world.name} failed, 5 minutes apart."
+    )
+    assert error.details["instance_types"] == [FIRST, SECOND]
+    assert "another region" in (error.next_step or "")
     assert world.found().nothing
+    assert world.seconds < 900
+
+
+def test_a_short_endpoint_is_not_what_delete_or_a_second_deploy_stumbles_over(world: World) -> None:
+    with pytest.raises(NoCapacity):
+        _deploy(world)
     world.place.short(FIRST, None)
     world.at_once = False
     _deploy(world)

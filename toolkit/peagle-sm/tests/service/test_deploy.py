@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
@@ -179,6 +180,23 @@ def test_what_a_stack_of_that_name_left_behind_never_meets_a_new_endpoint(
     deploy(spec, session=session, pacing=pacing)
     assert list(aws.schedules) == [SCHEDULE]
     assert json.loads(aws.schedules[SCHEDULE]["Target"]["Input"]) == {"EndpointName": "demo"}
+
+
+def test_each_attempt_for_capacity_has_its_lifetime_limit(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    """Between two attempts the guard sees the endpoint gone, and removes the limit of the first."""
+
+    def meanwhile(seconds: float) -> None:
+        if aws.calls.count("CreateEndpoint") == 1 and not aws.endpoints:
+            aws.schedules.clear()
+            aws.outcome, aws.reason = "InService", None
+        aws.clock.sleep(seconds)
+
+    aws.outcome, aws.reason = "Failed", "InsufficientInstanceCapacity: no instances"
+    deploy(spec, session=session, pacing=replace(pacing, sleep=meanwhile))
+    assert aws.calls.count("CreateEndpoint") == 2
+    assert list(aws.schedules) == [SCHEDULE]
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), denied("x")], ids=["Ctrl-C", "denied"])

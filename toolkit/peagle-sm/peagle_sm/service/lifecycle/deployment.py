@@ -1,6 +1,6 @@
 """deploy(): create an endpoint from a spec, or clean up completely.
 
-Every step resumes from what an earlier, killed run created.
+Every step resumes from what an earlier, killed run created. If AWS has no capacity, it retries a few times.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import timedelta
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import Declined, Interrupted, PlanRefused
+from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError, PlanRefused
 from peagle_sm.core.plan.changes import tag_changes
 from peagle_sm.core.plan.tags_and_schedules import PAUSED, SPEC_HASH
 from peagle_sm.core.planning import Plan, prolonged_plan
@@ -28,7 +28,37 @@ from peagle_sm.service.lifecycle.teardown import Teardown, rescue
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 from peagle_sm.service.spec_to_plan import plan_for
 
+ATTEMPTS = 3
+"""Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try
+three times, five minutes apart (aws/deep-learning-containers#6411)."""
 STALE_PLAN = timedelta(minutes=1)
+# Words of FailureReason: aws/deep-learning-containers#6673, DIAGNijmegen/rse-grand-challenge#2631.
+_SHORT = (
+    "insufficientinstancecapacity",
+    "unable to provision requested ml compute capacity",
+    "capacityerror",
+)
+
+
+class NoCapacity(EndpointFailed):
+    """AWS had no capacity of the requested types in any attempt; nothing is left."""
+
+
+def is_short(error: PeagleError) -> bool:
+    """Return whether an endpoint failed because AWS had no such instance."""
+    reason = str(error.details.get("failure_reason", "")).lower()
+    return isinstance(error, EndpointFailed) and any(words in reason for words in _SHORT)
+
+
+def _no_capacity(run: Deploy, error: EndpointFailed) -> NoCapacity:
+    types, wait_s = run.plan.draft.instance_types, run.pacing.capacity_wait_s
+    return NoCapacity(
+        f"AWS has no capacity of {' or '.join(types)} in {run.session.region}: {ATTEMPTS} attempts to create "
+        f"endpoint {run.name} failed, {wait_s / 60:.0f} minutes apart.",
+        next_step="Add other placement.instance_types, in order of preference (at most 5), deploy in another "
+        "region that has your quota and your artifacts, or use a capacity reservation.",
+        details={**error.details, "instance_types": list(types)},
+    )
 
 
 @dataclass
@@ -56,7 +86,7 @@ class Deploy(Run):
 
 
 def ensure_lifetime(run: Deploy, existing: Survey) -> None:
-    """Create the lifetime schedules, to fire after a lease of `keep`; keep those of an existing endpoint."""
+    """Create the lifetime schedules; keep those of an existing endpoint."""
     limit = existing.lifetime
     exists = existing.state in ("creating", "settling", "live")
     if exists and limit is not None and limit.guards(run.name, run.pacing.clock()):
@@ -66,7 +96,14 @@ def ensure_lifetime(run: Deploy, existing: Survey) -> None:
             resource=f"schedule/{limit.name}",
         )
         return
-    # First the second schedules of an older stack of this name, or of an older component.
+    arm_anew(run)
+
+
+def arm_anew(run: Deploy) -> None:
+    """Create the plan's lifetime schedules, no earlier than a lease of `keep` ends.
+
+    First delete the second schedules of an older stack of this name, or of an older component.
+    """
     lifetime.remove_hard(run.session, run.name)
     arm(run, lease_of(run.session, run.name))
 
@@ -224,8 +261,37 @@ def bring_up(run: Deploy, existing: Survey, wait: bool = True) -> None:
         ensure_lifetime(run, existing)
         create(run, existing)
         if wait:
-            follow(run)
+            _follow_with_retries(run)
             create_all(run, run.started)
             run.report("ready", f"endpoint {run.name} is in service", status="InService")
     except BaseException as cause:
         rescue(run, cause)
+
+
+def _follow_with_retries(run: Deploy) -> None:
+    """Follow the endpoint; delete and create it again while AWS has no capacity.
+
+    Raises:
+        NoCapacity: AWS had no capacity in every attempt.
+        EndpointFailed: the endpoint failed for another reason.
+    """
+    wait = run.pacing.capacity_wait_s
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            follow(run)
+            return
+        except EndpointFailed as error:
+            if not is_short(error):
+                raise
+            if attempt == ATTEMPTS:
+                raise _no_capacity(run, error) from error
+        run.report(
+            "waiting",
+            f"AWS has no capacity (attempt {attempt} of {ATTEMPTS}); retrying in {wait / 60:.0f} minutes",
+            status="Failed",
+        )
+        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name)
+        run.pacing.sleep(wait)
+        # Meanwhile the guard may have found no endpoint and removed its lifetime schedule.
+        arm_anew(run)
+        create_all(run, [run.endpoint])

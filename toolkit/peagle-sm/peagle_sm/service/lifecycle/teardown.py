@@ -567,11 +567,7 @@ def _advice(run: Run, reason: str) -> str:
     if "no space left" in lowered:
         return "Free some space on the disk named above, and deploy again."
     if "capacity" in lowered:
-        return (
-            "AWS has no such instance now. Add other placement.instance_types, in order of preference (at "
-            "most 5), and deploy again; or wait some minutes, use a region that has your quota and your "
-            "artifacts, or use a capacity reservation."
-        )
+        return "Add other placement.instance_types, or use another region or a capacity reservation."
     if "limit" in lowered or "quota" in lowered:
         return "Raise the quota '<type> for endpoint usage' in the Service Quotas console."
     if "rolled back" in lowered:
