@@ -89,6 +89,14 @@ class Descriptions:
         text = "" if desired is None else desired.template.text
         return {"TemplateBody": text, "StagesAvailable": ["Original", "Processed"]}
 
+    def list_imports(self, request: Request) -> dict[str, Any]:
+        """Answer ListImports."""
+        name = request["ExportName"]
+        users = self._store.importers(name)
+        if not users:
+            raise invalid(f"Export '{name}' is not imported by any stack.")
+        return {"Imports": users}
+
 
 def _stack(stack: Stack) -> dict[str, Any]:
     desired = stack.desired

@@ -113,6 +113,7 @@ _PAGED = {
     "DescribeEvents": "OperationEvents",
     "DescribeStackEvents": "StackEvents",
     "DescribeStacks": "Stacks",
+    "ListImports": "Imports",
     "ListStackResources": "StackResourceSummaries",
     "ListStacks": "StackSummaries",
 }
@@ -145,6 +146,7 @@ def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) 
         "DescribeStacks": descriptions.describe_stacks,
         "ExecuteChangeSet": change_sets.execute_change_set,
         "GetTemplate": descriptions.get_template,
+        "ListImports": descriptions.list_imports,
         "ListStackResources": descriptions.list_stack_resources,
         "ListStacks": descriptions.list_stacks,
         "UpdateStack": stacks.update_stack,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.local.cloudformation.world import World, ref
 
@@ -22,6 +23,9 @@ def test_a_value_goes_from_stack_to_stack(world: World) -> None:
     world.create(importing(), name="user")
     assert world.cloud.things[world.physical_ids("user")["User"]]["properties"] == {"Uses": "a1"}
     assert world.stack("guard")["Outputs"][0]["ExportName"] == "shared"
+    assert world.call("ListImports", ExportName="shared")["Imports"] == ["user"]
+    with pytest.raises(ClientError, match="Export 'other' is not imported by any stack"):
+        world.call("ListImports", ExportName="other")
 
 
 def test_what_is_used_keeps_its_stack_standing(world: World) -> None:
