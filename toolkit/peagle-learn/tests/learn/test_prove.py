@@ -46,7 +46,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.service import delete, deploy, leftovers, pause
 from tests.bench.compare.simulating import request
 from tests.learn.conftest import keep_only, keys_in, write_spec
-from tests.learn.damaged_heads import store_truncated
+from tests.learn.damaged_heads import Damage, make
 from tests.learn.test_data import files_below, make_set, texts
 from tests.local.serving import Server
 
@@ -96,7 +96,7 @@ def never(*_: object, **__: object) -> Any:
 def test_a_damaged_head_is_refused_before_anything_is_deployed(
     spec: LearnSpec, session: Session, tmp_path: Path
 ) -> None:
-    head = store_truncated(tmp_path / "head", HEAD)
+    head = make(tmp_path / "head", Damage(3, "truncated", "cut"), HEAD)
     plan = plan_prove(spec, served(), str(head), session, tmp_path / "work")
     nothing = ProveDependencies(fleet=never, measure=never)
     proof = prove(
