@@ -89,6 +89,14 @@ class Descriptions:
         text = "" if desired is None else desired.template.text
         return {"TemplateBody": text, "StagesAvailable": ["Original", "Processed"]}
 
+    def list_exports(self, request: Request) -> dict[str, Any]:
+        """Answer ListExports."""
+        exports = sorted(self._store.exports(), key=lambda each: each.name)
+        rows = [
+            {"ExportingStackId": each.stack.stack_id, "Name": each.name, "Value": each.value} for each in exports
+        ]
+        return {"Exports": rows}
+
     def list_imports(self, request: Request) -> dict[str, Any]:
         """Answer ListImports."""
         name = request["ExportName"]
