@@ -23,6 +23,9 @@ def test_a_value_goes_from_stack_to_stack(world: World) -> None:
     world.create(importing(), name="user")
     assert world.cloud.things[world.physical_ids("user")["User"]]["properties"] == {"Uses": "a1"}
     assert world.stack("guard")["Outputs"][0]["ExportName"] == "shared"
+    (export,) = world.call("ListExports")["Exports"]
+    assert (export["Name"], export["Value"]) == ("shared", "a1")
+    assert export["ExportingStackId"] == world.stack("guard")["StackId"]
     assert world.call("ListImports", ExportName="shared")["Imports"] == ["user"]
     with pytest.raises(ClientError, match="Export 'other' is not imported by any stack"):
         world.call("ListImports", ExportName="other")
