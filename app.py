@@ -49,7 +49,7 @@ def build(app: App, environment: Mapping[str, str], default_spec: Path | None = 
     plans = [plan_for(spec, region, context.stand_ins, environment) for spec in context.specs]
     guard = GuardStack(app, env=stack_environment)
     for plan in plans:
-        stack = EndpointStack(app, plan, context.email, stack_environment, context.logs_key)
+        stack = EndpointStack(app, plan, context.email, stack_environment)
         stack.add_stack_dependency(guard, "it imports the guard's exports")
 
 

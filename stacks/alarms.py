@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from stacks.metrics import (
     DRAFTED,
-    DRAFTING_FAULT,
     DRIFTING_SLICES,
     INEFFECTIVE,
     INSTANCES,
@@ -21,7 +20,6 @@ from stacks.metrics import (
 
 _MICROSECONDS = 1_000_000
 _WEEK_S = 7 * 24 * 3600
-_OFF = "An endpoint that is off writes no data."
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,6 @@ def watches(endpoint: Watched) -> tuple[AlarmRule, ...]:
         *_errors(endpoint),
         *_latency(endpoint),
         *_drafting(endpoint),
-        *_hardware(endpoint),
         *_presence(endpoint),
         _spend(endpoint),
     )
@@ -85,31 +82,16 @@ def _errors(endpoint: Watched) -> Iterator[AlarmRule]:
 
 
 def _latency(endpoint: Watched) -> Iterator[AlarmRule]:
-    for key, metric, seconds, says in (
-        (
-            "latency-p99",
-            "ModelLatency",
-            45,
-            "One request in a hundred takes more than 45 s in the model; SageMaker ends an invocation at "
-            "60 s. Lower max_tokens, use streaming, or scale out.",
-        ),
-        (
-            "overhead-p99",
-            "OverheadLatency",
-            1,
-            "SageMaker adds more than a second to one request in a hundred. Possible causes: large bodies, "
-            "or too few instances for the connections.",
-        ),
-    ):
-        yield AlarmRule(
-            key=key,
-            text=says + " Three periods of 5 minutes in a row.",
-            queries=(stat("latency", INVOCATIONS, metric, endpoint.invocations, "p99", 300),),
-            expression=f"latency / {_MICROSECONDS}",
-            threshold=seconds,
-            periods=3,
-            breaching=3,
-        )
+    yield AlarmRule(
+        key="latency-p99",
+        text="One request in a hundred takes more than 45 s in the model, in three periods of 5 minutes in a "
+        "row; SageMaker ends an invocation at 60 s. Lower max_tokens, use streaming, or scale out.",
+        queries=(stat("latency", INVOCATIONS, "ModelLatency", endpoint.invocations, "p99", 300),),
+        expression=f"latency / {_MICROSECONDS}",
+        threshold=45,
+        periods=3,
+        breaching=3,
+    )
 
 
 def _drafting(endpoint: Watched) -> Iterator[AlarmRule]:
@@ -128,18 +110,6 @@ def _drafting(endpoint: Watched) -> Iterator[AlarmRule]:
             compare="GreaterThanOrEqualToThreshold",
             threshold=3,
             silence="The log has such a line only in this case, so missing data means no fault.",
-        )
-    if endpoint.gated:
-        yield AlarmRule(
-            key="drafting-fault",
-            text="In two of three periods of 5 minutes the gate in the container found that drafting is off "
-            "(1,000 tokens and no draft) or that parallel drafting is ineffective (s1 at least 0.4 and s2/s1 "
-            "below 0.15, each at 99% confidence over 200 drafts or more). Answers are still correct, but "
-            "slower. The log line with DraftingFault 1 has the reason.",
-            queries=(stat("fault", endpoint.acceptance_namespace, DRAFTING_FAULT, space, "Maximum", 300),),
-            expression="fault",
-            periods=3,
-            breaching=2,
         )
     if endpoint.slices:
         yield AlarmRule(
@@ -163,40 +133,6 @@ def _drafting(endpoint: Watched) -> Iterator[AlarmRule]:
         ),
         expression="IF(invocations >= 50 AND FILL(drafted, 0) < 1, 1, 0)",
     )
-
-
-def _hardware(endpoint: Watched) -> Iterator[AlarmRule]:
-    if endpoint.gpus:
-        of_all = f"/ {endpoint.gpus}" if endpoint.gpus > 1 else ""
-        kinds = [
-            (
-                "gpu-memory",
-                "GPUMemoryUtilization",
-                of_all,
-                97,
-                "vLLM plans for 90%; above 97% it may run out of memory",
-            ),
-            (
-                "gpu-busy",
-                "GPUUtilization",
-                of_all,
-                98,
-                "the GPUs are saturated and requests queue: scale out",
-            ),
-        ]
-    else:
-        kinds = [("memory", "MemoryUtilization", "", 95, "the host's memory is nearly full")]
-    for key, metric, divided, percent, says in kinds:
-        yield AlarmRule(
-            key=key,
-            text=f"{metric} above {percent}% for 30 minutes: {says}.",
-            queries=(stat("used", INSTANCES, metric, endpoint.instances, "Average", 300),),
-            expression=f"used {divided}".strip(),
-            threshold=percent,
-            periods=6,
-            breaching=6,
-            silence=_OFF,
-        )
 
 
 def _presence(endpoint: Watched) -> Iterator[AlarmRule]:
@@ -241,5 +177,5 @@ def _spend(endpoint: Watched) -> AlarmRule:
         queries=(reports,),
         expression=expression,
         threshold=threshold,
-        silence=_OFF,
+        silence="An endpoint that is off writes no data.",
     )

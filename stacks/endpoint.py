@@ -39,13 +39,10 @@ def stack_tags(plan: Plan) -> dict[str, str]:
     return {**whose, **plan.spec.tags}
 
 
-def add_resources(
-    scope: Construct, plan: Plan, is_on: CfnCondition, logs_key: str | None
-) -> dict[str, CfnResource]:
+def add_resources(scope: Construct, plan: Plan, is_on: CfnCondition) -> dict[str, CfnResource]:
     """Add the plan's resources in order; return them by the name of their kind.
 
-    Those that do not rest while the endpoint is off exist only with ``is_on``. ``logs_key`` is the ARN of the
-    log group's KMS key.
+    Those that do not rest while the endpoint is off exist only with ``is_on``.
     """
     shared = stack_tags(plan)
     added: dict[str, CfnResource] = {}
@@ -57,8 +54,6 @@ def add_resources(
             return added[label].ref if attribute is None else added[label].get_att(attribute)
 
         properties = resource.properties(refer)
-        if isinstance(resource, LogGroup) and logs_key is not None:
-            properties["KmsKeyId"] = logs_key
         construct = _print(scope, resource, properties, shared)
         if not resource.rests:
             construct.cfn_options.condition = is_on

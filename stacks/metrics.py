@@ -22,9 +22,7 @@ from constructs import Construct
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.ineffective import DRAFTS_NEEDED, is_ineffective
 from peagle_sm.core.plan.environment import (
-    GATE_NAMESPACE,
     GATE_SLICES,
-    SpeculativeConfig,
     acceptance_namespace,
     speculative_config,
 )
@@ -41,7 +39,7 @@ class Watched:
 
     ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
     several with a table of K, and then 0 may be one.
-    ``gated``: the container reports its drafting itself, and by ``slices`` if there are any.
+    ``slices``: those by which the gate in the container counts drafts.
     ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
     if unknown. ``publish_s`` is the time between two utilisation datapoints.
     """
@@ -52,13 +50,11 @@ class Watched:
     tokens: int | None
     ks: frozenset[int]
     parallel: bool
-    gated: bool
     slices: tuple[Chosen, ...]
     gpus: int
     publish_s: int
     usd_per_instance_hour: float | None
     price_at_most: bool
-    usd_per_hour: float | None
     max_usd: float | None
     budget_usd: float | None
     max_lifetime_hours: float
@@ -84,7 +80,7 @@ def watched(plan: Plan) -> Watched:
     sent = plan.parameters("create_endpoint_config")
     container = plan.parameters("create_model")["PrimaryContainer"]
     drafting = speculative_config(plan.draft)
-    tokens = drafting.num_speculative_tokens if drafting else None
+    tokens = drafting["num_speculative_tokens"] if drafting else None
     count = plan.spec.placement.instance_count
     lifecycle = plan.spec.lifecycle
     return Watched(
@@ -93,26 +89,24 @@ def watched(plan: Plan) -> Watched:
         component=plan.names.component,
         tokens=tokens,
         ks=_ks(drafting),
-        parallel=drafting is not None and drafting.parallel_drafting,
-        gated=GATE_NAMESPACE in container["Environment"],
+        parallel=drafting is not None and "parallel_drafting" in drafting,
         slices=read_chosen(plan.spec.metrics.slices if GATE_SLICES in container["Environment"] else ()),
         gpus=max(_gpus(name) for name in plan.draft.instance_types),
         publish_s=sent["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
         price_at_most=plan.price_at_most,
-        usd_per_hour=plan.usd_per_hour,
         max_usd=plan.max_usd,
         budget_usd=lifecycle.budget_usd,
         max_lifetime_hours=lifecycle.max_lifetime_hours,
     )
 
 
-def _ks(drafting: SpeculativeConfig | None) -> frozenset[int]:
+def _ks(drafting: Mapping[str, Any] | None) -> frozenset[int]:
     """Return every K that the engine may use."""
     if drafting is None:
         return frozenset()
-    rows = drafting.num_speculative_tokens_per_batch_size
-    return frozenset(row[2] for row in rows) if rows else frozenset({drafting.num_speculative_tokens})
+    rows = drafting.get("num_speculative_tokens_per_batch_size")
+    return frozenset(row[2] for row in rows) if rows else frozenset({drafting["num_speculative_tokens"]})
 
 
 def _gpus(instance_type: str) -> int:
@@ -142,9 +136,7 @@ def stat(
 ACCEPTED = "AcceptedTokens"
 DRAFTED = "DraftedTokens"
 INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
-# Not from vLLM's lines: the gate in container/ evaluates whole windows and writes an embedded metric.
-DRAFTING_FAULT = "DraftingFault"
-# Of the chosen slices, from the gate as well: how many fell, and by how much; counts of the listed ones.
+# Embedded metrics of the gate in container/: how many slices fell, how much, and counts of the listed ones.
 DRIFTING_SLICES, LARGEST_FALL, UNCOUNTED = "DriftingSlices", "LargestFallPercent", "UncountedRequests"
 SLICE_ACCEPTED, SLICE_DRAFTS, SLICE = "SliceAcceptedTokens", "SliceDrafts", "Slice"
 
@@ -248,9 +240,9 @@ def _pattern(tokens: int, *, drafted: str = "", s1: str = "", s2: str = "") -> s
     return f"[{', '.join(columns)}]"
 
 
-def add_filters(scope: Construct, endpoint: Watched, log_group: CfnResource) -> list[CfnResource]:
+def add_filters(scope: Construct, endpoint: Watched, log_group: CfnResource) -> None:
     """Add the metric filters to the endpoint's log group."""
-    return [
+    for entry in filters(endpoint):
         logs.CfnMetricFilter(
             scope,
             f"{entry.name}Filter",
@@ -266,5 +258,3 @@ def add_filters(scope: Construct, endpoint: Watched, log_group: CfnResource) -> 
                 )
             ],
         )
-        for entry in filters(endpoint)
-    ]

@@ -18,6 +18,7 @@ from constructs import Construct
 
 from stacks.alarms import AlarmRule
 from stacks.endpoint import add_checked
+from stacks.guard.policies import alarms_publish, document, only_by_tls
 from stacks.metrics import (
     ACCEPTED,
     DRAFTED,
@@ -43,8 +44,7 @@ def dashboard_body(endpoint: Watched, alarm_keys: Sequence[str], advice: str) ->
     rows = [
         [_text(advice), _alarms(endpoint, alarm_keys)],
         [_spend(endpoint), _traffic(endpoint), _errors(endpoint)],
-        [_latency(endpoint), _overhead(endpoint)],
-        [*_drafting(endpoint), _hardware(endpoint)],
+        [_latency(endpoint), *_drafting(endpoint), _hardware(endpoint)],
         _slices(endpoint),
     ]
     return {"widgets": list(_placed([row for row in rows if row]))}
@@ -121,24 +121,16 @@ def _errors(endpoint: Watched) -> dict[str, Any]:
     )
 
 
-def _percentiles(endpoint: Watched, metric: str, title: str) -> dict[str, Any]:
+def _latency(endpoint: Watched) -> dict[str, Any]:
     pairs = []
     for number, percentile in enumerate(("p50", "p90", "p99")):
         raw = f"m{number}"
-        expression = {"expression": f"{raw} / 1000", "label": percentile, "id": f"e{number}"}
-        pairs.append([expression])
+        pairs.append([{"expression": f"{raw} / 1000", "label": percentile, "id": f"e{number}"}])
         pairs.append(
-            _metric(INVOCATIONS, metric, endpoint.invocations, stat=percentile, id=raw, visible=False)
+            _metric(INVOCATIONS, "ModelLatency", endpoint.invocations, stat=percentile, id=raw, visible=False)
         )
-    return _graph(title, pairs, yAxis={"left": {"label": "ms", "showUnits": False, "min": 0}})
-
-
-def _latency(endpoint: Watched) -> dict[str, Any]:
-    return _percentiles(endpoint, "ModelLatency", "Model latency (ms)")
-
-
-def _overhead(endpoint: Watched) -> dict[str, Any]:
-    return _percentiles(endpoint, "OverheadLatency", "SageMaker's overhead (ms)")
+    axis = {"left": {"label": "ms", "showUnits": False, "min": 0}}
+    return _graph("Model latency (ms)", pairs, yAxis=axis)
 
 
 def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
@@ -236,7 +228,7 @@ def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.Cfn
         description=f"peagle-sm: the alarms of endpoint {endpoint.name}",
         enable_key_rotation=True,
         pending_window_in_days=7,
-        key_policy=_policy(
+        key_policy=document(
             {
                 "Sid": "TheAccountRules",
                 "Effect": "Allow",
@@ -263,23 +255,8 @@ def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.Cfn
         scope,
         "AlarmsPolicy",
         topics=[topic.ref],
-        policy_document=_policy(
-            {
-                "Sid": "AlarmsSpeak",
-                "Effect": "Allow",
-                "Principal": {"Service": "cloudwatch.amazonaws.com"},
-                "Action": "sns:Publish",
-                "Resource": topic.ref,
-                "Condition": _from_our_alarms(endpoint),
-            },
-            {
-                "Sid": "OnlyByTls",
-                "Effect": "Deny",
-                "Principal": {"AWS": "*"},
-                "Action": "sns:Publish",
-                "Resource": topic.ref,
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            },
+        policy_document=document(
+            alarms_publish(topic.ref, _from_our_alarms(endpoint)), only_by_tls("sns:Publish", topic.ref)
         ),
     )
     if email is not None:
@@ -294,29 +271,18 @@ def add_alarms(
     topic: sns.CfnTopic,
     while_on: tuple[CfnCondition, CfnResource],
     tags: Mapping[str, str],
-) -> list[CfnResource]:
+) -> None:
     """Add the alarms; ``while_on`` is the condition that the endpoint is on, and the endpoint."""
-    return [_alarm(scope, endpoint, watch, topic, while_on, tags) for watch in watches]
-
-
-def _alarm(
-    scope: Construct,
-    endpoint: Watched,
-    watch: AlarmRule,
-    topic: sns.CfnTopic,
-    while_on: tuple[CfnCondition, CfnResource],
-    tags: Mapping[str, str],
-) -> CfnResource:
+    is_on, created = while_on
     actions = {"AlarmActions": [topic.ref], "OKActions": [topic.ref]}
-    logical_id = "".join(part.capitalize() for part in watch.key.split("-")) + "Alarm"
-    properties = {**_payload(endpoint, watch), **actions}
-    alarm = add_checked(scope, logical_id, "AWS::CloudWatch::Alarm", properties, tags)
-    if watch.only_on:
-        is_on, created = while_on
-        alarm.cfn_options.condition = is_on
-        # so that missing data counts from the first minute in service, not from the start
-        alarm.add_resource_dependency(created)
-    return alarm
+    for watch in watches:
+        logical_id = "".join(part.capitalize() for part in watch.key.split("-")) + "Alarm"
+        properties = {**_payload(endpoint, watch), **actions}
+        alarm = add_checked(scope, logical_id, "AWS::CloudWatch::Alarm", properties, tags)
+        if watch.only_on:
+            alarm.cfn_options.condition = is_on
+            # so that missing data counts from the first minute in service, not from the start
+            alarm.add_resource_dependency(created)
 
 
 def _payload(endpoint: Watched, watch: AlarmRule) -> dict[str, Any]:
@@ -348,7 +314,3 @@ def _from_our_alarms(endpoint: Watched) -> dict[str, Any]:
         "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
         "ArnLike": {"aws:SourceArn": alarms},
     }
-
-
-def _policy(*statements: dict[str, Any]) -> dict[str, Any]:
-    return {"Version": "2012-10-17", "Statement": list(statements)}

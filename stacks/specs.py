@@ -24,7 +24,6 @@ from peagle_sm.core.spec.validation import show, suggest
 KEYS = {
     "spec": "spec files, separated by commas, or a folder with spec files (default: ./peagle.yaml)",
     "email": "mail address for the alarms of these endpoints",
-    "logs_key": "ARN of a KMS key for these endpoints' log groups",
     "image": "on: the app also contains PeagleImage, which builds the serving image",
     "training": "on: the app also contains PeagleTraining, the role of training jobs",
     "stand_ins": "in cdk.json: location of image and weights of the small stand-in models",
@@ -33,7 +32,6 @@ KEYS = {
 _THE_CDKS = frozenset({"acknowledged-issue-numbers"})
 
 _EMAIL = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
-_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,6 @@ class Wanted:
 
     specs: tuple[EndpointSpec, ...]
     email: str | None
-    logs_key: str | None
     stand_ins: StandIns
     image: bool = False
     training: bool = False
@@ -78,7 +75,6 @@ def read_context(context: Mapping[str, Any], default_spec: Path | None = None) -
     return Wanted(
         specs=tuple(spec for _, spec in specs),
         email=_email(context.get("email")),
-        logs_key=_key(context.get("logs_key")),
         stand_ins=_stand_ins(context.get("stand_ins")),
         image=_switch("image", context.get("image")),
         training=_switch("training", context.get("training")),
@@ -145,16 +141,6 @@ def _email(value: Any) -> str | None:
     raise SpecError(
         f"context key 'email': found {show(value)}; allowed: one address such as team@example.com",
         next_step="Correct -c email=….",
-    )
-
-
-def _key(value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and _KEY.fullmatch(value)):
-        return value
-    raise SpecError(
-        f"context key 'logs_key': found {show(value)}; allowed: {KEYS['logs_key']}, "
-        "as arn:aws:kms:REGION:ACCOUNT:key/ID; CloudWatch Logs takes no alias",
-        next_step="Give the key's ARN, and let logs.REGION.amazonaws.com use the key in its policy.",
     )
 
 

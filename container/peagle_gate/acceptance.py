@@ -1,25 +1,18 @@
 """Check whether drafting is effective, from two scrapes of vLLM's ``/metrics``. Pure.
 
 An acceptance length alone cannot decide: a healthy head on text that it does not know drafts no better than
-a broken one on text that it does. The shape separates them (`ineffective`). While the drafts cannot decide,
-more are collected.
-
-`emf_line` writes the figures in CloudWatch's embedded metric format. CloudWatch reads them from the log, so
-the container needs no permission and no network.
-https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+a broken one on text that it does. The shape separates them (`ineffective`).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from peagle_gate.ineffective import DRAFTS_NEEDED, is_ineffective, is_open
+from peagle_gate.embedded_metrics import COUNT, NONE, metrics_line
+from peagle_gate.ineffective import DRAFTS_NEEDED, is_ineffective
 
-MOST_DRAFTS = 4000  #: a window that still cannot decide is closed without a fault
 TOKENS_WITHOUT_DRAFT = 1000
 #: A head misses its own profile below this share of its drafted length; docs/explanation/container.md has the
 #: measurement.
@@ -107,28 +100,13 @@ class Profile:
     prompts: tuple[str, ...] = field(default=(), compare=False)
 
 
-def enough(counts: Counts, *, parallel: bool, always: bool = True) -> bool:
-    """Decide whether there are enough drafts, or enough tokens without drafts, for a judgement.
-
-    ``parallel`` is True if each draft has a second token from the same pass. ``always`` is False if the
-    engine drafts nothing at some numbers of requests: a table with a K of 0.
-    """
-    if (always and counts.undrafted >= TOKENS_WITHOUT_DRAFT) or counts.drafts >= MOST_DRAFTS:
-        return True
-    if counts.drafts < DRAFTS_NEEDED:
-        return False
-    if not parallel or len(counts.accepted) < 2:
-        return True
-    seen = (counts.drafts, *counts.accepted[:2])
-    return is_ineffective(*seen) or not is_open(*seen)
-
-
 def fault(
     counts: Counts, *, parallel: bool, profile: Profile | None = None, always: bool = True
 ) -> str | None:
     """Return what is wrong with the drafting; None if nothing is, or with too few counts.
 
-    ``parallel`` and ``always`` are as in `enough`.
+    ``parallel`` is True if each draft has a second token from the same pass. ``always`` is False if the
+    engine drafts nothing at some numbers of requests: a table with a K of 0.
     """
     if always and counts.undrafted >= TOKENS_WITHOUT_DRAFT:
         return f"speculation is off: {counts.generated} tokens and no draft"
@@ -167,44 +145,10 @@ def read_profile(document: object) -> Profile | None:
     return Profile(tuple(float(rate) for rate in survival), tuple(prompts))
 
 
-ACCEPTANCE_LENGTH = "AcceptanceLength"
-DRAFTS = "Drafts"
-GENERATED = "GeneratedTokens"
-FAULT = "DraftingFault"
-
-
-def emf_line(
-    counts: Counts, window: Counts, *, parallel: bool, namespace: str, unix_ms: int, always: bool = True
-) -> tuple[str, bool]:
-    """Return the log line with ``counts``, and whether it judges ``window``.
-
-    ``counts`` are those since the last line, ``window`` those since the last judgement: windows are summed
-    until they can be judged. The namespace contains the endpoint's name, so no metric needs a dimension.
-    """
-    values: dict[str, Any] = {DRAFTS: counts.drafts, GENERATED: counts.generated}
-    if counts.drafts:
-        values[ACCEPTANCE_LENGTH] = round(counts.acceptance_length, 4)
-        for position, rate in enumerate(counts.survival, 1):
-            values[f"Survival{position}"] = round(rate, 4)
-    reasons: dict[str, Any] = {}
-    judges = enough(window, parallel=parallel, always=always)
-    if judges:
-        reason = fault(window, parallel=parallel, always=always)
-        values[FAULT] = 1 if reason else 0
-        if reason:
-            reasons["reason"] = reason
-    described = {
-        "Timestamp": unix_ms,
-        "CloudWatchMetrics": [
-            {
-                "Namespace": namespace,
-                "Dimensions": [[]],
-                "Metrics": [{"Name": name, "Unit": _unit(name)} for name in values],
-            }
-        ],
+def log_line(counts: Counts, namespace: str, unix_ms: int) -> str:
+    """Return the log line with the drafts since the last one and their acceptance length."""
+    metrics = {
+        "Drafts": (counts.drafts, COUNT),
+        "AcceptanceLength": (round(counts.acceptance_length, 4), NONE),
     }
-    return json.dumps({"_aws": described, "source": "peagle_gate", **reasons, **values}), judges
-
-
-def _unit(name: str) -> str:
-    return "Count" if name in (DRAFTS, GENERATED, FAULT) else "None"
+    return metrics_line(metrics, {}, namespace=namespace, unix_ms=unix_ms)

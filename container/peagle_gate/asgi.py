@@ -23,7 +23,7 @@ from peagle_gate.drift import Detector
 from peagle_gate.limits import Refusal, Request, judged, too_large
 from peagle_gate.slice_counts import Following, SliceCounter, log_lines
 from peagle_gate.slice_values import read_chosen
-from peagle_gate.startup import FORCED_USAGE, Speculation, block_outlines, read_settings, speculation
+from peagle_gate.startup import FORCED_USAGE, block_outlines, read_settings, speculation
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -158,7 +158,7 @@ class Gate:
         if self._speculation is not None and self._settings.sample_s and self._settings.namespace:
             if self._counter is not None:
                 self._keep(asyncio.get_running_loop().create_task(self._sample_slices(self._counter)))
-            await self._sample(self._speculation)
+            await self._sample()
 
     async def _canary(self) -> None:
         assert self._speculation is not None
@@ -174,25 +174,19 @@ class Gate:
         if not self._stopping:
             self.reason = f"unhealthy: {wrong}" if wrong else ""
 
-    async def _sample(self, drafting: Speculation) -> None:
-        """Log the drafting until the server ends, counted from after the canary."""
-        before = judged = await self._counts()
+    async def _sample(self) -> None:
+        """Log the acceptance length until the server ends, counted from after the canary."""
+        before = await self._counts()
         while True:
             await self._sleep(self._settings.sample_s)
             now = await self._counts()
             counts = now.since(before)
-            if counts.generated == 0:
-                continue
-            text, judges = acceptance.emf_line(
-                counts,
-                now.since(judged),
-                parallel=drafting.shows_second_tokens,
-                always=drafting.least > 0,
-                namespace=self._settings.namespace,
-                unix_ms=time.time_ns() // 1_000_000,
-            )
-            print(text, flush=True)
-            before, judged = now, now if judges else judged
+            if counts.drafts:
+                print(
+                    acceptance.log_line(counts, self._settings.namespace, time.time_ns() // 1_000_000),
+                    flush=True,
+                )
+            before = now
 
     async def _sample_slices(self, counter: SliceCounter) -> None:
         """Log the counts by slice until the server ends, and what the detector finds in them."""

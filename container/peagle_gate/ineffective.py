@@ -42,8 +42,3 @@ def is_ineffective(drafts: int, first: int, second: int) -> bool:
         and wilson(first, drafts)[0] >= FIRST_SURVIVES
         and wilson(second, first)[1] < SECOND_DOES_NOT
     )
-
-
-def is_open(drafts: int, first: int, second: int) -> bool:
-    """Return whether more drafts may still show the fault."""
-    return wilson(first, drafts)[1] >= FIRST_SURVIVES and wilson(second, first)[0] < SECOND_DOES_NOT

@@ -118,16 +118,6 @@ class Speculation:
     head: str
     table: tuple[tuple[int, int, int], ...] = ()
 
-    @property
-    def least(self) -> int:
-        """Smallest K at any number of requests; below ``tokens`` only with a table."""
-        return min((k for _, _, k in self.table), default=self.tokens)
-
-    @property
-    def shows_second_tokens(self) -> bool:
-        """Whether each draft has a second token, so that its acceptance shows parallel drafting."""
-        return self.parallel and all(k != 1 for _, _, k in self.table)
-
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """Return the settings.

@@ -30,17 +30,8 @@ from scripts.bench.marked_page import insert
 #: Limits at 2% noise: mean regret and its 95th percentile.
 MOST_MEAN, MOST_P95 = 0.01, 0.04
 NOISE = Noise(0.01, 0.0173)  #: 2% of a rate
-LOADS = (
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-)  #: loads at which a table of K is measured; traces have every load up to the last
 #: Sizes in tokens at which vLLM captures CUDA graphs by default: 1, 2, 4, then every 8 up to 512.
 GRAPHS = np.asarray([1, 2, 4, *range(8, 513, 8)], dtype=float)
-MOMENTS = 600  #: length of a trace of load
 
 Rng = np.random.Generator
 
@@ -52,16 +43,15 @@ class Surface:
     acceptance: Array
     step_ms: dict[int, Array]
     survival: Array  #: survival rates that the largest K shows; their sums are not quite ``acceptance``
-    head_ms: dict[int, float]  #: one pass of the head, which K=0 of an engine with a head does not save
 
     @property
     def max_k(self) -> int:
         """Largest K."""
         return len(self.acceptance) - 1
 
-    def rate(self, k: int, c: int, *, head: bool = False) -> float:
-        """Return the true tokens/s; ``head``: K=0 is that of an engine with a head."""
-        step_ms = self.step_ms[c][k] + (self.head_ms[c] if head and k == 0 else 0.0)
+    def rate(self, k: int, c: int) -> float:
+        """Return the true tokens/s."""
+        step_ms = self.step_ms[c][k]
         return float(c * self.acceptance[k] * 1000 / step_ms)
 
     def regret(self, k: int, loads: Sequence[int]) -> float:
@@ -121,18 +111,17 @@ def draw(rng: Rng, loads: Sequence[int], max_k: int) -> Surface:
     ks = np.arange(max_k + 1, dtype=float)
     parallel = rng.uniform(0.03, 0.35) + rng.uniform(0, 0.004) * ks  # P-EAGLE: one pass for all drafts
     draft = parallel if rng.random() < 0.6 else rng.uniform(0.02, 0.12) * ks
-    steps, head_ms = {}, {}
+    steps = {}
     for c in loads:
         # The same seed for each load: one machine has one ridge, one tile, one cliff.
         verify = shape(np.random.default_rng(seed), c * (ks + 1), c, max_k)
         steps[c] = unit * (verify + verify[0] * np.where(ks > 0, draft, 0.0))
-        head_ms[c] = float(unit * verify[0] * draft[1])
     conditional = rng.uniform(0.5, 0.93) * rng.uniform(0.95, 1.0) ** np.arange(max_k)
     conditional[int(rng.integers(4, 20)) :] *= rng.uniform(0.4, 1.0)  # trained for fewer positions than K
-    return surface_of(rng, np.cumprod(conditional), steps, head_ms)
+    return surface_of(rng, np.cumprod(conditional), steps)
 
 
-def surface_of(rng: Rng, survival: Array, steps: dict[int, Array], head_ms: dict[int, float]) -> Surface:
+def surface_of(rng: Rng, survival: Array, steps: dict[int, Array]) -> Surface:
     """Make an endpoint whose AL at each K is that of ``survival``, and which differs from its truncation.
 
     The largest K shows its early positions up to 8% too low, and each K differs by up to 1% from the curve.
@@ -143,7 +132,7 @@ def surface_of(rng: Rng, survival: Array, steps: dict[int, Array], head_ms: dict
         np.log(truncated) - rng.uniform(0, 0.08) * (1 - position ** rng.uniform(0.5, 2.0)) * (position > 0)
     )
     own = np.exp(rng.uniform(0, 0.01) * rng.uniform(-1, 1, len(truncated)) * (position > 0) * (position < 1))
-    return Surface(np.maximum(truncated * own, 1.0), steps, np.clip(np.diff(shown), 0.0, 1.0), head_ms)
+    return Surface(np.maximum(truncated * own, 1.0), steps, np.clip(np.diff(shown), 0.0, 1.0))
 
 
 def pull_32628(rng: Rng, loads: Sequence[int], max_k: int) -> Surface:
@@ -164,17 +153,16 @@ def pull_32628(rng: Rng, loads: Sequence[int], max_k: int) -> Surface:
         step_ms = c * (1 + np.cumsum(survival))[2:] * 1000 / np.asarray(measured[c])
         below = np.polyval(np.polyfit(np.arange(3, 9), step_ms, 1), np.arange(3))
         steps[c] = np.concatenate([[0.75 * below[1]], below[1:], step_ms])
-    return surface_of(rng, survival, steps, dict.fromkeys(loads, 0.0))
+    return surface_of(rng, survival, steps)
 
 
 @dataclass
 class Engine:
-    """Reader of simulated windows; ``head``: K=0 is that of an engine with a head."""
+    """Reader of simulated windows."""
 
     surface: Surface
     noise: Noise
     seed: Sequence[int]
-    head: bool = False
     windows: int = 0
 
     def read(self, k: int, concurrency: int, block: int) -> Reading:
@@ -183,7 +171,7 @@ class Engine:
         prompts = np.random.default_rng([*self.seed, k, block]).normal(0, self.noise.acceptance)
         machine = np.random.default_rng([*self.seed, k, block, concurrency]).normal(0, self.noise.step)
         length = 1 + (self.surface.acceptance[k] - 1) * np.exp(prompts)
-        step_ms = concurrency * length * 1000 / self.surface.rate(k, concurrency, head=self.head)
+        step_ms = concurrency * length * 1000 / self.surface.rate(k, concurrency)
         step_ms *= self.surface.acceptance[k] / length * np.exp(machine)
         survival = tuple(float(rate) for rate in self.surface.survival[:k] * np.exp(prompts))
         return Reading(k, concurrency, float(length), survival, float(step_ms), 0.0, 4000, "simulated", block)
@@ -278,58 +266,8 @@ def simulate(
     return Outcome(np.asarray(regrets), float(np.mean(deployed)), float(np.mean(windows)))
 
 
-def draw_trace(rng: Rng, most: int) -> Array:
-    """Draw a trace of load, requests in flight at each moment: steps, slow ramps or short bursts."""
-    kind = int(rng.integers(3))
-    parts = [np.full(1, round(np.exp(rng.uniform(0, np.log(most)))))]
-    while sum(map(len, parts)) < MOMENTS:
-        load = round(np.exp(rng.uniform(0, np.log(most))))
-        if kind == 0:
-            parts.append(np.full(int(rng.integers(10, 120)), load))
-        elif kind == 1:
-            parts.append(np.rint(np.geomspace(parts[-1][-1], load, int(rng.integers(30, 200)))))
-        else:
-            parts += [
-                np.full(int(rng.integers(20, 60)), parts[0][0]),
-                np.full(int(rng.integers(3, 25)), load),
-            ]
-    return np.concatenate(parts)[:MOMENTS]
-
-
-def trace_regret(surface: Surface, trace: Array, k_at: Callable[[int], int]) -> float:
-    """Return the mean share of the rate that is lost on a trace, against the best K of each load."""
-    lost = {}
-    for load in {int(load) for load in trace}:
-        rates = [surface.rate(k, load, head=True) for k in range(surface.max_k + 1)]
-        lost[load] = 1 - rates[k_at(load)] / max(rates)
-    return float(np.mean([lost[int(load)] for load in trace]))
-
-
-def simulate_tables(endpoints: int, seed: int, max_k: int = 11) -> dict[str, Outcome]:
-    """Tune endpoints under a trace of load each; compare the table of K with one K."""
-    every = tuple(range(1, LOADS[-1] + 1))
-    table, fixed, single, windows = [], [], [], []
-    for index in range(endpoints):
-        surface = draw(np.random.default_rng([seed, index]), every, max_k)
-        trace = draw_trace(np.random.default_rng([seed, index, 2]), LOADS[-1])
-        engine = Engine(surface, NOISE, (seed, index, 1), head=True)
-        baseline = Engine(surface, NOISE, (seed, index, 3))
-        readings = in_one_engine(engine, baseline, LOADS, max_k, _silent)
-        result = conclude("p-eagle", readings, deployments=1)
-        constant = [trace_regret(surface, trace, lambda _, k=k: k) for k in range(1, max_k + 1)]  # type: ignore[misc]
-        table.append(trace_regret(surface, trace, result.table.k_at))
-        fixed.append(constant[result.common.k - 1])
-        single.append(min(constant))
-        windows.append((engine.windows + baseline.windows) / len(LOADS))
-    return {
-        "the table of `tune`": Outcome(np.asarray(table), 1, float(np.mean(windows))),
-        "the one K of `tune`, from the same windows": Outcome(np.asarray(fixed)),
-        "the best single K for the trace, known in advance": Outcome(np.asarray(single)),
-    }
-
-
-def report(endpoints: int, seed: int) -> tuple[str, str, list[str]]:
-    """Simulate; return the tables of both pages, and the limits that the tuner exceeds."""
+def report(endpoints: int, seed: int) -> tuple[str, list[str]]:
+    """Simulate; return the page's table, and the limits that the tuner exceeds."""
     by_name: dict[str, Strategy] = {
         "one deployment for each K": deployments,
         "K changed in one engine": one_engine,
@@ -351,39 +289,32 @@ def report(endpoints: int, seed: int) -> tuple[str, str, list[str]]:
         lines.append(f"| {max_k} | {share} | {at} | {name} | {outcome.cells()} {costs}")
         if by_name[name] is not always_7 and noise == NOISE:
             misses += [f"{name}, K to {max_k}, c={at}: {miss}" for miss in outcome.misses()]
-    tables = simulate_tables(max(1, endpoints // 2), seed)
-    rows = ["| K | mean regret | 95th percentile | worst |", "|---|---:|---:|---:|"]
-    rows += [f"| {name} | {outcome.cells()}" for name, outcome in tables.items()]
-    misses += [f"K by load: {miss}" for miss in next(iter(tables.values())).misses()]
-    return "\n".join(lines), "\n".join(rows), misses
+    return "\n".join(lines), misses
 
 
 _WORLDS = ((32, (1, 8, 32)), (32, (1,)), (32, (8,)), (32, (32,)), (11, (1, 8, 32)), (11, (1,)))
-PAGES = {
-    "tuner.md": ("<!-- simulation: written by scripts/simulate-tuner -->", "<!-- end of simulation -->"),
-    "k-by-load.md": ("<!-- traces: written by scripts/simulate-tuner -->", "<!-- end of traces -->"),
-}
+PAGE = "tuner.md"
+MARKS = ("<!-- simulation: written by scripts/simulate-tuner -->", "<!-- end of simulation -->")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate, write both pages, and return 1 if the tuner exceeds a limit."""
+    """Simulate, write the page, and return 1 if the tuner exceeds a limit."""
     parser = argparse.ArgumentParser(prog="scripts/simulate-tuner", description=__doc__)
     parser.add_argument("--endpoints", type=int, default=300, help="endpoints of each kind (default 300)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pages", type=Path, default=Path("docs/how-to"), help="folder of the pages")
+    parser.add_argument("--pages", type=Path, default=Path("docs/how-to"), help="folder of the page")
     options = parser.parse_args(arguments)
     began = time.monotonic()
-    *tables, misses = report(options.endpoints, options.seed)
+    table, misses = report(options.endpoints, options.seed)
     revision = (provenance.git_revision(Path(__file__).parent) or "unknown")[:7]
     origin = (
         f"{datetime.now(UTC):%Y-%m-%d}, commit {revision}, {time.monotonic() - began:.0f} s. Again: "
         f"`scripts/simulate-tuner --endpoints {options.endpoints} --seed {options.seed}`."
     )
-    for (name, marks), table in zip(PAGES.items(), tables, strict=True):
-        page = options.pages / name
-        text = insert(page.read_text(encoding="utf-8"), *marks, f"{origin}\n\n{table}")
-        page.write_text(text, encoding="utf-8")
-        print(table)
+    page = options.pages / PAGE
+    text = insert(page.read_text(encoding="utf-8"), *MARKS, f"{origin}\n\n{table}")
+    page.write_text(text, encoding="utf-8")
+    print(table)
     for miss in misses:
         print(f"above the limit: {miss}", file=sys.stderr)
     return 1 if misses else 0

@@ -12,8 +12,8 @@ _INTRO = """\
 # The spec: every field of peagle.yaml
 
 `scripts/reference` writes this page from the spec's JSON schema ([spec.schema.json](spec.schema.json);
-`peagle-sm schema` prints it). A field that is not listed here is an error. `peagle-sm init MODEL` writes a
-spec with comments; `docs/examples` has a full one for each model.
+`peagle-sm init` writes it beside the spec). A field that is not listed here is an error.
+`peagle-sm init MODEL` writes a spec with comments; `docs/examples` has a full one for each model.
 
 ```yaml
 name: demo

@@ -55,13 +55,6 @@ REFUSED: tuple[type[Exception], ...] = (
     *(AttributeError, KeyError, RecursionError, AssertionError),
 )
 
-# Numbers of the engine that cost nothing to raise, or that it checks itself. A new one must be classified.
-FREE = {
-    *("seed", "top_k", "priority", "truncate_prompt_tokens", "routed_experts_prompt_start"),
-    *("stream_interval", "thinking_token_budget", "frequency_penalty", "presence_penalty", "temperature"),
-    *("top_p", "min_p", "repetition_penalty", "length_penalty"),
-}
-_MEDIA_KWARGS = ("mm_processor_kwargs", "media_io_kwargs")
 LIMITED = {
     *("n", "max_tokens", "max_completion_tokens", "min_tokens"),
     *("logprobs", "top_logprobs", "prompt_logprobs"),
@@ -202,17 +195,6 @@ def no_maximum(body: bytes) -> bool:
     return request.max_tokens is None and request.max_completion_tokens is None
 
 
-def unclassified() -> list[str]:
-    """Return numeric fields of the engine's models that are neither limited nor known to be harmless."""
-    names = set()
-    for schema in SCHEMAS.values():
-        for name, entry in schema["properties"].items():
-            kinds = {entry.get("type")} | {each.get("type") for each in entry.get("anyOf", [])}
-            if kinds & {"integer", "number"}:
-                names.add(name)
-    return sorted(names - LIMITED - FREE)
-
-
 def campaign(bodies: int, seed: int) -> dict[str, Any]:
     """Judge ``bodies`` generated bodies; the same seed makes the same bodies."""
     writer = Writer(random.Random(seed), SCHEMAS, LIMITED)
@@ -229,13 +211,17 @@ def campaign(bodies: int, seed: int) -> dict[str, Any]:
         counts["above"] += any(above.values())
         if refusal is None and any(above.values()):
             bypasses.append({"body": body.decode("utf-8", "replace")[:400], "above": above})
-    reasons = [reason for each in bypasses for found in each["above"].values() for reason in found]
+    reasons = [
+        reason
+        for each in bypasses
+        for reasons_of_kind in each["above"].values()
+        for reason in reasons_of_kind
+    ]
     return {
         **counts,
         "bypass_count": len(bypasses),
         "bypasses": bypasses[:20],
         "reasons": sorted({reason.partition("=")[0] for reason in reasons}),
-        "unclassified": unclassified(),
     }
 
 

@@ -304,20 +304,6 @@ async def test_sigterm_turns_it_unhealthy_lets_requests_finish_and_takes_no_more
         assert await running == (200, "answer")
 
 
-async def test_traffic_is_told_in_lines_that_cloudwatch_reads(capfd: pytest.CaptureFixture[str]) -> None:
-    engine = Engine(drafts=150, accepted=(140, 3, 0))
-    environment = {"PEAGLE_GATE_NAMESPACE": "peagle-sm/t", "PEAGLE_GATE_CANARY_PROMPTS": "0"}
-    async with serving(engine, *DRAFTING, **environment) as client:
-        lines: list[dict[str, Any]] = []
-        async with asyncio.timeout(10):
-            while not any(line.get("DraftingFault") for line in lines):
-                await client.ask("POST", "/invocations", CHAT)
-                await asyncio.sleep(0.01)
-                lines += [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert lines[0]["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "peagle-sm/t"
-    assert sum(line["Drafts"] for line in lines) <= 150 * len(engine.asked)
-
-
 async def test_the_canary_is_no_traffic_and_metrics_that_fail_come_back(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -340,5 +326,7 @@ async def test_the_canary_is_no_traffic_and_metrics_that_fail_come_back(
                 await asyncio.sleep(0.01)
                 seen = capfd.readouterr()
                 out, err = out + seen.out, err + seen.err
-    assert json.loads(out)["GeneratedTokens"] == 128
+    line = json.loads(out)
+    assert line["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "peagle-sm/t"
+    assert line["AcceptanceLength"] > 1
     assert err.count("drafting metrics unavailable: CanaryError: /metrics answered 500") == 1

@@ -106,18 +106,11 @@ async def test_the_limits_stand_before_the_engine(started: Started) -> None:
 async def test_traffic_is_told_in_embedded_metrics(started: Started) -> None:
     status, _ = await started.ask("/invocations", {"prompt": "def f(", "max_tokens": 16, "temperature": 0})
     assert status == 200
-    # A request that runs while an interval ends is in two lines.
     async with asyncio.timeout(60):
-        while True:
-            rows = [json.loads(line) for line in started.lines if '"GeneratedTokens"' in line]
-            if (tokens := sum(told["GeneratedTokens"] for told in rows)) >= 16:
-                break
+        while not (rows := [json.loads(line) for line in started.lines if '"AcceptanceLength"' in line]):
             await asyncio.sleep(0.1)
-    assert tokens == 16
-    assert {told["_aws"]["CloudWatchMetrics"][0]["Namespace"] for told in rows} == {"peagle-sm/real"}
-    drafted = [told for told in rows if told["Drafts"] > 0]
-    assert drafted
-    assert all({"Survival1", "Survival2", "Survival3"} <= told.keys() for told in drafted)
+    assert {row["_aws"]["CloudWatchMetrics"][0]["Namespace"] for row in rows} == {"peagle-sm/real"}
+    assert all(row["Drafts"] > 0 for row in rows)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -177,7 +170,7 @@ async def test_a_completion_without_max_tokens_has_vllms_16(started: Started) ->
 async def test_sigterm_lets_a_stream_finish_and_takes_nothing_new(started: Started) -> None:
     body = {"prompt": "def f(", "max_tokens": 500, "temperature": 0, "ignore_eos": True, "stream": True}
     url = f"{started.engine.url}/invocations"
-    async with started.session.post(url, json=body) as stream:
+    async with asyncio.timeout(300), started.session.post(url, json=body) as stream:
         first = await stream.content.readline()
         assert first.startswith(b"data: ")
         for pid in started.engine.processes():

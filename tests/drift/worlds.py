@@ -1,9 +1,10 @@
 """Worlds of traffic for the drift detector, written from issue 15 and from drafts of the real engine.
 
 A world yields intervals as the gate does: for each stratum (values of the slices, and K) the sums over its
-requests. Two kinds of requests: `recorded` ones are those of the real engine (tests/drift/recording.py made
-them), drawn with replacement; `parametric` ones have a rate of their own, drafts that depend on
-each other, and an acceptance that depends on what no slice shows.
+requests. Two kinds of requests: `recorded` ones are those of the real engine, drawn with replacement (vLLM
+for CPU 0.32.0, the stand-in P-EAGLE at K = 7, 734 requests of 24 November 2026; their recorder was last in
+edae080c); `parametric` ones have a rate of their own, drafts that depend on each other, and an acceptance
+that depends on what no slice shows.
 
 Nothing here imports the detector's rule: a world knows what happened, and the test compares.
 """
@@ -95,7 +96,7 @@ def recorded() -> dict[str, list[NDArray[np.int64]]]:
     banks: dict[str, list[NDArray[np.int64]]] = {}
     with gzip.open(RECORDED, "rt") as file:
         for row in json.load(file):
-            banks.setdefault(row["kind"], []).append(np.array([int(one) for one in row["accepted"]]))
+            banks.setdefault(row["kind"], []).append(np.array([int(digit) for digit in row["accepted"]]))
     return banks
 
 

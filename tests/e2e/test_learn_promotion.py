@@ -8,14 +8,13 @@ alarm is the promotion's own.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ import pytest
 from peagle_learn.core.proof import Proof
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.data import make_data, plan_data
-from peagle_learn.evidence import CANDIDATE
-from peagle_learn.heads import canary_fault
 from peagle_learn.promote import Promotion, promote, promotions, rollback
 from peagle_learn.prove import plan_prove, prove
 from peagle_sm.aws.session.local_server import stand_in_weights
@@ -305,39 +302,3 @@ def test_a_head_that_ran_away_is_not_promoted(world: World) -> None:
             progress=tell,
             unguarded=True,
         )
-
-
-def test_a_head_that_misses_its_own_profile_is_refused_by_the_canary(world: World) -> None:
-    head, session, work = world.folder / "noisy", world.stack.session, world.folder / "work"
-    head.mkdir()
-    for name in ("config.json", "canary.json"):
-        shutil.copy(WHOLE / name, head / name)
-    tensors = read(WHOLE / "model.safetensors")
-    write(head / "model.safetensors", noisy(tensors, 0.6, 2))
-    plan = plan_prove(world.spec, world.endpoint, str(head), session, work)
-    began, timeout_s = session.now(), PATIENCE_S
-    arms = {name: arm.model_copy(update={"startup_timeout_s": timeout_s}) for name, arm in plan.arms.items()}
-
-    def started() -> bool:
-        """Only the candidate is not in service, and its canary has said why."""
-        rest = {arm.name for name, arm in arms.items() if name != CANDIDATE}
-        rows = session.client("sagemaker").list_endpoints(StatusEquals="InService")["Endpoints"]
-        waits = rest - {row["EndpointName"] for row in rows}
-        return not waits and canary_fault(session, arms[CANDIDATE].name, began) is not None
-
-    with ThreadPoolExecutor(1) as threads:
-        run = threads.submit(
-            prove,
-            replace(plan, arms=arms),
-            session,
-            work,
-            confirm=lambda _: True,
-            progress=tell,
-            unguarded=True,
-        )
-        until(lambda: run.done() or started(), "a candidate whose canary has spoken")
-        advance_clock(world.stack.port, timeout_s)  # it would be unhealthy until its time is over
-        proof = run.result(timeout=PATIENCE_S)
-    assert not proof.decision.offered
-    assert proof.decision.reasons[0].startswith("canary: the head misses its own profile")
-    assert world.endpoints() == [NAME]

@@ -63,7 +63,6 @@ def port(environ: Mapping[str, str]) -> Iterator[str]:
     _, log = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "POST /v1/completions 200  tokens 5  AL -" in log
-    assert "POST /v1/responses 200  tokens 5  AL -" in log
     assert "POST /v1/chat/completions 200 stream  tokens 5  AL -" in log
 
 
@@ -98,5 +97,5 @@ def test_a_shell_example(block: Block, environ: Mapping[str, str], port: str) ->
 
 
 def test_all_examples_are_run() -> None:
-    assert len([block for block in EXAMPLES if block.language == "python"]) == 6
+    assert len([block for block in EXAMPLES if block.language == "python"]) == 5
     assert len([block for block in EXAMPLES if block.language == "bash"]) == 3

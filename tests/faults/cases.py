@@ -15,7 +15,10 @@ from tests.faults.world import Found, World
 
 # Where the guard's register cannot be written, a deletion goes on; at worst the guard tries to wake what is
 # gone, and fails.
-_REGISTER: frozenset[tuple[str, Kind]] = frozenset(("dynamodb:DeleteItem", kind) for kind in KINDS)
+# A token that expires at the call before leaves the same.
+_REGISTER: frozenset[tuple[str, Kind]] = frozenset(
+    [*(("dynamodb:DeleteItem", kind) for kind in KINDS), ("monitoring:DeleteAlarms", "expired token")]
+)
 # They pause and resume all the same, and the progress reports it; the guard finds out by itself.
 _NOTES: frozenset[tuple[str, Kind]] = frozenset(
     (f"dynamodb:{call}", kind) for call in ("GetItem", "UpdateItem") for kind in ("denied", "expired token")

@@ -41,7 +41,7 @@ next are one run. A call that only reads leaves nothing behind: timeout and resp
 that begin another use case's way (the calls of a deploy that then fails) stand in that one's table.
 
 **Beside it.** A stack's endpoint is turned off and on by the guard's switch, a Lambda that updates the stack:
-`toolkit/peagle-sm/tests/service/test_stack_faults.py` runs the same faults over each call of that, against an
+`toolkit/peagle-sm/tests/service/test_faults.py` runs the same faults over each call of that, against an
 AWS in memory.
 `tests/faults/test_matrix.py` runs a choice of the cells below with every `scripts/test --all`, and fails
 where a call or an outcome is not as this page has it.

@@ -22,6 +22,7 @@ from tests.guard.fake_aws import SETTINGS, START, FakeAws, tags_for
 from tests.guard.simulator.fake_services.account import Account
 from tests.guard.simulator.fake_services.clients import SchedulerClient
 from tests.guard.simulator.making import world
+from tests.service.fakes import client_error
 
 HOUR = timedelta(hours=1)
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"
@@ -194,9 +195,9 @@ def test_an_update_keeps_the_schedule_of_a_component_that_its_cleanup_will_delet
     update["OldResourceProperties"] = {"InferenceComponentNames": ["a"]}
     provide(scheduler, FakeEndpoints(), register, SETTINGS, update, START + HOUR)
     ended = {
-        json.loads(one["Target"]["Input"])["InferenceComponentName"]: one["StartDate"]
-        for one in scheduler.schedules.values()
-        if one["Target"]["Arn"].endswith(":deleteInferenceComponent")
+        json.loads(schedule["Target"]["Input"])["InferenceComponentName"]: schedule["StartDate"]
+        for schedule in scheduler.schedules.values()
+        if schedule["Target"]["Arn"].endswith(":deleteInferenceComponent")
     }
     assert ended == dict.fromkeys(["c", "a"], START + 9.5 * HOUR)
 
@@ -280,9 +281,7 @@ class FakeEndpoints:
     def describe_endpoint(self, **parameters: Any) -> Any:
         if not self.status:
             message = 'Could not find endpoint "chat".'
-            raise ClientError(
-                {"Error": {"Code": "ValidationException", "Message": message}}, "DescribeEndpoint"
-            )
+            raise client_error("DescribeEndpoint", "ValidationException", message)
         name = parameters["EndpointName"]
         times = {"CreationTime": START, "LastModifiedTime": START, "EndpointConfigName": self.config}
         return {"EndpointName": name, "EndpointArn": "arn", "EndpointStatus": self.status, **times}
@@ -291,19 +290,7 @@ class FakeEndpoints:
         assert self.scheduler is not None
         assert "peagle-chat-lifetime" in self.scheduler.schedules, "armed first"
         if self.refusal:
-            raise ClientError(
-                {
-                    "Error": {"Code": "ValidationException", "Message": self.refusal},
-                    "ResponseMetadata": {
-                        "HTTPStatusCode": self.http_status,
-                        "RequestId": "",
-                        "HostId": "",
-                        "HTTPHeaders": {},
-                        "RetryAttempts": 0,
-                    },
-                },
-                "CreateEndpoint",
-            )
+            raise client_error("CreateEndpoint", "ValidationException", self.refusal, self.http_status)
         self.created.append(parameters)
         return {}
 
@@ -404,7 +391,7 @@ def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched()
 
 
 @pytest.mark.parametrize(
-    ("asked", "exists"),
+    ("update", "exists"),
     [
         (_scaling(["b"], "chat-new", ["a"]), False),  # off: nothing runs that could be refused
         (_scaling(["b"], "chat-old", ["a"]), True),  # CloudFormation's rollback: this config runs already
@@ -413,8 +400,8 @@ def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched()
         (_scaling([], "chat-new", ["a"]), True),  # it does not scale any more
     ],
 )
-def test_any_other_update_of_a_scaling_endpoint_passes(asked: dict[str, Any], exists: bool) -> None:
+def test_any_other_update_of_a_scaling_endpoint_passes(update: dict[str, Any], exists: bool) -> None:
     scheduler = scheduler_client()
     endpoints = FakeEndpoints(status="InService" if exists else "", config="chat-old")
-    provide(scheduler, endpoints, FakeAws().register, SETTINGS, asked, START)
+    provide(scheduler, endpoints, FakeAws().register, SETTINGS, update, START)
     assert scheduler.schedules

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from peagle_guard.cfn_response import ProviderError
 from peagle_guard.model_provider import provide
+from tests.service.fakes import Client, FakeAws
 
 PAYLOAD: dict[str, Any] = {
     "ModelName": "chat-12345678",
@@ -24,36 +24,14 @@ PAYLOAD: dict[str, Any] = {
 }
 
 
-def refusal(message: str) -> ClientError:
-    return ClientError({"Error": {"Code": "ValidationException", "Message": message}}, "CreateModel")
+@pytest.fixture
+def aws() -> FakeAws:
+    return FakeAws()
 
 
-class FakeModels:
-    def __init__(self) -> None:
-        self.models: dict[str, dict[str, Any]] = {}
-        self.created: list[dict[str, Any]] = []
-
-    def create_model(self, **parameters: Any) -> Any:
-        name = parameters["ModelName"]
-        if name in self.models:
-            raise refusal(f'Cannot create already existing model "arn:.../{name}".')
-        self.created.append(parameters)
-        self.models[name] = {
-            **parameters,
-            "ModelArn": f"arn:aws:sagemaker:us-east-1:123456789012:model/{name}",
-        }
-        return {"ModelArn": self.models[name]["ModelArn"]}
-
-    def describe_model(self, **parameters: Any) -> Any:
-        held = {key: value for key, value in self.models[parameters["ModelName"]].items() if key != "Tags"}
-        # AWS adds what was left out.
-        container = {**held["PrimaryContainer"], "Mode": "SingleModel"}
-        return {**held, "PrimaryContainer": container, "CreationTime": "then"}
-
-    def delete_model(self, **parameters: Any) -> Any:
-        if self.models.pop(parameters["ModelName"], None) is None:
-            raise refusal(f'Could not find model "arn:.../{parameters["ModelName"]}".')
-        return {}
+@pytest.fixture
+def models(aws: FakeAws) -> Client:
+    return aws.client("sagemaker")
 
 
 def event(kind: str = "Create", payload: object = PAYLOAD, **more: Any) -> dict[str, Any]:
@@ -65,30 +43,26 @@ def event(kind: str = "Create", payload: object = PAYLOAD, **more: Any) -> dict[
     }
 
 
-def test_create_sends_the_exact_payload() -> None:
-    models = FakeModels()
+def test_create_sends_the_exact_payload(aws: FakeAws, models: Client) -> None:
     created = provide(models, event())
-    assert models.created == [PAYLOAD]
+    assert aws.sent["CreateModel"] == PAYLOAD
     assert created.physical_id == created.attributes["ModelName"] == "chat-12345678"
     assert created.attributes["ModelArn"].endswith("model/chat-12345678")
 
 
-def test_a_retry_after_a_lost_answer_adopts_its_own_model() -> None:
-    models = FakeModels()
+def test_a_retry_after_a_lost_answer_adopts_its_own_model(aws: FakeAws, models: Client) -> None:
     first = provide(models, event())
     assert provide(models, event()) == first
-    assert len(models.created) == 1
+    assert len(aws.models) == 1
 
 
-def test_other_content_under_that_name_is_refused() -> None:
-    models = FakeModels()
+def test_other_content_under_that_name_is_refused(models: Client) -> None:
     models.create_model(**{**PAYLOAD, "EnableNetworkIsolation": False})
     with pytest.raises(ProviderError, match="exists with another EnableNetworkIsolation"):
         provide(models, event())
 
 
-def test_a_change_is_another_model_and_the_same_model_is_never_replaced() -> None:
-    models = FakeModels()
+def test_a_change_is_another_model_and_the_same_model_is_never_replaced(aws: FakeAws, models: Client) -> None:
     old = provide(models, event())
     retagged = {**PAYLOAD, "Tags": []}
     assert provide(models, event("Update", retagged, PhysicalResourceId=old.physical_id)) == old
@@ -97,21 +71,20 @@ def test_a_change_is_another_model_and_the_same_model_is_never_replaced() -> Non
     update["ResourceProperties"]["ModelName"] = "chat-87654321"
     assert provide(models, update).physical_id == "chat-87654321"
     provide(models, event("Delete", PhysicalResourceId=old.physical_id))
-    assert list(models.models) == ["chat-87654321"]
+    assert list(aws.models) == ["chat-87654321"]
 
 
-def test_deleting_a_model_that_is_not_there_is_done() -> None:
-    assert provide(FakeModels(), event("Delete", PhysicalResourceId="chat-12345678")).physical_id
+def test_deleting_a_model_that_is_not_there_is_done(models: Client) -> None:
+    assert provide(models, event("Delete", PhysicalResourceId="chat-12345678")).physical_id
 
 
-def test_rolling_back_a_refused_creation_leaves_the_others_model() -> None:
-    models = FakeModels()
+def test_rolling_back_a_refused_creation_leaves_the_others_model(aws: FakeAws, models: Client) -> None:
     models.create_model(**PAYLOAD)
     provide(models, event("Delete", PhysicalResourceId="not-created:chat-12345678"))
-    assert list(models.models) == ["chat-12345678"]
+    assert list(aws.models) == ["chat-12345678"]
 
 
 @pytest.mark.parametrize("payload", [None, [], "text", {"ModelName": "another"}])
-def test_a_payload_that_is_none_is_refused(payload: object) -> None:
+def test_a_payload_that_is_none_is_refused(models: Client, payload: object) -> None:
     with pytest.raises(ProviderError):
-        provide(FakeModels(), event(payload=payload))
+        provide(models, event(payload=payload))

@@ -15,6 +15,7 @@ from peagle_guard.records import BUSY, OffBy
 from peagle_guard.sweeper import sweep
 from peagle_guard.switch import turn
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
+from tests.service.fakes import throttled
 
 OFF = {"action": "off", "stack": "Peagle-chat"}
 ON = {"action": "on", "stack": "Peagle-chat"}
@@ -286,11 +287,6 @@ def test_components_and_their_scalable_targets_go_first() -> None:
     turn(aws, direct())
     assert did(aws)[4:] == ["delete", "deregister"]
     assert aws.targets == {}
-
-
-def throttled(operation: str) -> ClientError:
-    error: Any = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
-    return ClientError(error, operation)
 
 
 def test_a_deletion_that_aws_refuses_leaves_the_autoscaling_alone() -> None:

@@ -9,11 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from aws_cdk import App
 
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec.endpoint_spec import parse_spec
-from stacks.endpoint_stack import EndpointStack
 from stacks.specs import StandIns, plan_for, read_context
 from tests.stacks.support import EXAMPLES, REGION, ROOT, stand_ins
 
@@ -107,18 +105,6 @@ def test_every_example_can_be_planned_in_a_clean_clone(path: Path) -> None:
     assert plan_for(spec, REGION, stand_ins()).requests
 
 
-def test_the_log_group_of_an_endpoint_takes_a_key() -> None:
-    key = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
-    wanted = read_context({"spec": "docs/examples/gpt-oss-20b.yaml", "logs_key": key})
-    app = App(analytics_reporting=False)
-    EndpointStack(app, plan_for(wanted.specs[0], REGION, stand_ins()), logs_key=wanted.logs_key)
-    resources = app.synth().stacks[0].template["Resources"].values()
-    (group,) = [each for each in resources if each["Type"] == "AWS::Logs::LogGroup"]
-    assert group["Properties"]["KmsKeyId"] == key
-    with pytest.raises(SpecError, match="takes no alias"):
-        read_context({"logs_key": "alias/mine"})
-
-
 def test_a_role_of_another_account_is_refused_where_the_cdk_names_the_account() -> None:
     (spec,) = read_context({"spec": "docs/examples/gpt-oss-20b.yaml"}).specs
     with pytest.raises(PlanRefused, match="execution_role_arn: found account 123456789012"):
@@ -139,13 +125,11 @@ def test_cdk_json_names_the_local_servers_own_addresses() -> None:
     ("context", "code"),
     [
         ({"spce": "peagle.yaml"}, 2),
-        ({"spec": "broken.yaml"}, 2),
         ({"spec": "several-faults.yaml"}, 2),
         ({"spec": "refused.yaml"}, 3),
     ],
 )
 def test_the_app_fails_with_one_line(tmp_path: Path, context: dict[str, str], code: int) -> None:
-    _write(tmp_path, "broken.yaml", "name: [")
     _write(tmp_path, "several-faults.yaml", "name: -\nmodels: x\nlifecycle: {idle_minutes: 1}\n")
     _write(tmp_path, "refused.yaml", "name: one\nmodel: gemma-4-31b-it\nsource: jumpstart\n")
     ran = subprocess.run(

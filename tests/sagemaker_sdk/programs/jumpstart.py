@@ -79,7 +79,7 @@ found["stream"] = failure(
 if "OURS" in os.environ:
     import peagle_sm
 
-    with peagle_sm.connect(endpoint).stream(json.loads(BODY)) as stream:
+    with peagle_sm.connect(endpoint.endpoint_name).stream(json.loads(BODY)) as stream:
         found["ours"] = "".join(chunk.text for chunk in stream)
 if "METRICS" in os.environ:
     with urllib.request.urlopen(os.environ["METRICS"]) as page:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from sagemaker_local.control import ApiError, Quotas, Route, Stock
+from sagemaker_local.control import ApiError, Route, Stock
 from sagemaker_local.errors import InvalidRequest, NotFound
 from sagemaker_local.faults import FaultBook, parse
 from sagemaker_local.other_services.pricing import PriceList
@@ -32,10 +32,8 @@ class Admin:
         shutdown: Callable[[], None],
         route: Callable[[str, str | None, str | None], Route],
         logs: EndpointLogs,
-        pretend: Callable[[str, str, str | None], None],
         interrupt: Callable[[str], None],
         stock: Stock,
-        quotas: Quotas,
         prices: PriceList,
         faults: FaultBook,
     ) -> None:
@@ -45,10 +43,8 @@ class Admin:
         self._shutdown = shutdown
         self._route = route
         self._logs = logs
-        self._pretend = pretend
         self._interrupt = interrupt
         self._stock = stock
-        self._quotas = quotas
         self._prices = prices
         self._faults = faults
 
@@ -62,8 +58,6 @@ class Admin:
                 return _json({"now": self._now().isoformat()})
             case "POST", ["capacity"]:
                 return await self._capacity(request)
-            case "POST", ["quotas"]:
-                return await self._quota(request)
             case "POST", ["prices"]:
                 return await self._price_list(request)
             case "POST", ["training-jobs", name, "interrupt"]:
@@ -75,8 +69,6 @@ class Admin:
                 return _json({"shutting_down": True})
             case "GET", ["endpoints", name, "metrics"]:
                 return await self._metrics(name, request.query.get("variant"), request.query.get("component"))
-            case "POST", ["endpoints", name, "status"]:
-                return await self._status_shown(name, request)
             case "GET", ["endpoints", name, "logs"]:
                 lines = request.query.get("lines", "200")
                 return _json({"lines": self._logs.recent(name, int(lines) if lines.isdigit() else 200)})
@@ -89,8 +81,8 @@ class Admin:
         return _json(
             {
                 "message": f"no such route: {request.method} {request.path}; there are GET status, GET "
-                "and POST clock, POST capacity, POST quotas, POST prices, POST shutdown, "
-                "GET endpoints/<name>/metrics, GET endpoints/<name>/logs, POST endpoints/<name>/status, POST "
+                "and POST clock, POST capacity, POST prices, POST shutdown, "
+                "GET endpoints/<name>/metrics, GET endpoints/<name>/logs, POST "
                 "training-jobs/<name>/interrupt, GET and POST faults, and DELETE faults[/<id>]"
             },
             404,
@@ -120,17 +112,6 @@ class Admin:
             return _json({"message": f"send {wanted}"}, 400)
         return _json({"short": self._stock.to_dict()})
 
-    async def _quota(self, request: web.Request) -> web.Response:
-        """For tests: a quota of training jobs that is held."""
-        try:
-            body = json.loads(await request.read() or b"{}")
-            name, instances = str(body["quota"]), body["instances"]
-            self._quotas.set(name, None if instances is None else int(instances))
-        except (ValueError, KeyError, TypeError):
-            wanted = '{"quota": "ml.p5.48xlarge for spot training job usage", "instances": 1}'
-            return _json({"message": f"send {wanted}; null for no quota"}, 400)
-        return _json({"quotas": self._quotas.to_dict()})
-
     async def _price_list(self, request: web.Request) -> web.Response:
         """Replace the packaged price list by a recorded one, for tests."""
         try:
@@ -149,19 +130,6 @@ class Admin:
         except ApiError as error:
             return _json({"message": error.message}, 400)
         return _json({"interrupting": name})
-
-    async def _status_shown(self, name: str, request: web.Request) -> web.Response:
-        """For tests: an endpoint in maintenance, or in another status that only AWS sets."""
-        try:
-            body = json.loads(await request.read() or b"{}")
-            status, reason = str(body["status"]), body.get("reason")
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return _json({"message": 'send {"status": "SystemUpdating"}, later {"status": "InService"}'}, 400)
-        try:
-            self._pretend(name, status, reason)
-        except ApiError as error:
-            return _json({"message": error.message}, 400)
-        return _json({"status": status})
 
     async def _add_fault(self, request: web.Request) -> web.Response:
         try:

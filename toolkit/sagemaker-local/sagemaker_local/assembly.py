@@ -33,7 +33,6 @@ from sagemaker_local.lambdas import InvokeApi, Lambdas
 from sagemaker_local.other_services.autoscaling import lay_sagemaker_scaling
 from sagemaker_local.other_services.moto import SERVICE, Moto
 from sagemaker_local.other_services.pricing import PriceList
-from sagemaker_local.other_services.quotas import lay_quota_limits
 from sagemaker_local.other_services.s3 import lay_s3_rules
 from sagemaker_local.other_services.stores import (
     Artifacts,
@@ -152,7 +151,6 @@ class Assembly:
         await self._moto.call(lay_s3_rules)
         await self._moto.call(show_tags, self._moto, self.control.tagged)
         await self._moto.call(lay_sagemaker_scaling, self.control.has_target)
-        await self._moto.call(lay_quota_limits, self.control.quotas.limit)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
         await self._moto.call(lay_catalogue, self._artifacts, REGION)
@@ -271,10 +269,8 @@ class Assembly:
             shutdown=shutdown,
             route=self.control.route,
             logs=self._logs,
-            pretend=self.control.pretend,
             interrupt=self.control.interrupt,
             stock=self.control.stock,
-            quotas=self.control.quotas,
             prices=self._prices,
             faults=self._faults,
         )

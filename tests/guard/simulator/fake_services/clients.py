@@ -23,7 +23,6 @@ class SageMakerClient:
     account: Account
 
     def describe_endpoint(self, **request: Any) -> dict[str, Any]:
-        """DescribeEndpoint."""
         now = self.account.call("DescribeEndpoint")
         name: str = request["EndpointName"]
         life = self.account.sagemaker.live.get(name)
@@ -56,21 +55,18 @@ class SchedulerClient:
     """The request of each schedule that exists, by name."""
 
     def create_schedule(self, **request: Any) -> dict[str, Any]:
-        """CreateSchedule."""
         self.account.call("CreateSchedule")
         if request["Name"] in self.account.scheduler.armed:
             raise ScheduleExists(f"Schedule {request['Name']} already exists.")
         return self._arm(request)
 
     def update_schedule(self, **request: Any) -> dict[str, Any]:
-        """UpdateSchedule."""
         self.account.call("UpdateSchedule")
         if request["Name"] not in self.account.scheduler.armed:
             raise NoSuchSchedule(f"Schedule {request['Name']} does not exist.")
         return self._arm(request)
 
     def get_schedule(self, **request: Any) -> dict[str, Any]:
-        """GetSchedule."""
         name: str = request["Name"]
         self.account.call("GetSchedule")
         if name not in self.account.scheduler.armed:
@@ -78,7 +74,6 @@ class SchedulerClient:
         return self.schedules[name]
 
     def delete_schedule(self, **request: Any) -> dict[str, Any]:
-        """DeleteSchedule."""
         name: str = request["Name"]
         self.account.call("DeleteSchedule")
         if not self.account.scheduler.remove(name):

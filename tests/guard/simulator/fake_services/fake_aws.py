@@ -88,7 +88,6 @@ class FakeAws:
         return _page([_views(life, now)[0] for life in self.account.sagemaker.live.values()], token)
 
     def describe_endpoint(self, name: str) -> Endpoint | None:
-        """DescribeEndpoint."""
         now = self.account.call("DescribeEndpoint")
         life = self.account.sagemaker.live.get(name)
         return None if life is None else described(life, now)
@@ -125,7 +124,6 @@ class FakeAws:
         return Page(())
 
     def describe_job(self, name: str) -> Job:
-        """DescribeTrainingJob."""
         raise AwsFault(f"Requested resource not found: {name}")
 
     def metric_data(
@@ -180,7 +178,6 @@ class FakeAws:
         return moment(self.account.events.now + self.account.world.lambdas.clock_s)
 
     def describe_stack(self, name: str) -> Stack | None:
-        """DescribeStacks."""
         now = self.account.call("DescribeStacks")
         try:
             stack = self.account.cloudformation.describe(name, now)
@@ -216,12 +213,10 @@ class FakeAws:
         return [(each, known[each]) for each in resource_ids if each in known]
 
     def deregister(self, resource_id: str, dimension: str) -> None:
-        """DeregisterScalableTarget."""
         now = self.account.call("DeregisterScalableTarget")
         self.account.sagemaker.deregister(resource_id, now)
 
     def delete_component(self, name: str) -> None:
-        """DeleteInferenceComponent."""
         now = self.account.call("DeleteInferenceComponent")
         self.account.sagemaker.delete_component(name, now, self.account.actor)
 

@@ -87,7 +87,6 @@ class SageMaker:
         return f"arn:aws:sagemaker:{self.region}:{self.account}:endpoint/{name.lower()}"
 
     def create(self, plan: Plan, now: int, tags: dict[str, str], config_name: str) -> Life:
-        """CreateEndpoint."""
         if plan.name in self.live:
             raise DeletionRefused(f"Cannot create already existing endpoint {plan.name}")
         life = Life(
@@ -151,7 +150,6 @@ class SageMaker:
         raise NoSuchEndpoint(f"Could not find inference component {component}")
 
     def deregister(self, resource_id: str, now: int) -> None:
-        """DeregisterScalableTarget."""
         for life in self.live.values():
             if life.targets.pop(resource_id, None) is not None and life.targets_lost_at is None:
                 life.targets_lost_at = now

@@ -79,7 +79,8 @@ class Choice:
 def choose(rates: Rates) -> Choice:
     """Choose the smallest measured K that is expected to lose at most `CHOICE_LOSS` of the highest rate."""
     best = rates.best
-    k = good_enough(rates)[0]
+    least = rates.of(best) * (1 - CHOICE_LOSS)
+    k = min(k for k in rates.measured if rates.of(k) >= least)
     likely = rates.likely
     ahead = rates.of(likely) / rates.of(k)
     smaller = [other for other in rates.measured if other < k]
@@ -93,12 +94,6 @@ def choose(rates: Rates) -> Choice:
         len(smaller),
         (likely, ahead) if likely not in rates.measured and ahead > 1 + LEAST_GAIN else None,
     )
-
-
-def good_enough(rates: Rates, loss: float = CHOICE_LOSS) -> tuple[int, ...]:
-    """List the measured K that are expected to lose at most ``loss``, in ascending order."""
-    least = rates.of(rates.best) * (1 - loss)
-    return tuple(k for k in rates.measured if rates.of(k) >= least)
 
 
 def spread(max_k: int, count: int) -> tuple[int, ...]:

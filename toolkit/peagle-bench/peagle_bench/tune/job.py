@@ -17,7 +17,13 @@ import yaml
 
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import FitRecord, Header
-from peagle_bench.results.result_file import ResultWriter, demand_command, demand_same_config, read
+from peagle_bench.results.result_file import (
+    Results,
+    ResultWriter,
+    demand_command,
+    demand_same_config,
+    read,
+)
 from peagle_bench.tune.arms import arm_spec, label
 from peagle_bench.tune.choice import first_deployments
 from peagle_bench.tune.estimate import Estimate, Settings, estimate
@@ -50,8 +56,6 @@ def evidence(
         f"K={result.common.k} for {result.mode} on {date}, {workload}, "
         f"from {result.deployments} deployment{plural}"
     ]
-    if not result.table.is_constant:
-        lines.append(table_words(result))
     pays = common_against_none(result)
     for record in fits:
         point = next(point for point in record.points if point.k == result.common.k)
@@ -65,12 +69,6 @@ def evidence(
     if stand_in:
         lines.append("measured with the small stand-in weights: not valid for the real model")
     return [*lines, f"results: {file}"]
-
-
-def table_words(result: ModeResult) -> str:
-    """Write the table of K by batch size that the rates suggest; it is not written into the spec."""
-    rows = [list(row) for row in result.table.rows]
-    return f"K by load (not in use): num_speculative_tokens_per_batch_size: {rows}"
 
 
 _MARK = "# tuned: "
@@ -121,12 +119,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a tuning: the choice, its records, and whether the spec file was changed."""
+    """Result of a tuning: the choice, the content of its results file, and the changed spec file."""
 
     tuned: Tuned
-    fits: tuple[FitRecord, ...]
+    results: Results
     out: Path
-    stand_in: bool
     written: str | None  #: the spec's path if the K was written into it
 
 
@@ -248,7 +245,7 @@ def run(
             ) from None
     results = read(job.out)
     written = _write(job, tuned, results.fits, results.header) if write and job.spec_path else None
-    return Done(tuned, results.fits, job.out, results.header.stand_in_weights, written)
+    return Done(tuned, results, job.out, written)
 
 
 def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) -> str | None:

@@ -9,7 +9,6 @@ from typing import Literal
 from peagle_bench.results.records import FitRecord, KPoint, Load, Mode
 from peagle_bench.tune.choice import Choice, choose
 from peagle_bench.tune.curve import Noise, Rates, fit, level, noise_of, together
-from peagle_bench.tune.loads import LoadTable, make_table
 from peagle_bench.tune.readings import Reading
 
 Verdict = Literal["faster", "slower", "not significant"]
@@ -65,7 +64,6 @@ class ModeResult:
     choices: Mapping[int, Choice]
     common: Choice
     deployments: int
-    table: LoadTable  #: K by batch size; constant if one K is good enough at every load
 
 
 def conclude(
@@ -84,7 +82,6 @@ def conclude(
         choices={concurrency: choose(each) for concurrency, each in speculating.items()},
         common=choose(together(speculating)),
         deployments=deployments,
-        table=make_table(speculating),
     )
 
 

@@ -4,17 +4,16 @@ As a process of its own (`python -m tests.bench.scheduled_server --port 0 …` p
 `with scheduled_server("--gap-ms", "10") as server:`. It speaks SSE on /v1/completions, /v1/chat/completions
 and /invocations, and SageMaker's event stream on /endpoints/NAME/invocations-response-stream; also /health,
 /ping, /v1/models and /metrics (vLLM's names). GET /truth?since=S&until=U tells what it wrote in that stretch
-of CLOCK_MONOTONIC: tokens, chunks, and the gaps between the chunks of each stream.
+of CLOCK_MONOTONIC: tokens and chunks.
 
-It writes as an engine does: every ``--gap-ms`` one step (``--slow-ms`` every ``--slow-every`` steps), in
-which every running stream gets one chunk; ``--spread`` gives each stream its own beat instead. With
+It writes as an engine does: every ``--gap-ms`` one step, in which every running stream gets one chunk. With
 ``--survival 0.8,0.5`` a chunk after the first holds 1 + accepted tokens, and usage comes with vLLM's
 per-request metrics; otherwise one token. An answer depends on the prompt alone. It has ``max_tokens`` tokens,
 or, with ``--natural``, ends by itself at a length between a half and all of them. A body may hold an object
 `scheduled`:
     status, body    answer with that status and text
     fault, after    after so many chunks: cut, error, exception, stall, bad-json;
-                    at the end: cut-after-finish, no-usage
+                    at the end: no-usage
 """
 
 from __future__ import annotations
@@ -103,7 +102,6 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._next_step = time.perf_counter()
         self._stepping = False
-        self._steps = 0
 
     def answer(
         self, connection: Connection, method: str, path: str, raw: bytes, headers: dict[str, str]
@@ -116,10 +114,7 @@ class Server:
             connection.whole(200, b"")
             return
         body = json.loads(raw)
-        self.truth.requests += 1
         script = body.get("scheduled") or {}
-        if self.settings.throttle_every and self.truth.requests % self.settings.throttle_every == 0:
-            script = {"status": 429, "body": '{"__type": "ThrottlingException", "message": "Rate exceeded"}'}
         if "status" in script:
             connection.whole(int(script["status"]), str(script.get("body", "")).encode())
             return
@@ -151,19 +146,11 @@ class Server:
             connection.whole(200 if path in ("/health", "/ping") else 404, b"")
 
     def _start(self, stream: Stream) -> None:
-        if self.settings.spread:
-            self._beat(stream, time.perf_counter())
-            return
         self._running.append(stream)
         if not self._stepping:
             self._stepping = True
             self._next_step = time.perf_counter()
             self._step()
-
-    def _beat(self, stream: Stream, due: float) -> None:
-        if stream.step():
-            following = due + self.settings.gap_s
-            self._loop.call_later(max(following - time.perf_counter(), 0), self._beat, stream, following)
 
     def _step(self) -> None:
         self._running = [stream for stream in self._running if stream.step()]
@@ -171,12 +158,8 @@ class Server:
             self._stepping = False
             return
         now = time.perf_counter()
-        self._steps += 1
-        settings = self.settings
-        slow = settings.slow_every and self._steps % settings.slow_every == 0
-        gap = settings.slow_gap_s if slow else settings.gap_s
         # A step that the machine delayed delays those after it, as an engine's would.
-        self._next_step = max(self._next_step + gap, now)
+        self._next_step = max(self._next_step + self.settings.gap_s, now)
         self._loop.call_later(self._next_step - now, self._step)
 
 
@@ -195,22 +178,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--ttft-ms", type=float, default=20.0)
     parser.add_argument("--gap-ms", type=float, default=10.0)
-    parser.add_argument("--slow-ms", type=float, default=0.0)
-    parser.add_argument("--slow-every", type=int, default=0)
-    parser.add_argument("--spread", action="store_true")
     parser.add_argument("--natural", action="store_true")
     parser.add_argument("--survival", default="")
-    parser.add_argument("--throttle-every", type=int, default=0)
     args = parser.parse_args()
     settings = Settings(
         ttft_s=args.ttft_ms / 1000,
         gap_s=args.gap_ms / 1000,
-        slow_gap_s=args.slow_ms / 1000,
-        slow_every=args.slow_every,
-        spread=args.spread,
         natural=args.natural,
         survival=tuple(float(share) for share in args.survival.split(",") if share),
-        throttle_every=args.throttle_every,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(KeyboardInterrupt):
         runner.run(serve(args.port, settings))

@@ -19,12 +19,8 @@ class Settings:
 
     ttft_s: float = 0.02
     gap_s: float = 0.01
-    slow_gap_s: float = 0.01
-    slow_every: int = 0
-    spread: bool = False
     natural: bool = False
     survival: tuple[float, ...] = ()
-    throttle_every: int = 0
 
 
 class Wire(Protocol):
@@ -38,38 +34,21 @@ class Wire(Protocol):
 
 
 class Truth:
-    """All that was written: when, how many tokens, and the gap before it in its stream."""
+    """All that was written: when, and how many tokens."""
 
     def __init__(self) -> None:
         self.at = array("d")
         self.tokens = array("l")
-        self.gap_ms = array("d")
-        self.began = array("d")
-        self.ttft_ms = array("d")
-        self.requests = self.drafts = self.accepted = 0
+        self.drafts = self.accepted = 0
         self.per_position: list[int] = []
 
-    def wrote(self, at: float, tokens: int, before: float | None) -> None:
+    def wrote(self, at: float, tokens: int) -> None:
         self.at.append(at)
         self.tokens.append(tokens)
-        self.gap_ms.append(-1.0 if before is None else (at - before) * 1000)
 
-    def first(self, at: float, asked: float) -> None:
-        self.began.append(asked)
-        self.ttft_ms.append((at - asked) * 1000)
-
-    def between(self, since: float, until: float) -> dict[str, Any]:
+    def between(self, since: float, until: float) -> dict[str, int]:
         rows = [n for n, at in enumerate(self.at) if since < at <= until]
-        requests = [n for n, at in enumerate(self.began) if since <= at <= until]
-        return {
-            "tokens": sum(self.tokens[n] for n in rows),
-            "chunks": len(rows),
-            "requests": self.requests,
-            "first_request_at": min((self.began[n] for n in requests), default=None),
-            "last_chunk_at": max((self.at[n] for n in rows), default=None),
-            "gap_ms": _spread([self.gap_ms[n] for n in rows if self.gap_ms[n] >= 0]),
-            "ttft_ms": _spread([self.ttft_ms[n] for n in requests]),
-        }
+        return {"tokens": sum(self.tokens[n] for n in rows), "chunks": len(rows)}
 
     def accept(self, accepted: int, k: int) -> None:
         self.drafts += 1
@@ -91,14 +70,6 @@ class Truth:
         for place, count in enumerate(self.per_position):
             lines.append(f'{name}{{engine="0",model_name="scheduled",position="{place}"}} {count:.1f}')
         return "\n".join(lines) + "\n"
-
-
-def _spread(values: list[float]) -> dict[str, float] | None:
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    at = {f"p{share}": ordered[round(share / 100 * (len(ordered) - 1))] for share in (50, 95, 99)}
-    return {**at, "mean": sum(ordered) / len(ordered)}
 
 
 class Stream:
@@ -130,8 +101,6 @@ class Stream:
         self.survival = settings.survival
         self.histogram = [0] * (len(self.survival) + 1)
         self.written = self.chunks = 0
-        self.last: float | None = None
-        self.asked = time.perf_counter()
 
     def step(self) -> bool:
         """Write the next chunk; False when the answer is over."""
@@ -151,16 +120,10 @@ class Stream:
         if self.with_ids:
             message["token_ids"] = ids
         data += self._event({**message, "finish_reason": self.finish_reason if over else None})
-        if over and fault != "cut-after-finish":
-            if fault != "no-usage":
-                data += self._usage()
-            data += b"data: [DONE]\n\n"
+        if over:
+            data += (b"" if fault == "no-usage" else self._usage()) + b"data: [DONE]\n\n"
         self._write(data)
-        now = time.perf_counter()
-        self.truth.wrote(now, tokens, self.last)
-        if self.last is None:
-            self.truth.first(now, self.asked)
-        self.last = now
+        self.truth.wrote(time.perf_counter(), tokens)
         self.chunks += 1
         if over:
             self.connection.finish()
@@ -172,7 +135,7 @@ class Stream:
         while self.written < self.length:
             ids += self._write_on()
             self.chunks += 1
-        self.truth.wrote(time.perf_counter(), len(ids), None)
+        self.truth.wrote(time.perf_counter(), len(ids))
         text = "".join(f" t{each}" for each in ids)
         message = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
         choice = {"index": 0, **message, "token_ids": ids, "finish_reason": self.finish_reason}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from peagle_bench.benchmark.acceptance import (
     Counters,
@@ -31,14 +29,6 @@ def test_steps_and_requests_are_weighed_apart() -> None:
     assert result.per_request == pytest.approx((4 + 1) / 2)
     assert result.survival == pytest.approx((0.25, 0.25, 0.25))
     assert (result.source, result.drafts, result.accepted) == ("per-request", 40, 30)
-
-
-@given(st.lists(st.lists(st.integers(0, 50), min_size=2, max_size=9).filter(any), min_size=1, max_size=8))
-def test_survival_sums_to_the_acceptance_length(histograms: list[list[int]]) -> None:
-    result = from_requests(answered(tuple(each)) for each in histograms)
-    assert result is not None
-    assert 1 + sum(result.survival) == pytest.approx(result.per_step)
-    assert list(result.survival) == sorted(result.survival, reverse=True)
 
 
 def test_requests_that_do_not_tell_count_for_nothing() -> None:

@@ -12,6 +12,7 @@ from peagle_bench.report.costs import cheapest, cost_rows, rate_interval, servin
 from peagle_bench.results.records import ClientHealth, RequestRecord
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.cost import Demand
+from tests.bench.compare.simulating import request
 from tests.bench.report.making import MODES, arm, closed, point
 
 DRAW = random.Random(3)
@@ -95,10 +96,7 @@ def test_a_latency_that_was_not_measured_is_missed() -> None:
 
 
 def answer(tokens: int, seconds: float, error: str | None = None) -> RequestRecord:
-    arm = ARMS["none"].name
-    return RequestRecord(
-        arm, closed(1), "p", "measured", 0, 0, 0.1, seconds, seconds, 5, tokens, 4, error=error
-    )
+    return request(ARMS["none"].name, "p", seconds=seconds, tokens=tokens, error=error)
 
 
 def test_a_load_with_failed_requests_is_never_the_cheapest() -> None:

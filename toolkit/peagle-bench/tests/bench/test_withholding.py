@@ -14,7 +14,6 @@ from peagle_bench.load.points import (
     is_withheld,
     late_lines,
     separate_withheld,
-    withheld_lines,
 )
 from peagle_bench.results.records import ClientHealth, Load
 from tests.bench.compare.test_notes import FINE, LATE, SLOW, comparison, point
@@ -65,16 +64,6 @@ def test_an_arm_that_failed_more_than_a_hundredth_has_no_verdict(
     some = replace(point(FINE), requests=requests, errors={"StreamError": failed})
     (row,) = separate_withheld([some], [ROW]).comparisons
     assert (row.doubt, row.significant) == (doubt, doubt is None)
-
-
-def test_each_load_is_told_once_with_its_arms() -> None:
-    points = [point(LATE), replace(point(LATE), arm="none"), replace(point(SLOW), arm="eagle3")]
-    (late,) = late_lines(points)
-    assert late.startswith("c=1: measured latencies may be too long")
-    assert late.endswith("at p99 (p-eagle, none)")
-    (withheld,) = withheld_lines(points)
-    assert withheld.startswith("c=1: withheld: the client was busy 99% of the time")
-    assert withheld.endswith("(eagle3)")
 
 
 def test_a_note_is_printed_once_with_all_its_loads() -> None:

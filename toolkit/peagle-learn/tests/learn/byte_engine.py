@@ -19,14 +19,14 @@ class ByteEngine:
 
     def __init__(self, answer: Callable[[str], str] = lambda text: f"done {len(text)}") -> None:
         self.answer = answer
-        self.asked: list[str] = []
+        self.prompts: list[str] = []
         self._lock = threading.Lock()
         self._broken: dict[str, int] = {}
 
     def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         text = body["prompt"] if "prompt" in body else json.dumps(body["messages"], ensure_ascii=False)
         with self._lock:
-            self.asked.append(text)
+            self.prompts.append(text)
             tries = self._broken[text] = self._broken.get(text, 0) + 1
         assert body["return_token_ids"] is True
         if "refuse" in text:

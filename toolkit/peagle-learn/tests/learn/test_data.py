@@ -50,7 +50,7 @@ def files_below(folder: Path) -> dict[Path, bytes | None]:
     return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-def made(spec: LearnSpec, session: Session, work: Path, engine: Any = None) -> DataResult:
+def make_set(spec: LearnSpec, session: Session, work: Path, engine: Any = None) -> DataResult:
     plan = plan_data(spec, session, work)
     return make_data(
         plan,
@@ -78,8 +78,8 @@ def test_planted_secrets_are_in_no_file_and_in_no_request(
         lines.append({"prompt": text} if number % 2 else {"messages": [{"role": "user", "content": text}]})
     lines.append({"turns": [words(rng, 20), f"and {secrets[0].text}"]})
     engine = ByteEngine(lambda text: f"said {text[-400:]}")
-    result = made(spec_of(lines, general=lines[:8]), session, tmp_path / "work", engine)
-    stored = "\n".join(engine.asked)
+    result = make_set(spec_of(lines, general=lines[:8]), session, tmp_path / "work", engine)
+    stored = "\n".join(engine.prompts)
     for path in sorted((tmp_path / "work").rglob("*")):
         if path.is_file():
             stored += path.read_text()
@@ -111,7 +111,7 @@ def test_no_secret_of_an_id_a_category_or_a_label_is_stored_or_shown(
     assert sum("labels" in line for line in lines) > 20
     spec = spec_of(lines, general=with_secrets_beside(texts(8, seed=1), secrets[:8]), held_out=0.5)
     shown = render_data_offer(plan_data(spec, session, tmp_path / "work").offer)
-    result = made(spec, session, tmp_path / "work")
+    result = make_set(spec, session, tmp_path / "work")
     stored = shown + "".join(
         path.read_text() for path in sorted((tmp_path / "work").rglob("*")) if path.is_file()
     )
@@ -143,7 +143,7 @@ def test_a_dry_run_reads_what_another_command_is_writing_and_changes_nothing(
     tried = run(*dry)
     assert tried.exit_code == 0, tried.stderr
     assert not top.exists()
-    made(spec, session, work)
+    make_set(spec, session, work)
     (journal,) = work.glob("answers-*.jsonl")
     lines = [line for line in journal.read_text().splitlines(keepends=True) if '"turns"' in line]
     half = "".join(lines[:3]) + lines[3][:40]
@@ -163,7 +163,7 @@ def test_no_held_out_prompt_has_a_relative_in_the_training_file(
 ) -> None:
     lines = texts(60)
     lines += [{"prompt": f"now {line['prompt']}"} for line in lines[:20]] + lines[20:30]
-    result = made(spec_of(lines, held_out=0.3), session, tmp_path / "work")
+    result = make_set(spec_of(lines, held_out=0.3), session, tmp_path / "work")
     sets = {name: (rows_of((result.folder / name).read_text())) for name in (TRAINING, VALIDATION)}
     assert {row["conversation"] for row in sets[TRAINING]}.isdisjoint(
         row["conversation"] for row in sets[VALIDATION]
@@ -188,9 +188,9 @@ def test_a_share_of_the_general_prompts_is_trained_on_and_not_measured(
 ) -> None:
     general = texts(20, seed=1)
     engine = ByteEngine()
-    result = made(spec_of(texts(20), general, general_trained=0.5), session, tmp_path / "work", engine)
+    result = make_set(spec_of(texts(20), general, general_trained=0.5), session, tmp_path / "work", engine)
     measured = {json.loads(line)["prompt"] for line in (result.folder / GENERAL).read_text().splitlines()}
-    total = {each["prompt"] for each in general} & set(engine.asked)
+    total = {each["prompt"] for each in general} & set(engine.prompts)
     assert len(total) >= 4
     assert total.isdisjoint(measured)
     assert total | measured == {each["prompt"] for each in general}
@@ -209,7 +209,7 @@ def test_the_stored_prompts_carry_their_conversation_and_the_proof_counts_it(
     assert (counts["held out"] >= 8, counts["general"]) == (True, 1)
     assert [note for note in offer.notes if "learn prove" in note and note.startswith("general: 1 ")]
     assert not [note for note in offer.notes if note.startswith("held out")]
-    folder = made(spec, session, tmp_path / "work").folder
+    folder = make_set(spec, session, tmp_path / "work").folder
     for name, count in ((HELD_OUT, counts["held out"]), (GENERAL, 1)):
         stored = [json.loads(line) for line in (folder / name).read_text().splitlines()]
         assert len({line["conversation"] for line in stored}) == count
@@ -222,10 +222,10 @@ def test_what_is_stored_is_what_the_manifest_says_and_a_repeat_changes_nothing(
     spec_of: Make, session: Session, tmp_path: Path
 ) -> None:
     spec = spec_of(texts(20), general=texts(8, seed=1))
-    first = made(spec, session, tmp_path / "work")
+    first = make_set(spec, session, tmp_path / "work")
     engine = ByteEngine()
-    again = made(spec, session, tmp_path / "work", engine)
-    assert (again.data, engine.asked) == (first.data, [])
+    again = make_set(spec, session, tmp_path / "work", engine)
+    assert (again.data, engine.prompts) == (first.data, [])
     manifest = stored_manifest(spec, session)
     assert manifest["data"] == first.data
     bucket, prefix = s3.split_uri(first.uri)
@@ -237,11 +237,11 @@ def test_new_data_leaves_the_set_that_a_job_may_be_reading(
     spec_of: Make, session: Session, tmp_path: Path
 ) -> None:
     """A job downloads its channels for minutes; what lies in their prefixes must not change meanwhile."""
-    first = made(spec_of(texts(20)), session, tmp_path / "work")
+    first = make_set(spec_of(texts(20)), session, tmp_path / "work")
     bucket, prefix = s3.split_uri(first.uri)
     before = s3.listed_objects(session, bucket, prefix)
     spec = spec_of(texts(24, seed=2))
-    second = made(spec, session, tmp_path / "work")
+    second = make_set(spec, session, tmp_path / "work")
     assert second.uri == set_uri(spec, stored_manifest(spec, session)["data"]) != first.uri
     assert s3.listed_objects(session, bucket, prefix) == before
 
@@ -252,8 +252,8 @@ def test_the_data_is_deleted_with_its_older_versions_and_nothing_else(
     client = session.client("s3")
     client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     spec = spec_of(texts(20))
-    made(spec, session, tmp_path / "work")
-    made(spec_of(texts(24, seed=2)), session, tmp_path / "work")
+    make_set(spec, session, tmp_path / "work")
+    make_set(spec_of(texts(24, seed=2)), session, tmp_path / "work")
     client.put_object(Bucket=bucket, Key="x/team/heads/h/config.json", Body=b"{}")
     (tmp_path / "learn.yaml").write_text(json.dumps(spec.model_dump(mode="json", exclude_unset=True)))
     words = ("learn", "delete-data", tmp_path / "learn.yaml", "--local-port", server.url.rpartition(":")[2])
@@ -276,13 +276,13 @@ def test_nothing_is_sent_or_stored_before_it_is_confirmed(
         make_data(
             plan, session, tmp_path / "work", confirm=lambda _: False, progress=lambda _: None, engine=engine
         )
-    assert engine.asked == []
+    assert engine.prompts == []
     assert not (tmp_path / "work").exists()
     assert s3.list_sizes(session, bucket, "") == {}
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ([], "p.jsonl has no prompts"),
         ([{"prompt": "def f():"}], "the prompts have 1 conversation without repeats; allowed: at least 4"),
@@ -294,11 +294,11 @@ def test_nothing_is_sent_or_stored_before_it_is_confirmed(
     ],
 )
 def test_bad_prompts_are_refused_before_anything_is_sent(
-    spec_of: Make, session: Session, tmp_path: Path, lines: list[dict[str, Any]], said: str
+    spec_of: Make, session: Session, tmp_path: Path, lines: list[dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
         plan_data(spec_of(lines), session, tmp_path / "work")
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert not (tmp_path / "work").exists()
 
 
@@ -326,7 +326,7 @@ def test_the_endpoints_hours_bound_the_sampling(spec_of: Make, session: Session,
     due = replace(plan, offer=replace(plan.offer, until=now))
     with pytest.raises(PlanRefused, match="lifetime or hours are too short"):
         make_data(due, session, work, confirm=lambda _: True, progress=lambda _: None, engine=engine)
-    assert engine.asked == []
+    assert engine.prompts == []
     delete(names, session=session)
 
 
@@ -360,7 +360,7 @@ def test_answers_that_are_not_used_any_more_are_named_before_all_are_asked_for_a
         return " ".join(plan_data(spec_of(lines, **data), session, work).offer.notes)
 
     assert "not used" not in notes(texts(8))
-    made(spec_of(texts(8)), session, work)
+    make_set(spec_of(texts(8)), session, work)
     (journal,) = work.glob("answers-*.jsonl")
     assert "not used" not in notes(texts(8))
     assert "not used" not in notes(texts(9)), "only the new one is asked for"
@@ -370,7 +370,7 @@ def test_answers_that_are_not_used_any_more_are_named_before_all_are_asked_for_a
     shown = render_data_offer(plan_data(spec_of(texts(8), max_tokens=16), session, work).offer)
     assert journal.name in shown
     assert max(map(len, shown.splitlines())) <= 80
-    made(spec_of(texts(8), max_tokens=16), session, work)
+    make_set(spec_of(texts(8), max_tokens=16), session, work)
     assert "not used" not in notes(texts(8), max_tokens=16)
 
 

@@ -53,7 +53,7 @@ WAITS = moves(("Starting", 0), ("Downloading", 5), ("Training", 6), ("Interrupte
 
 
 @pytest.mark.parametrize(
-    ("spot", "told", "minutes"),
+    ("spot", "statuses", "minutes"),
     [
         (True, WAITS, 30),  # of 61: it has waited for instances since
         (True, [*WAITS[:-1], *moves(("Starting", 36), ("Training", 51), ("Stopping", 60))], 40),
@@ -63,13 +63,13 @@ WAITS = moves(("Starting", 0), ("Downloading", 5), ("Training", 6), ("Interrupte
     ],
 )
 def test_a_spot_job_is_billed_for_the_statuses_in_which_it_has_instances(
-    spot: bool, told: list[dict[str, Any]], minutes: int
+    spot: bool, statuses: list[dict[str, Any]], minutes: int
 ) -> None:
-    assert of_statuses(told, spot).billed_seconds(after(61)) == 60 * minutes
+    assert of_statuses(statuses, spot).billed_seconds(after(61)) == 60 * minutes
 
 
-def of_statuses(told: list[dict[str, Any]], spot: bool = True) -> Job:
-    raw = {"SecondaryStatusTransitions": told}
+def of_statuses(statuses: list[dict[str, Any]], spot: bool = True) -> Job:
+    raw = {"SecondaryStatusTransitions": statuses}
     return Job("a", "arn", "InProgress", T0, after(5), spot=spot, raw=raw)
 
 

@@ -1,8 +1,8 @@
 """How often the alarm of a promotion rolls back an equal head, and misses one at 60% of the acceptance.
 
 The traffic knows nothing of the toolkit: Poisson arrivals with a day's rhythm, a mix of greedy code, chats at
-temperature 0.7 and at 1 that drifts, answers with a long tail. ``python -m tests.learn.test_live_alarm``
-prints the table of docs/how-to/prove-a-head.md.
+temperature 0.7 and at 1 that drifts, answers with a long tail. A script
+printed the table of docs/how-to/prove-a-head.md from it (last in: edae080c).
 """
 
 from __future__ import annotations
@@ -75,19 +75,3 @@ def test_a_head_at_60_percent_is_rolled_back_if_there_is_traffic(canary: bool) -
 
 def test_with_little_traffic_it_is_missed_so_the_promotion_must_say_that() -> None:
     assert share_rolled_back(0.3, 0.6, canary=True, trials=100) <= 0.2
-
-
-def main(trials: int = 300) -> None:
-    """Print a row for each rate: the mean of both ways to shift the traffic."""
-    print("| requests a minute | equal head rolled back | at 75% missed | at 60% missed |")
-    print("|---:|---:|---:|---:|")
-    for rate in (0.3, 1.0, 3.0, 20.0):
-        equal, less, least = (
-            sum(share_rolled_back(rate, head, canary=each, trials=trials) for each in (False, True)) / 2
-            for head in (1.0, 0.75, 0.6)
-        )
-        print(f"| {rate:g} | {equal:.1%} | {1 - less:.0%} | {1 - least:.0%} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -43,10 +43,6 @@ def test_the_sum_is_near_each_measured_point(tokens: int, partitions: int) -> No
     assert above == pytest.approx(MEASURED[tokens, partitions], rel=0.13)
 
 
-def test_the_rows_are_those_that_the_prototype_counted() -> None:
-    assert rows_of(TrainingLoad(8192, 1, 0.7, 0.2), 8) == pytest.approx(27_600, rel=0.005)
-
-
 def test_context_rows_have_no_loss_and_the_head_has_master_weights() -> None:
     """arXiv 2602.01469's partition: a part's own rows are a share of all; the further ones are context."""
     recipe = BOOK.recipe("gpt-oss-20b")

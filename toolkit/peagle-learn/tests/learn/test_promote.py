@@ -37,7 +37,7 @@ from peagle_sm.service.progress import Event
 from tests.cli.running import run
 from tests.learn.conftest import keep_only, keys_in, write_spec
 from tests.learn.core.test_proof import proof
-from tests.learn.test_data import made, texts
+from tests.learn.test_data import make_set, texts
 from tests.learn.test_prove import HEAD
 from tests.local.serving import Server
 
@@ -128,7 +128,7 @@ def prepared(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Prep
     session.client("s3").create_bucket(Bucket=bucket)
     spec = write_spec(folder, bucket, NAME, texts(24), texts(10, seed=3))
     deploy(served(), session=session, unguarded=True)
-    made(spec, session, folder / "work")
+    make_set(spec, session, folder / "work")
     plan = plan_prove(spec, served(), str(HEAD), session, folder / "work")
     store_proof(plan, session, folder)
     delete([NAME], session=session)

@@ -137,13 +137,6 @@ def test_many_long_names_and_wide_figures_still_fit() -> None:
     assert "12 slices, none worse" in render_proof(proof(replace(held_out, slices=better)))
 
 
-def test_a_proof_of_an_earlier_version_has_no_slices_and_is_read() -> None:
-    created = proof(SetEvidence(40, None, None))
-    assert created.evidence.held_out is not None
-    assert parse_proof(created.to_json(), "proof.json").evidence.held_out == created.evidence.held_out
-    assert "by slice" not in render_proof(created)
-
-
 def test_the_speed_beside_a_busy_serving_head_is_not_shown() -> None:
     shown = proof(evidence({"code": 40}))
     assert "1.100 [1.000, 1.200]" in render_proof(shown)

@@ -47,7 +47,7 @@ from peagle_sm.service import delete, deploy, leftovers, pause
 from tests.bench.compare.simulating import request
 from tests.learn.conftest import keep_only, keys_in, write_spec
 from tests.learn.damaged_heads import Damage, make
-from tests.learn.test_data import files_below, made, texts
+from tests.learn.test_data import files_below, make_set, texts
 from tests.local.serving import Server
 
 NAME = "learn-prove"
@@ -78,7 +78,7 @@ def prepared(
     folder = tmp_path_factory.mktemp("prepared")
     session.client("s3").create_bucket(Bucket=NAME)
     spec = write_spec(folder, NAME, endpoint, texts(24), texts(10, seed=3))
-    made(spec, session, folder / "work")
+    make_set(spec, session, folder / "work")
     return spec, keys_in(session, NAME)
 
 
@@ -264,7 +264,7 @@ def test_a_proof_over_few_conversations_is_refused_before_anything_is_created(
 ) -> None:
     of_seven = [{**line, "conversation": f"c{n % 7}"} for n, line in enumerate(texts(28, seed=3))]
     spec = spec_of(texts(24), general=of_seven)
-    made(spec, session, tmp_path / "work")
+    make_set(spec, session, tmp_path / "work")
     with pytest.raises(PlanRefused, match="at least 8 conversations") as refused:
         plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
     assert refused.value.details["found"] == {"general": 7}
@@ -279,7 +279,7 @@ def test_acceptance_is_measured_with_the_requests_own_sampling_and_identity_gree
 ) -> None:
     own = {"temperature": 0.8, "top_p": 0.9}
     spec = spec_of([{**line, **own} for line in texts(24)], general=[{**t, **own} for t in texts(10, seed=3)])
-    made(spec, session, tmp_path / "work")
+    make_set(spec, session, tmp_path / "work")
     plan = plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
     setups: list[Setup] = []
 
@@ -321,7 +321,7 @@ def arm(**tags: str) -> EndpointSpec:
 
 
 @pytest.mark.parametrize(
-    ("tags", "off", "told"),
+    ("tags", "off", "message"),
     [
         ({}, False, "its tag learn: none"),
         ({}, True, "its tag learn: none"),  # paused: its config is all that is left of it
@@ -330,7 +330,7 @@ def arm(**tags: str) -> EndpointSpec:
     ids=["foreign", "foreign and paused", "of another folder"],
 )
 def test_an_endpoint_with_an_arm_s_name_and_without_its_tag_is_not_deleted(
-    spec: LearnSpec, session: Session, tmp_path: Path, tags: dict[str, str], off: bool, told: str
+    spec: LearnSpec, session: Session, tmp_path: Path, tags: dict[str, str], off: bool, message: str
 ) -> None:
     deploy(arm(**tags), session=session, unguarded=True)
     try:
@@ -339,7 +339,7 @@ def test_an_endpoint_with_an_arm_s_name_and_without_its_tag_is_not_deleted(
         before = [row for row in leftovers(session) if "team-proof-plain" in row]
         with pytest.raises(PlanRefused, match="no proof in this folder created it") as refused:
             plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
-        assert told in refused.value.message
+        assert message in refused.value.message
         assert "`peagle-sm delete team-proof-plain`" in str(refused.value.next_step)
         assert [row for row in leftovers(session) if "team-proof-plain" in row] == before
         assert any(row.startswith("endpoint-config/") for row in before)

@@ -242,7 +242,7 @@ LONG = {"sequence_length": 100_000}
 
 
 @pytest.mark.parametrize(
-    ("people", "train", "until", "told"),
+    ("people", "train", "until", "message"),
     [
         (0, LONG, None, "sequence_length: found 100000"),
         (
@@ -261,7 +261,7 @@ LONG = {"sequence_length": 100_000}
     ],
 )
 def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
-    spec_of: Any, session: Session, folder: Path, people: int, train: dict[str, Any], until: Any, told: str
+    spec_of: Any, session: Session, folder: Path, people: int, train: dict[str, Any], until: Any, message: str
 ) -> None:
     rng = random.Random(people)
     sets: list[Any] = [eight()]
@@ -273,7 +273,7 @@ def test_what_a_later_step_would_refuse_is_told_before_an_answer_is_paid_for(
     given = spec_of(*sets).model_dump(mode="json", exclude_unset=True)
     spec, work = LearnSpec.model_validate({**given, **TINY, "train": train}), folder / "work"
     steps = RunSteps(spec, folder / "endpoint.yaml", folder, session, work, lambda _: None).steps()
-    with pytest.raises(PeagleError, match=told):
+    with pytest.raises(PeagleError, match=message):
         run(spec, steps, session, work, until=until, confirm=lambda _: False, **QUIET)
     assert not work.exists()
 
@@ -357,9 +357,11 @@ def test_other_traffic_another_place_and_other_weights_are_new_work_and_the_same
         client.delete_object(Bucket=place, Key=f"{prefix.rstrip('/')}/other.safetensors")
 
 
-@pytest.mark.parametrize(("budget", "told"), [(5.0, "train.budget_usd: found 5"), (9.0, "was not confirmed")])
+@pytest.mark.parametrize(
+    ("budget", "message"), [(5.0, "train.budget_usd: found 5"), (9.0, "was not confirmed")]
+)
 def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
-    spec_of: Any, session: Session, folder: Path, budget: float, told: str
+    spec_of: Any, session: Session, folder: Path, budget: float, message: str
 ) -> None:
     lines = eight()
     given = spec_of(lines).model_dump(mode="json", exclude_unset=True)
@@ -368,7 +370,7 @@ def test_a_budget_below_the_jobs_price_is_told_before_an_answer_is_paid_for(
     billed = Billed.from_boto3(session.to_boto3(), session.local)
     work = folder / "work"
     steps = RunSteps(spec, folder / "endpoint.yaml", folder, billed, work, lambda _: None).steps()
-    with pytest.raises(PeagleError, match=told) as refused:
+    with pytest.raises(PeagleError, match=message) as refused:
         run(spec, steps, billed, work, until="train", confirm=lambda _: False, **QUIET)
     if budget < 8:
         assert "the job can cost 8.00 USD" in refused.value.message

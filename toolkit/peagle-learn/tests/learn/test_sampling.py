@@ -64,7 +64,7 @@ def test_a_prompt_is_asked_once_over_all_runs(tmp_path: Path) -> None:
     assert sampling(Journal.open(path), engine).run(prompts[:5]).answered == 5
     end = sampling(Journal.open(path), engine).run(prompts)
     assert (end.answered, end.waiting, end.stopped_by) == (12, 0, None)
-    assert max(Counter(engine.asked).values()) == 1
+    assert max(Counter(engine.prompts).values()) == 1
     (found,) = Journal.open(path).answers[prompts[3].key]
     assert text_of_ids(list(found.answer_ids)) == "done 6"
     assert found.conversation == "c3"
@@ -87,7 +87,7 @@ def test_a_journal_that_is_cut_anywhere_loses_only_what_was_cut(
     journal = Journal.open(path)
     assert len(journal.answers) == kept
     assert sampling(journal, engine).run(prompts).answered == 6
-    assert len(engine.asked) == 6 - kept
+    assert len(engine.prompts) == 6 - kept
     keys = [json.loads(line)["prompt"] for line in path.read_text().splitlines() if '"turns"' in line]
     assert sorted(keys) == sorted({each.key for each in prompts})
 
@@ -234,7 +234,7 @@ def test_a_refusal_in_the_stream_is_a_refusal_and_is_asked_once(tmp_path: Path, 
     assert (end.answered, end.left_out, end.waiting) == (2, 1, 0)
     assert MIN_P in Journal.open(path).left_out[prompts[0].key]
     sampling(Journal.open(path), engine).run(prompts)
-    assert engine.asked.count("late") == 1
+    assert engine.prompts.count("late") == 1
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_failure_in_the_stream_is_a_broken_stream(tmp_path: Path, details: dic
     engine = _LateEngine(details)
     end = sampling(Journal.open(tmp_path / "a.jsonl"), engine).run(wanted("late", "fine"))
     assert (end.answered, end.left_out, end.waiting) == (1, 0, 1)
-    assert engine.asked.count("late") == 3
+    assert engine.prompts.count("late") == 3
 
 
 def test_a_dead_endpoint_keeps_what_was_answered(tmp_path: Path) -> None:

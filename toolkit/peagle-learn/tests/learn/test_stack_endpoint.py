@@ -20,7 +20,7 @@ from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, dump_spec
 from peagle_sm.service import leftovers
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
-from tests.learn.test_data import made, texts
+from tests.learn.test_data import make_set, texts
 from tests.learn.test_promote import store_proof
 from tests.learn.test_prove import HEAD, stopped
 from tests.local.serving import Server, eventually
@@ -77,7 +77,7 @@ def endpoint(session: Session, server: Server) -> Iterator[str]:
 @pytest.fixture
 def plan(spec_of: Callable[..., LearnSpec], session: Session, tmp_path: Path) -> ProvePlan:
     spec = spec_of(texts(24), general=texts(10, seed=3))
-    made(spec, session, tmp_path / "work")
+    make_set(spec, session, tmp_path / "work")
     return plan_prove(spec, served(), str(HEAD), session, tmp_path / "work")
 
 

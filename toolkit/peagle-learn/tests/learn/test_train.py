@@ -220,7 +220,7 @@ def test_a_job_that_is_not_ours_is_neither_shown_nor_stopped(
 
 
 @pytest.mark.parametrize(
-    ("train", "told"),
+    ("train", "message"),
     [
         ({"sequence_length": 100_000}, "the target's context"),
         ({"sequence_length": 8192, "sequence_partitions": 1, "micro_batch_size": 256}, "too little memory"),
@@ -231,13 +231,13 @@ def test_a_job_that_is_not_ours_is_neither_shown_nor_stopped(
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_created(
-    local: Session, folder: Path, make_spec: Make, train: dict[str, Any], told: str
+    local: Session, folder: Path, make_spec: Make, train: dict[str, Any], message: str
 ) -> None:
     (folder / "bad.tokens.jsonl").write_text(
         '{"input_ids": [1, 2], "loss_mask": [0, 1]}\n{"input_ids": [1], "loss_mask": [1, 1]}\n'
     )
     (folder / "empty.tokens.jsonl").write_text("\n")
-    with pytest.raises(PlanRefused, match=told):
+    with pytest.raises(PlanRefused, match=message):
         run(local, make_spec("refused", **train), folder, confirm=never)
     assert list(job_names(local, "refused-")) == []
 

@@ -17,7 +17,7 @@ from peagle_learn.prove import ProvePlan, plan_prove
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_train.dataset import check_channel
-from tests.learn.test_data import made, texts
+from tests.learn.test_data import make_set, texts
 from tests.learn.test_prove import HEAD, endpoint, served  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("endpoint")
@@ -31,7 +31,7 @@ def spec(spec_of: Callable[..., LearnSpec]) -> LearnSpec:
 
 @pytest.fixture
 def data(spec: LearnSpec, session: Session, tmp_path: Path) -> DataResult:
-    return made(spec, session, tmp_path / "work")
+    return make_set(spec, session, tmp_path / "work")
 
 
 def trained_on(folder: Path, head: Path) -> Path:
@@ -60,13 +60,13 @@ def test_a_head_is_not_proved_on_another_set_than_it_learned(
     learned = {json.loads(line)["conversation"] for line in _rows(data.folder / "training")}
 
     other = with_seed(spec, 5)
-    newest = made(other, session, work)
+    newest = make_set(other, session, work)
     names = {json.loads(line)["conversation"] for line in _rows(newest.folder / "validation")}
     assert learned & names, "held-out prompts of the other set are among what the head learned"
     with pytest.raises(PlanRefused, match="trained on other data than the newest set"):
         planned(other, head, session, work)
 
-    made(spec, session, work)  # as the refusal says
+    make_set(spec, session, work)  # as the refusal says
     assert planned(spec, head, session, work).trained_apart is True
 
 
@@ -75,14 +75,14 @@ def _rows(folder: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("data")
-@pytest.mark.parametrize("told", [None, "no JSON", "[]", '{"data": {"training": null}}', '{"data": {}}'])
+@pytest.mark.parametrize("training", [None, "no JSON", "[]", '{"data": {"training": null}}', '{"data": {}}'])
 def test_a_head_of_unknown_training_is_proved_with_a_warning(
-    spec: LearnSpec, session: Session, tmp_path: Path, told: Any
+    spec: LearnSpec, session: Session, tmp_path: Path, training: Any
 ) -> None:
     head = tmp_path / "head"
     shutil.copytree(HEAD, head)
-    if told is not None:
-        (head / "training.json").write_text(told)
+    if training is not None:
+        (head / "training.json").write_text(training)
     plan = planned(spec, head, session, tmp_path / "work")
     assert plan.trained_apart is None
     assert UNKNOWN_TRAINING in plan.offer.warnings

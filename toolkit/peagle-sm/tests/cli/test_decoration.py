@@ -81,7 +81,7 @@ def test_who_may_not_list_models_reads_the_status() -> None:
     aws = FakeAws()
     session = session_of(aws)
     deploy(make_spec(), session=session, pacing=pacing_of(aws))
-    refused = {"list_models", "list_endpoint_configs"}
+    refused = {"ListModels", "ListEndpointConfigs"}
     aws.before = lambda _, number, operation: denied(operation) if operation in refused else None
     result = connect("demo", session=session).status()
     assert result.summary.num_speculative_tokens == 3

@@ -44,7 +44,7 @@ def test_a_yes_on_a_terminal_installs_the_guard_and_goes_on(aws: FakeGuardAws) -
     assert "No guard is installed in us-east-1." in shown
     assert "USD/month" in shown
     assert "Install the guard now? [y/N]" in shown
-    assert "create_stack" in aws.calls
+    assert "CreateStack" in aws.calls
 
 
 @pytest.mark.parametrize(("answers", "yes"), [("n\n", False), (None, True), ("y\n", True), (None, False)])
@@ -53,7 +53,7 @@ def test_without_a_yes_to_this_question_nothing_is_installed(
 ) -> None:
     result, _ = _deploy(aws, answers, yes)
     assert result.startswith("The guard is not installed in us-east-1")
-    assert "create_stack" not in aws.calls
+    assert "CreateStack" not in aws.calls
 
 
 def test_a_guard_whose_stack_is_broken_is_not_installed_over(aws: FakeGuardAws) -> None:

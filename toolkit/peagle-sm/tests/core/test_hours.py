@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from peagle_sm.core.spec.hours import DAY_MINUTES, DAYS, HoursError, Span, parse_hours, time_zones
 
@@ -56,15 +55,6 @@ def test_what_is_no_timetable_is_told_what_is_allowed(written: str, said: str) -
     with pytest.raises(HoursError) as caught:
         parse_hours(written)
     assert said in str(caught.value)
-
-
-def test_the_spec_names_the_field_and_what_was_found() -> None:
-    with pytest.raises(SpecError) as caught:
-        parse_spec("name: a\nmodel: tiny-code\nhours: Mon-Fri 8-19 Europe/Berlin", origin="peagle.yaml")
-    assert str(caught.value) == (
-        "peagle.yaml: line 3: hours: found 'Mon-Fri 8-19 Europe/Berlin'; allowed: days such as Mon-Fri, "
-        "times such as 08:00-19:00, and a time zone (found '8-19')."
-    )
 
 
 def test_a_timetable_that_no_tag_can_hold_is_refused() -> None:

@@ -83,10 +83,6 @@ def test_the_dearest_of_several_types_counts() -> None:
     assert plan.usd_per_hour == 13.12
 
 
-def test_nothing_is_billed_locally() -> None:
-    assert plan_of(TINY, context=LOCAL).usd_per_day == 0.0
-
-
 def test_unused_gpus_are_counted() -> None:
     big = "placement: {instance_types: [ml.p6-b200.48xlarge]}\n"
     assert plan_of(GPT, big).unused_gpus == 7

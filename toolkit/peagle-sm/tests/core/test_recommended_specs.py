@@ -6,22 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import make_plan
-from peagle_sm.core.spec.endpoint_spec import parse_spec
-from tests.core.support import LOCAL, NOW
+from peagle_sm.service.spec_to_plan import load_spec
+from tests.core.support import AWS as ON_AWS
+from tests.core.support import LOCAL, breaches
 from tests.recommended import GPUS, PATHS, PLACES, placed
 
 EXAMPLES = sorted((Path(__file__).parents[4] / "docs" / "examples").glob("*.yaml"))
-ON_AWS = Context("123456789012", "us-east-1", NOW)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_recommended_spec_has_no_error(path: Path) -> None:
-    spec = parse_spec(path.read_text(), path.name)
+    spec = load_spec(path)
     plan = make_plan(spec, LOCAL if spec.model_name == "tiny-code" else ON_AWS)
     assert [f"{each.check}: {each.message}" for each in plan.findings if each.severity == "error"] == []
     assert not plan.refused
+    assert [breaches(request) for request in plan.requests] == [[]] * 6
+    assert plan.memory is not None
+    assert (plan.memory.fits, plan.unused_gpus) == (True, 0)
     held = [each for each in plan.findings if each.check in ("advisories", "known-faults")]
     assert bool(held) is (spec.model != "tiny-code"), "every engine that AWS publishes is below the floor"
     for each in held:

@@ -42,21 +42,21 @@ def test_each_bad_field_has_its_line() -> None:
     assert "\n  line 6: speculation.mode: found 'medusa'" in caught.value.message
 
 
-def test_one_bad_field_is_one_line() -> None:
+@pytest.mark.parametrize(
+    ("text", "beginning"),
+    [
+        ("lifecycle:\n  max_lifetime_hours: 0", "line 4: lifecycle.max_lifetime_hours: found 0;"),
+        (
+            "autoscaling:\n  max_instances: 2\n  min_instances: 3",
+            "line 5: autoscaling.min_instances:",
+        ),
+        ("model_: m", "line 3: unknown field 'model_'"),
+    ],
+)
+def test_one_problem_is_told_on_one_line(text: str, beginning: str) -> None:
     with pytest.raises(SpecError) as caught:
-        parse_spec("name: demo\nmodel: gpt-oss-20b\nlifecycle:\n  max_lifetime_hours: 0\n", "peagle.yaml")
-    assert caught.value.message.startswith("peagle.yaml: line 4: lifecycle.max_lifetime_hours: found 0;")
-
-
-def test_a_missing_field_has_no_line_of_its_own() -> None:
-    with pytest.raises(SpecError, match=r"^peagle.yaml: field 'model' is missing"):
-        parse_spec("name: demo\n", "peagle.yaml")
-
-
-def test_a_rule_over_several_fields_names_the_line_of_its_field() -> None:
-    text = "name: demo\nmodel: m\nautoscaling:\n  max_instances: 2\n  min_instances: 3\n"
-    with pytest.raises(SpecError, match=r"^peagle.yaml: line 5: autoscaling\.min_instances: found 3"):
-        parse_spec(text, "peagle.yaml")
+        parse_spec(f"name: demo\nmodel: gpt-oss-20b\n{text}\n", "peagle.yaml")
+    assert caught.value.message.startswith(f"peagle.yaml: {beginning}")
 
 
 NAMES = st.text("ab.", min_size=1, max_size=3).filter(lambda name: not {name, name[-1], name[0]} & {"."})
@@ -93,7 +93,6 @@ SCALARS = [*_scalars(EndpointSpec)]
 def test_the_fields_of_numbers_and_booleans_are_found() -> None:
     names = {name for name, _ in SCALARS}
     assert {"accept_eula", "placement.instance_count", "lifecycle.max_lifetime_hours"} <= names
-    assert len(names) > 15
 
 
 @pytest.mark.parametrize(("field", "kinds"), SCALARS, ids=[name for name, _ in SCALARS])
@@ -153,11 +152,7 @@ BASE = "name: demo\nmodel: gpt-oss-20b\n"
         ('serving: {max_model_len: "4096"}', "4096", "for example 4096"),
         ('lifecycle: {budget_usd: "12.5"}', "12.5", "for example 12.5"),
         ("serving: null", "found null", "serving"),
-        (
-            "autoscaling: {min_instances: 0}",
-            "lifecycle.idle: scale-to-zero",
-            "autoscaling.min_instances",
-        ),
+        ("autoscaling: {min_instances: 0}", "lifecycle.idle: scale-to-zero", "autoscaling.min_instances"),
         ("hours: 9-17", "Mon-Fri 08:00-19:00 Europe/Berlin", "hours"),
     ],
 )

@@ -1,8 +1,8 @@
-"""Deleting by names and globs: only what is ours, in order, and proven."""
+"""Deletion by names and globs: only resources created by peagle-sm, in order, each checked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -13,7 +13,6 @@ from peagle_sm.service import (
     Deletable,
     Event,
     Pacing,
-    connect,
     deletable,
     delete,
     deploy,
@@ -21,7 +20,7 @@ from peagle_sm.service import (
     list_endpoints,
     status,
 )
-from tests.service.fakes import FakeAws, Row, broken, client_error, denied, lost, throttled
+from tests.service.fakes import FakeAws, Row, client_error, denied, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
 
 
@@ -73,14 +72,6 @@ def test_the_alarms_of_a_killed_update_go_with_the_endpoint_and_after_it(
     with pytest.raises(NotFound):
         delete(["demo"], session=session, pacing=pacing)
     assert aws.alarms == set()
-
-
-def test_who_may_not_delete_alarms_deletes_endpoints(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws, "demo")
-    aws.alarms = set(ALARMS)
-    aws.before = lambda _, number, operation: denied(operation) if "Alarms" in operation else None
-    assert delete(["demo"], session=session, pacing=pacing).leftovers == ()
-    assert not aws.everything()
 
 
 def test_a_foreign_endpoint_keeps_its_alarms(aws: FakeAws, session: Session, pacing: Pacing) -> None:
@@ -169,19 +160,6 @@ def test_globs_take_what_matches_and_the_question_shows_it(aws: FakeAws, pacing:
     assert [one.name for one in list_endpoints(session)] == ["other"]
 
 
-def test_a_name_is_not_taken_for_a_longer_one(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws, "demo", "demo-2")
-    delete(["demo"], session=session, pacing=pacing)
-    assert len(aws.everything()) == 4
-
-
-def test_a_no_deletes_nothing(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws, "demo")
-    with pytest.raises(PeagleError, match="Nothing was deleted"):
-        delete(["demo"], session=session, pacing=pacing, confirm=lambda rows: False)
-    assert len(aws.everything()) == 4
-
-
 def test_a_foreign_endpoint_is_refused_and_no_glob_takes_it(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws, "demo-mine")
     _foreign(aws, "demo-theirs")
@@ -189,12 +167,6 @@ def test_a_foreign_endpoint_is_refused_and_no_glob_takes_it(aws: FakeAws, pacing
         delete(["demo-theirs"], session=session, pacing=pacing)
     delete(["demo-*"], session=session, pacing=pacing)
     assert aws.everything() == ["endpoint/demo-theirs"]
-
-
-def test_nothing_of_that_name(session: Session, pacing: Pacing) -> None:
-    with pytest.raises(NotFound, match="'nope' matches nothing") as caught:
-        delete(["nope"], session=session, pacing=pacing)
-    assert "peagle-sm list --region us-east-1" in (caught.value.next_step or "")
 
 
 def test_what_a_killed_run_left_without_an_endpoint_is_listed_and_goes(aws: FakeAws, pacing: Pacing) -> None:
@@ -205,14 +177,6 @@ def test_what_a_killed_run_left_without_an_endpoint_is_listed_and_goes(aws: Fake
     with pytest.raises(NotFound, match="remaining resources: endpoint-config/demo-"):
         status("demo", session=session)
     delete(["demo"], session=session, pacing=pacing)
-    assert not aws.everything()
-
-
-def test_creating_refuses_and_is_waited_out(aws: FakeAws, spec: EndpointSpec, pacing: Pacing) -> None:
-    session = session_of(aws)
-    deploy(spec, session=session, pacing=pacing, wait=False)
-    delete(["demo"], session=session, pacing=pacing)
-    assert aws.calls.count("DeleteEndpoint") > 1
     assert not aws.everything()
 
 
@@ -276,84 +240,35 @@ def test_a_name_reused_by_somebody_else_while_waiting_is_not_deleted(aws: FakeAw
     assert aws.everything() == ["endpoint/demo"]
 
 
-def _calls_of_a_quiet_delete() -> list[str]:
-    aws = FakeAws()
-    session = _deployed(aws, "demo")
-    aws.calls.clear()
-    delete(["demo"], session=session, pacing=pacing_of(aws))
-    return aws.calls
-
-
-QUIET = _calls_of_a_quiet_delete()
-FAULTS = {"no answer": lost, "denied": denied, "broken": broken, "throttled": throttled}
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("fault", [*FAULTS, "Ctrl-C"])
-@pytest.mark.parametrize("number", range(len(QUIET)), ids=lambda n: f"{n}-{QUIET[n]}")
-def test_one_fault_in_a_delete(number: int, fault: str, moment: str) -> None:
-    aws = FakeAws()
-    session = _deployed(aws, "demo")
-    aws.calls.clear()
-
-    def strike(_: FakeAws, call: int, operation: str) -> BaseException | None:
-        if call != number:
-            return None
-        return KeyboardInterrupt() if fault == "Ctrl-C" else FAULTS[fault](operation)
-
-    setattr(aws, moment, strike)
-    error: BaseException | None = None
-    try:
-        delete(["demo"], session=session, pacing=pacing_of(aws))
-    except (PeagleError, KeyboardInterrupt) as raised:
-        error = raised
-    if error is None:
-        assert not aws.everything()
-        return
-    # No endpoint outlives a failure without its limit; once a deletion was tried, the error names it.
-    assert not aws.endpoints or "schedule/peagle-demo-lifetime" in aws.everything()
-    if "DeleteEndpoint" in aws.calls and aws.endpoints:
-        assert isinstance(error, BillableLeft)
-        assert "peagle-sm delete demo" in (error.next_step or "")
-
-
 def test_leaving_the_with_block_deletes_even_after_an_error(
     aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
     with pytest.raises(ZeroDivisionError), deploy(spec, session=session, pacing=pacing):
         raise ZeroDivisionError
     assert not aws.everything()
-
-
-def test_deleting_inside_the_with_block_is_no_mistake(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
-) -> None:
     with deploy(spec, session=session, pacing=pacing) as endpoint:
         endpoint.delete()
     assert not aws.everything()
 
 
-def test_connect_wants_an_endpoint_that_exists(session: Session) -> None:
-    with pytest.raises(NotFound, match="endpoint 'nope' does not exist in us-east-1"):
-        connect("nope", session=session)
-
-
-def test_a_register_that_does_not_answer_leaves_no_other_endpoint_running(
-    aws: FakeAws, pacing: Pacing
+@pytest.mark.parametrize(
+    ("operation", "fault"),
+    [
+        ("ListModels", throttled),
+        ("ListEndpointConfigs", throttled),
+        ("DeleteItem", throttled),
+        ("DeleteAlarms", denied),
+    ],
+)
+def test_what_only_finds_or_tidies_up_blocks_no_deletion(
+    aws: FakeAws, pacing: Pacing, operation: str, fault: Callable[[str], BaseException]
 ) -> None:
-    session = _deployed(aws, "demo-a", "demo-b")
-    aws.before = lambda _, number, operation: throttled(operation) if operation == "DeleteItem" else None
-    report = delete(["demo-*"], session=session, pacing=pacing)
-    assert report.names == ("demo-a", "demo-b")
-    assert not aws.everything()
-
-
-@pytest.mark.parametrize("operation", ["list_models", "list_endpoint_configs"])
-def test_a_list_that_is_throttled_blocks_no_deletion(aws: FakeAws, pacing: Pacing, operation: str) -> None:
-    session = _deployed(aws, "demo")
-    aws.before = lambda _, number, called: throttled(called) if called == operation else None
-    delete(["demo"], session=session, pacing=pacing)
-    assert not aws.everything()
+    session = _deployed(aws, "demo-a", "demo-b", "demo-a-2")
+    aws.alarms = set(ALARMS)
+    aws.before = lambda _, number, called: fault(called) if called == operation else None
+    report = delete(["demo-a", "demo-b"], session=session, pacing=pacing)
+    assert (report.names, report.leftovers) == (("demo-a", "demo-b"), ())
+    assert len(aws.everything()) == 4, "a name is not taken for a longer one"
 
 
 def test_deleting_an_endpoint_that_is_creating_says_why_it_waits_and_not_after(
@@ -363,6 +278,8 @@ def test_deleting_an_endpoint_that_is_creating_says_why_it_waits_and_not_after(
     waiting = "waiting for endpoint demo to be deleted"
     events: list[Event] = []
     delete(["demo"], session=session, pacing=pacing, progress=events.append)
+    assert aws.calls.count("DeleteEndpoint") > 1
+    assert not aws.everything()
     by_name = {event.status: event.message for event in events if "to be deleted" in event.message}
     assert by_name == {
         "Creating": f"{waiting}: SageMaker does not delete it while it is Creating",
@@ -422,16 +339,6 @@ def test_ctrl_c_while_several_are_deleted_leaves_each_of_them_to_its_schedule(
     assert "peagle-sm delete a b c --yes" in (caught.value.next_step or "")
     for name in ("a", "b"):
         assert aws.schedules[f"peagle-{name}-lifetime"]["StartDate"] <= aws.clock.now()
-
-
-def test_what_is_gone_is_no_error_beside_what_is_not(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws, "demo")
-    report = delete(["demo", "nope", "x-*"], session=session, pacing=pacing, missing_ok=True)
-    assert report.names == ("demo",)
-    assert sorted(report.absent) == ["nope", "x-*"]
-    assert "matches nothing" in report.absent["nope"]
-    assert not aws.everything()
-    assert delete(["demo"], session=session, pacing=pacing, missing_ok=True).names == ()
 
 
 def test_what_would_be_deleted_is_shown_and_nothing_is_changed(aws: FakeAws, pacing: Pacing) -> None:

@@ -11,49 +11,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.aws.session.session import LocalTarget, Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
-    CredentialsError,
     Declined,
     EndpointFailed,
     Interrupted,
     PeagleError,
     PlanRefused,
-    SpecError,
 )
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.service import Event, Pacing, deploy, plan_for
+from peagle_sm.service import Event, Pacing, delete, deploy, plan_for
+from peagle_sm.service.lifecycle.existing import Survey
 from tests.service.fakes import START, FakeAws, broken, denied, lost, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
 
 SCHEDULE = "peagle-demo-lifetime"
 
 
-def test_the_lifetime_limit_is_armed_before_anything_that_costs(
+def test_the_limit_is_armed_first_and_progress_reports_phase_time_status_and_spend(
     aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
-) -> None:
-    endpoint = deploy(spec, session=session, pacing=pacing)
-    assert endpoint.name == "demo"
-    created = [call for call in aws.calls if call.startswith("Create")]
-    assert created == [
-        "CreateSchedule",
-        "CreateModel",
-        "CreateEndpointConfig",
-        "CreateLogGroup",
-        "CreateEndpoint",
-    ]
-    assert aws.schedules[SCHEDULE]["StartDate"] == START + timedelta(hours=8)
-
-
-def test_progress_tells_phase_time_status_and_spend(
-    session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
     events: list[Event] = []
     deploy(spec, session=session, pacing=pacing, progress=events.append)
     phases = [event.phase for event in events if event.phase != "waiting"]
     assert phases == ["check", "lifetime", "model", "config", "config", "endpoint", "verify", "ready"]
+    created = [call.removeprefix("Create") for call in aws.calls if call.startswith("Create")]
+    assert created == ["Schedule", "Model", "EndpointConfig", "LogGroup", "Endpoint"]
     assert [event.status for event in events if event.phase == "waiting"] == ["Creating"] * 4
     last = events[-1]
     assert last.elapsed_s == 60
@@ -72,15 +57,11 @@ def test_the_log_group_is_created_before_the_endpoint_since_its_role_may_not(
     assert aws.calls.index("PutRetentionPolicy") < aws.calls.index("CreateEndpoint")
     lines = [event.message for event in events if event.resource == f"log-group/{_GROUP}"]
     assert lines == [f"log group {_GROUP} created; it keeps logs for 30 days"]
-
-
-def test_a_log_group_that_is_there_is_used_as_it_is(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
-) -> None:
-    aws.log_groups.add(_GROUP)
+    delete(["demo"], session=session, pacing=pacing)
+    aws.calls.clear()
     deploy(spec, session=session, pacing=pacing)
     assert "CreateLogGroup" in aws.calls
-    assert "PutRetentionPolicy" not in aws.calls
+    assert "PutRetentionPolicy" not in aws.calls, "the group that is there is used as it is"
 
 
 @pytest.mark.parametrize("operation", ["CreateLogGroup", "PutRetentionPolicy"])
@@ -90,25 +71,9 @@ def test_who_may_not_create_log_groups_deploys_all_the_same_and_is_told(
     aws.before = lambda _, number, called: denied(called) if called == operation else None
     events: list[Event] = []
     deploy(spec, session=session, pacing=pacing, progress=events.append)
-    (told,) = [event.message for event in events if "log group" in event.message]
-    assert "not created, so log lines may be lost" in told
+    (message,) = [event.message for event in events if "log group" in event.message]
+    assert "not created, so log lines may be lost" in message
     assert events[-1].phase == "ready"
-
-
-def test_the_plan_is_shown_and_a_no_creates_nothing(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
-) -> None:
-    shown: list[Plan] = []
-
-    def no(plan: Plan) -> bool:
-        shown.append(plan)
-        return False
-
-    with pytest.raises(Declined) as caught:
-        deploy(spec, session=session, pacing=pacing, confirm=no)
-    assert caught.value.exit_code == 3
-    assert shown[0].usd_per_hour == 4.2
-    assert not aws.everything()
 
 
 def test_the_lifetime_counts_from_the_yes(aws: FakeAws, session: Session, pacing: Pacing) -> None:
@@ -118,38 +83,6 @@ def test_the_lifetime_counts_from_the_yes(aws: FakeAws, session: Session, pacing
 
     deploy(make_spec(), session=session, pacing=pacing, confirm=after_lunch)
     assert aws.schedules[SCHEDULE]["StartDate"] == START + timedelta(hours=9)
-
-
-def test_a_refused_plan_creates_nothing(aws: FakeAws, session: Session, pacing: Pacing) -> None:
-    spec = make_spec(placement={"instance_types": ["ml.nonsense.large"]})
-    with pytest.raises(PlanRefused) as caught:
-        deploy(spec, session=session, pacing=pacing)
-    assert "ml.nonsense.large" in caught.value.message
-    assert caught.value.next_step
-    assert any(one["severity"] == "error" for one in caught.value.details["findings"])
-    assert not aws.everything()
-
-
-def test_a_failed_endpoint_is_explained_and_cleaned_up(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
-) -> None:
-    aws.outcome, aws.reason = "Failed", "The primary container did not pass the ping health check."
-    aws.log_lines = ["ValueError: head does not match"]
-    with pytest.raises(EndpointFailed) as caught:
-        deploy(spec, session=session, pacing=pacing)
-    assert caught.value.details["failure_reason"] == aws.reason
-    assert caught.value.details["log_tail"] == aws.log_lines
-    assert caught.value.next_step
-    assert not aws.everything()
-
-
-def test_no_capacity_gets_its_own_advice(aws: FakeAws, session: Session, pacing: Pacing) -> None:
-    aws.outcome, aws.reason = "Failed", "InsufficientInstanceCapacity: unable to provision ml.g7e.2xlarge"
-    with pytest.raises(EndpointFailed) as caught:
-        deploy(make_spec(), session=session, pacing=pacing)
-    assert "instance_types" in (caught.value.next_step or "")
-    assert aws.calls.count("CreateEndpoint") == 3
-    assert not aws.everything()
 
 
 def test_an_endpoint_that_never_comes_up_is_not_left_running(
@@ -173,13 +106,6 @@ def test_a_silent_rollback_is_seen(
     with pytest.raises(EndpointFailed, match="runs config demo-before, not demo-"):
         deploy(spec, session=session, pacing=pacing)
     assert not aws.everything()
-
-
-def test_wait_false_returns_while_creating(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
-) -> None:
-    deploy(spec, session=session, pacing=pacing, wait=False)
-    assert aws.status(aws.endpoints["demo"]) == "Creating"
 
 
 def test_a_foreign_endpoint_is_never_touched(
@@ -216,17 +142,6 @@ def test_another_spec_under_the_same_name_is_refused(
         deploy(other, session=session, pacing=pacing)
     assert "peagle-sm delete demo --region us-east-1" in (caught.value.next_step or "")
     assert len(aws.everything()) == 4
-
-
-def test_a_second_deploy_of_the_same_spec_keeps_endpoint_and_lifetime(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
-) -> None:
-    deploy(spec, session=session, pacing=pacing)
-    end = aws.schedules[SCHEDULE]["StartDate"]
-    aws.clock.sleep(3600)
-    deploy(spec, session=session, pacing=pacing)
-    assert aws.calls.count("CreateEndpoint") == 1
-    assert aws.schedules[SCHEDULE]["StartDate"] == end
 
 
 def test_a_lost_lifetime_limit_is_armed_again(
@@ -305,13 +220,6 @@ def test_an_endpoint_in_service_survives_a_deploy_that_is_stopped(
     assert aws.status(aws.endpoints["demo"]) == "InService"
 
 
-def test_the_region_of_the_spec_must_be_the_sessions(session: Session) -> None:
-    spec = make_spec(placement={"region": "eu-west-1", "instance_types": ["ml.g7e.2xlarge"]})
-    with pytest.raises(CredentialsError) as caught:
-        plan_for(spec, session)
-    assert "--region eu-west-1" in (caught.value.next_step or "")
-
-
 def test_a_broken_progress_callback_cleans_up(
     aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
@@ -345,6 +253,61 @@ def test_a_creation_that_lands_after_ctrl_c_is_caught(
     aws.clock.sleep(200)
     assert not aws.everything()
     assert not aws.unguarded
+
+
+def test_a_deploy_of_what_is_in_service_asks_nothing_and_says_that_nothing_was_created(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    requests: list[Plan] = []
+    states: list[str] = []
+    lines: list[Event] = []
+
+    def confirm(plan: Plan) -> bool:
+        requests.append(plan)
+        return True
+
+    def again(spec: EndpointSpec) -> None:
+        deploy(
+            spec,
+            session=session,
+            pacing=pacing,
+            confirm=confirm,
+            surveyed=lambda existing: states.append(existing.state),
+            progress=lines.append,
+        )
+
+    again(spec)
+    assert (requests, states) == ([], ["live"])
+    assert lines[-1].message == "endpoint demo is already in service with this spec: nothing was created"
+    again(make_spec(lifecycle={"max_lifetime_hours": 8, "idle_minutes": 20}))
+    assert lines[-1].message.endswith(
+        ". The spec has other tags (peagle-sm:idle-minutes): "
+        "`peagle-sm update SPEC --region us-east-1` writes them"
+    )
+    aws.schedules.clear()
+    again(spec)
+    assert len(requests) == 1
+
+
+def test_what_served_and_is_gone_before_the_call_is_asked_about(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    """A slow preflight: the plan is made again, and the endpoint is gone."""
+    deploy(spec, session=session, pacing=pacing)
+
+    def slow(plan: Plan) -> None:
+        aws.clock.sleep(120)
+
+    def gone(existing: Survey) -> None:
+        assert existing.state == "live"
+        aws.endpoints.clear()
+
+    with pytest.raises(Declined):
+        deploy(
+            spec, session=session, pacing=pacing, confirm=lambda plan: False, preflight=slow, surveyed=gone
+        )
+    assert not aws.endpoints
 
 
 SOME_FAULTS = {"lost": lost, "denied": denied, "broken": broken, "throttled": throttled}
@@ -387,15 +350,3 @@ def test_whatever_goes_wrong_together_nothing_billable_stays_unnamed(
     guarded = SCHEDULE in aws.schedules
     assert guarded or not aws.endpoints
     assert not aws.unguarded
-
-
-def test_a_local_target_comes_from_a_status_document() -> None:
-    target = LocalTarget.from_status(
-        {"endpoint_url": "http://localhost:4600", "pid": 7, "region": "us-east-1"}
-    )
-    assert target == LocalTarget("http://localhost:4600")
-
-
-def test_a_spec_error_is_not_wrapped(session: Session) -> None:
-    with pytest.raises(SpecError):
-        plan_for(make_spec(model="no-such-model"), session)

@@ -10,22 +10,20 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, ServiceFault, SpecError
+from peagle_sm.core.errors import CredentialsError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.service import Event, Pacing
 from peagle_sm.service.guard.installation import (
-    InstallPlan,
     InstallReport,
     bucket_arns,
     install,
     uninstall,
 )
 from peagle_sm.service.guard.status import GuardFiles, shipped
-from tests.service.fakes import ACCOUNT
+from tests.service.fakes import ACCOUNT, FakeAws, Row, broken
 from tests.service.guard_fakes import FakeGuardAws
 
 BUCKET = f"peagle-guard-{ACCOUNT}-us-east-1"
 OURS = {"peagle-sm:managed-by": "peagle-sm"}
-CHANGING = ("create", "put", "update", "delete")
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def _parameters(request: dict[str, Any]) -> dict[str, Any]:
 def test_a_first_installation(aws: FakeGuardAws, installed: InstallReport, guard_files: GuardFiles) -> None:
     assert installed.action == "created"
     assert installed.outputs["Version"] == "1.0"
-    request = aws.request("create_stack")
+    request = aws.sent["CreateStack"]
     assert request["Capabilities"] == ["CAPABILITY_NAMED_IAM"]
     parameters = _parameters(request)
     assert parameters == {
@@ -74,16 +72,16 @@ def test_a_first_installation(aws: FakeGuardAws, installed: InstallReport, guard
 
 
 def test_the_bucket_is_closed_before_anything_lies_in_it(aws: FakeGuardAws, installed: InstallReport) -> None:
-    before = aws.calls[: aws.calls.index("put_object")]
-    assert before[0] == "create_bucket"
+    before = aws.changes[: aws.changes.index("PutObject")]
+    assert before[0] == "CreateBucket"
     assert {
-        "put_public_access_block",
-        "put_bucket_encryption",
-        "put_bucket_versioning",
-        "put_bucket_policy",
+        "PutPublicAccessBlock",
+        "PutBucketEncryption",
+        "PutBucketVersioning",
+        "PutBucketPolicy",
     } < {*before}
     assert aws.bucket is not None
-    policy = json.loads(json.loads(aws.bucket["put_bucket_policy"])["Policy"])
+    policy = json.loads(json.loads(aws.bucket["PutBucketPolicy"])["Policy"])
     (denied,) = policy["Statement"]
     assert (denied["Effect"], denied["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
     assert denied["Resource"] == [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]
@@ -95,8 +93,8 @@ def test_again_changes_nothing_and_keeps_what_was_told(
     again = install(session, pacing=pacing, guard_files=guard_files)
     assert again is not None
     assert again.action == "unchanged"
-    assert aws.calls.count("put_object") == 1
-    assert _parameters(aws.request("update_stack"))["NoticesEmail"] == "as before"
+    assert aws.calls.count("PutObject") == 1
+    assert _parameters(aws.sent["UpdateStack"])["NoticesEmail"] == "as before"
 
 
 def test_a_new_package_is_an_update(
@@ -106,7 +104,7 @@ def test_a_new_package_is_an_update(
     report = install(session, pacing=pacing, guard_files=newer)
     assert report is not None
     assert report.action == "updated"
-    assert _parameters(aws.request("update_stack"))["AssetKey"] == newer.key != guard_files.key
+    assert _parameters(aws.sent["UpdateStack"])["AssetKey"] == newer.key != guard_files.key
 
 
 def test_settings_become_parameters_of_the_template(
@@ -118,7 +116,7 @@ def test_settings_become_parameters_of_the_template(
         "ReserveConcurrency": "no",
     }
     install(session, wanted, pacing=pacing, guard_files=guard_files)
-    sent = _parameters(aws.request("create_stack"))
+    sent = _parameters(aws.sent["CreateStack"])
     assert sent["ModelBucketArns"] == "arn:aws:s3:::one,arn:aws:s3:::two"
     assert wanted.items() <= sent.items()
     assert set(sent) <= guard_files.parameter_names
@@ -130,22 +128,7 @@ def test_a_parameter_that_cannot_be_set_is_refused_before_anything_is_created(
 ) -> None:
     with pytest.raises(SpecError, match="allowed: EncryptionKeyArn, EndpointKeyArns, ImageRepository"):
         install(session, {name: "x"}, pacing=pacing, guard_files=guard_files)
-    assert aws.calls == []
-
-
-def test_declining_changes_nothing(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
-) -> None:
-    requests: list[InstallPlan] = []
-
-    def decline(plan: InstallPlan) -> bool:
-        requests.append(plan)
-        return False
-
-    report = install(session, confirm=decline, pacing=pacing, guard_files=guard_files)
-    assert report is None
-    assert requests[0].price.usd_per_month < 1.0
-    assert not [call for call in aws.calls if call.startswith(CHANGING)]
+    assert aws.changes == []
 
 
 def test_what_never_stood_is_taken_away_first(
@@ -155,7 +138,7 @@ def test_what_never_stood_is_taken_away_first(
     report = install(session, pacing=pacing, guard_files=guard_files)
     assert report is not None
     assert report.action == "created"
-    assert aws.calls.index("delete_stack") < aws.calls.index("create_stack")
+    assert aws.calls.index("DeleteStack") < aws.calls.index("CreateStack")
 
 
 def test_an_operation_under_way_is_waited_for(
@@ -187,9 +170,16 @@ def test_a_failure_names_its_cause_and_not_its_consequences(
 def test_a_lost_answer_while_following_is_no_failure(
     aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
+    left = 3
+
+    def fail(_: FakeAws, number: int, operation: str) -> BaseException | None:
+        nonlocal left
+        left -= operation == "DescribeStacks"
+        return broken(operation) if operation == "DescribeStacks" and left >= 0 else None
+
     def lose(event: Event) -> None:
         if event.resource == BUCKET:
-            aws.lose_answers = 3
+            aws.before = fail
 
     assert install(session, pacing=pacing, progress=lose, guard_files=guard_files) is not None
 
@@ -200,7 +190,7 @@ def test_what_the_cdk_made_is_left_to_the_cdk(
     aws.stack = {"StackName": "PeagleGuard", "StackId": "x", "StackStatus": "CREATE_COMPLETE"}
     with pytest.raises(PlanRefused, match="CDK"):
         install(session, pacing=pacing, guard_files=guard_files)
-    assert not [call for call in aws.calls if call.startswith(CHANGING)]
+    assert aws.changes == []
 
 
 def test_somebody_elses_bucket_is_not_used(
@@ -209,33 +199,13 @@ def test_somebody_elses_bucket_is_not_used(
     aws.bucket_is_foreign = True
     with pytest.raises(CredentialsError, match="another account"):
         install(session, pacing=pacing, guard_files=guard_files)
-    assert "create_stack" not in aws.calls
-
-
-def test_uninstall_leaves_nothing(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
-) -> None:
-    report = uninstall(session, pacing=pacing)
-    assert report is not None
-    assert report.bucket_removed
-    assert (aws.stack, aws.bucket, aws.objects) == (None, None, {})
-
-
-def test_uninstall_refuses_while_endpoints_of_ours_run(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
-) -> None:
-    aws.endpoints = {"demo": OURS, "foreign": {"team": "x"}}
-    with pytest.raises(PlanRefused, match="demo") as caught:
-        uninstall(session, pacing=pacing)
-    assert "foreign" not in caught.value.message
-    assert "peagle-sm delete demo" in (caught.value.next_step or "")
-    assert "delete_stack" not in aws.calls
+    assert "CreateStack" not in aws.calls
 
 
 def test_uninstall_goes_on_when_that_is_spelled_out_and_says_what_is_left(
     aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
 ) -> None:
-    aws.endpoints = {"demo": OURS}
+    aws.endpoints["demo"] = Row(aws.clock.now(), {}, OURS)
     lines: list[list[str]] = []
 
     def agree(names: Sequence[str]) -> bool:
@@ -253,7 +223,7 @@ def test_uninstall_refuses_while_stacks_import_from_it_whatever_is_spelled_out(
     aws.importers = ["Peagle-demo"]
     with pytest.raises(PlanRefused, match="Peagle-demo"):
         uninstall(session, leave_unguarded=True, pacing=pacing)
-    assert "delete_stack" not in aws.calls
+    assert "DeleteStack" not in aws.calls
 
 
 def test_a_bucket_that_holds_more_stays(
@@ -264,8 +234,3 @@ def test_a_bucket_that_holds_more_stays(
     assert report is not None
     assert not report.bucket_removed
     assert list(aws.objects) == ["notes.txt"]
-
-
-def test_uninstall_of_what_is_not_there(session: Session, pacing: Pacing) -> None:
-    with pytest.raises(NotFound, match="No guard is installed in us-east-1"):
-        uninstall(session, pacing=pacing)

@@ -1,4 +1,4 @@
-"""What `guard status` and `guard sweep` make of what AWS says."""
+"""`guard status` and `guard sweep` for each state of the account."""
 
 from __future__ import annotations
 
@@ -51,13 +51,7 @@ def _status(
 def test_a_guard_in_good_health_has_no_warnings(aws: FakeGuardAws, session: Session) -> None:
     aws.swept(minutes_ago=3)
     aws.subscribers = [CONFIRMED]
-    aws.items.append(
-        {
-            "pk": {"S": "endpoint#demo"},
-            "quiet_since": {"S": "2026-11-20T07:40:00+00:00"},
-            "paused": {"BOOL": False},
-        }
-    )
+    aws.write("endpoint#demo", quiet_since={"S": "2026-11-20T07:40:00+00:00"}, paused={"BOOL": False})
     status = _status(aws, session)
     assert (status.warnings, status.current) == ((), True)
     assert [(row.name, row.quiet_since is not None) for row in status.endpoints] == [("demo", True)]
@@ -81,8 +75,8 @@ def test_each_endpoint_without_a_metric_of_its_requests_in_flight_is_warned_of(
     aws.subscribers = [CONFIRMED]
     gone = {"gone_at": {"S": "2026-11-20T07:40:00+00:00"}}
     for name, more in (("demo", {}), ("gone", gone), ("other", {})):
-        aws.items.append({"pk": {"S": f"endpoint#{name}"}, "streams_hidden": {"BOOL": True}, **more})
-    aws.items.append({"pk": {"S": "endpoint#shown"}, "streams_hidden": {"BOOL": False}})
+        aws.write(f"endpoint#{name}", streams_hidden={"BOOL": True}, **more)
+    aws.write("endpoint#shown", streams_hidden={"BOOL": False})
     warning = (
         "endpoint {}: CloudWatch has no metric of its requests in flight. The guard detects a stream longer "
         "than the grace period only by GPU use: set lifecycle.grace_minutes above your longest stream"
@@ -98,7 +92,7 @@ def test_an_endpoint_whose_metrics_have_proven_nothing_for_two_hours_is_warned_o
     gone = {"gone_at": {"S": "2026-11-20T07:40:00+00:00"}}
     for name, minutes, more in (("demo", 125, {}), ("gone", 300, gone), ("new", 115, {})):
         since = {"S": (session.now() - timedelta(minutes=minutes)).isoformat()}
-        aws.items.append({"pk": {"S": f"endpoint#{name}"}, "unknown_since": since, **more})
+        aws.write(f"endpoint#{name}", unknown_since=since, **more)
     (warning,) = _status(aws, session).warnings
     assert warning.startswith("endpoint demo: for 2.1 hours its metrics have not shown whether it is idle")
     assert "`peagle-sm guard sweep --dry-run --region us-east-1`" in warning
@@ -121,7 +115,7 @@ def test_a_sweep_carries_no_time_and_gives_what_the_function_answered(
     row = {"name": "demo", "status": "InService", "evidence": "quiet", "action": "wait", "reason": "grace"}
     aws.answers = [answered({"time": "t", "endpoints": [row], "calls": {"ListEndpoints": 1}})]
     report = sweep(session, dry_run=True, pacing=pacing)
-    assert json.loads(aws.request("invoke")["Payload"]) == {"dry_run": True}
+    assert json.loads(aws.sent["Invoke"]["Payload"]) == {"dry_run": True}
     assert (report.endpoints, report.calls) == ((row,), {"ListEndpoints": 1})
 
 
@@ -130,7 +124,7 @@ def test_a_sweep_waits_for_the_one_that_is_running(
 ) -> None:
     aws.answers = [throttled, throttled, answered({"time": "t", "endpoints": [], "calls": {}})]
     sweep(session, pacing=pacing)
-    assert aws.calls.count("invoke") == 3
+    assert aws.calls.count("Invoke") == 3
     aws.answers = [throttled] * 100
     with pytest.raises(ServiceFault, match="Rate Exceeded"):
         sweep(session, pacing=pacing)

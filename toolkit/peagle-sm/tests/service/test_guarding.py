@@ -1,4 +1,4 @@
-"""A deploy asks for the guard, in words that help; and arms its limit when told to do without."""
+"""A deploy refuses without a guard; with --unguarded it still creates the lifetime schedule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, deploy, plan_for
 from peagle_sm.service.inventory.guard_state import require_guard
 from tests.service.fakes import FakeAws
-from tests.service.guard_fakes import FakeGuardAws
 from tests.service.setting import make_spec
 
 
@@ -69,12 +68,10 @@ def test_a_plan_for_a_stack_takes_the_guard_s_role(aws: FakeAws, session: Sessio
     assert not aws.everything()
 
 
-def test_a_training_job_needs_a_guard() -> None:
-    aws = FakeGuardAws()
-    aws.stack = {"StackName": "PeagleGuard", "StackId": "id", "StackStatus": "UPDATE_COMPLETE"}
-    session = Session.from_boto3(aws, clock=aws.clock.now)
+def test_a_training_job_needs_a_guard(aws: FakeAws, session: Session) -> None:
+    aws.stacks["PeagleGuard"] = "UPDATE_COMPLETE"
     require_guard(session, training=True)
-    aws.stack = None
+    aws.stacks.clear()
     with pytest.raises(GuardMissing, match="only SageMaker's own limits would stop a training job") as caught:
         require_guard(session, training=True)
     assert "`peagle-sm guard install --region us-east-1`" in (caught.value.next_step or "")

@@ -18,7 +18,6 @@ from peagle_sm.core.planning import Plan, at_most
 from peagle_sm.service import Event, Pacing, deploy, keep, list_endpoints, pause, resume, update
 from tests.service.fakes import ROLE, START, FakeAws, denied
 from tests.service.setting import make_spec, pacing_of, session_of
-from tests.service.stacked import in_a_stack
 
 SCHEDULE = "peagle-demo-lifetime"
 HOUR = timedelta(hours=1)
@@ -218,17 +217,8 @@ def test_who_may_not_use_the_register_ends_an_interrupted_pause(aws: FakeAws, pa
     assert [event for event in events if "could not write the guard's register" in event.message]
 
 
-def test_who_may_not_use_the_register_resumes_a_stacks_endpoint(aws: FakeAws, pacing: Pacing) -> None:
-    session = in_a_stack(aws)
-    _denied(aws)
-    pause("demo", session=session, pacing=pacing)
-    assert not aws.endpoints
-    resume("demo", session=session, pacing=pacing)
-    assert aws.status(aws.endpoints["demo"]) == "InService"
-
-
 @pytest.mark.parametrize(
-    "found",
+    "item",
     [
         {"version": {"N": "0.5"}},
         {"version": {"S": "seven"}},
@@ -238,12 +228,12 @@ def test_who_may_not_use_the_register_resumes_a_stacks_endpoint(aws: FakeAws, pa
     ],
 )
 def test_what_cannot_be_read_in_the_register_breaks_no_command(
-    aws: FakeAws, pacing: Pacing, found: dict[str, Any]
+    aws: FakeAws, pacing: Pacing, item: dict[str, Any]
 ) -> None:
     session = session_of(aws)
     deploy(make_spec(), session=session, pacing=pacing)
     assert aws.register is not None
-    aws.register["endpoint#demo"] = {**found, "pk": {"S": "endpoint#demo"}}
+    aws.register["endpoint#demo"] = {**item, "pk": {"S": "endpoint#demo"}}
     assert list_endpoints(session)[0].status == "InService"
     lease = keep("demo", 20 * HOUR, session=session, pacing=pacing)
     assert list_endpoints(session)[0].keep_until == lease.keep_until
@@ -263,7 +253,7 @@ def test_who_may_not_use_the_register_keeps_nothing(aws: FakeAws, pacing: Pacing
 
 
 def test_who_may_not_remove_tags_resumes_all_the_same(aws: FakeAws, pacing: Pacing) -> None:
-    """What serves, and costs, is no error; a second `resume` finds it on."""
+    """The endpoint serves, so the resume raises nothing; a second one finds it on."""
     session = session_of(aws)
     deploy(make_spec(), session=session, pacing=pacing)
     pause("demo", session=session, pacing=pacing)
@@ -277,7 +267,7 @@ def test_who_may_not_remove_tags_resumes_all_the_same(aws: FakeAws, pacing: Paci
     assert resume("demo", session=session, pacing=pacing).is_on
 
 
-@pytest.mark.parametrize("operation", ["DescribeModel", "list_models", "list_endpoint_configs"])
+@pytest.mark.parametrize("operation", ["DescribeModel", "ListModels", "ListEndpointConfigs"])
 def test_what_only_describes_an_endpoint_blocks_no_pause(
     aws: FakeAws, pacing: Pacing, operation: str
 ) -> None:

@@ -11,13 +11,11 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-import peagle_sm
 from peagle_sm.aws.control import lifetime
-from peagle_sm.aws.session.session import LocalTarget, Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
     EndpointFailed,
@@ -25,7 +23,6 @@ from peagle_sm.core.errors import (
     NotFound,
     ServiceFault,
     SpecError,
-    StreamError,
 )
 from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
@@ -64,8 +61,8 @@ def _spec(**script: str) -> EndpointSpec:
 
 @pytest.fixture
 def endpoint(local: Session, pacing: Pacing) -> Iterator[Endpoint]:
-    with deploy(_spec(), session=local, pacing=pacing, unguarded=True) as made:
-        yield made
+    with deploy(_spec(), session=local, pacing=pacing, unguarded=True) as endpoint:
+        yield endpoint
 
 
 def test_from_a_spec_to_an_endpoint_and_back_to_nothing(local: Session, pacing: Pacing) -> None:
@@ -109,14 +106,6 @@ def test_a_second_deploy_takes_up_what_is_there(local: Session, pacing: Pacing) 
     assert not [one for one in leftovers(local) if spec.name in one]
 
 
-def test_an_engine_that_dies_on_the_way_up_is_quoted_and_cleaned_up(local: Session, pacing: Pacing) -> None:
-    spec = _spec(ping="never", exit_after="0.1", exit_line="ValueError: no such head")
-    with pytest.raises(EndpointFailed, match="no such head") as caught:
-        deploy(spec, session=local, pacing=pacing, unguarded=True)
-    assert any("no such head" in line for line in caught.value.details["log_tail"])
-    assert not [one for one in leftovers(local) if spec.name in one]
-
-
 def test_a_failed_deploy_quotes_its_own_engine_and_not_an_earlier_one(local: Session, pacing: Pacing) -> None:
     name = _spec().name
     for reason in ("the first reason", "the second reason"):
@@ -153,20 +142,6 @@ def test_a_real_ctrl_c_while_creating_cleans_up(local: Session, pacing: Pacing) 
     assert not [one for one in leftovers(local) if spec.name in one]
 
 
-def test_a_stream_that_is_cut_is_an_error_with_its_text(endpoint: Endpoint) -> None:
-    script = {"SCRIPT_INVOKE": "cut", "SCRIPT_CHUNKS": "2"}
-    with pytest.raises(StreamError) as caught:
-        list(endpoint.stream({"prompt": "x", "script": script}))
-    assert caught.value.partial_text == "token0 token1 "
-
-
-def test_a_stream_that_stalls_meets_the_time_limit(endpoint: Endpoint) -> None:
-    script = {"SCRIPT_INVOKE": "stall", "SCRIPT_CHUNKS": "1"}
-    with pytest.raises(StreamError) as caught:
-        list(endpoint.stream({"prompt": "x", "script": script}))
-    assert caught.value.partial_text == "token0 "
-
-
 @pytest.mark.parametrize(("code", "kind"), [(400, SpecError), (500, ServiceFault)])
 def test_the_engines_answers_become_typed_errors(
     endpoint: Endpoint, code: int, kind: type[Exception]
@@ -175,13 +150,6 @@ def test_the_engines_answers_become_typed_errors(
     for send in (endpoint.invoke, endpoint.stream):
         with pytest.raises(kind, match=f"{code}.*bad K"):
             send({"prompt": "x", "script": script})
-
-
-def test_logs_hold_the_engines_lines(local: Session, endpoint: Endpoint) -> None:
-    def lines() -> Any:
-        return list(endpoint.logs(limit=5))
-
-    assert eventually(lines)
 
 
 def test_what_does_not_exist(local: Session, pacing: Pacing) -> None:
@@ -263,35 +231,3 @@ def advance(session: Session, seconds: int) -> None:
     body = f'{{"advance_seconds": {seconds}}}'.encode()
     with urllib.request.urlopen(f"{session.local_url}/_peagle/clock", data=body, timeout=10):
         pass
-
-
-def test_one_that_hangs_in_creating_delays_no_other_deletion(local: Session, pacing: Pacing) -> None:
-    stuck, serving = _spec(ping="never"), _spec()
-    deploy(stuck, session=local, pacing=pacing, unguarded=True, wait=False)
-    deploy(serving, session=local, pacing=pacing, unguarded=True)
-
-    def stop(event: Event) -> None:
-        if event.message == f"endpoint {serving.name} is gone":
-            assert status(stuck.name, session=local).summary.status == "Creating"
-            raise KeyboardInterrupt
-
-    with pytest.raises(BillableLeft) as caught:
-        delete([stuck.name, serving.name], session=local, pacing=pacing, progress=stop)
-    assert caught.value.details["resources"] == [f"endpoint/{stuck.name}"]
-    assert f"peagle-sm delete {stuck.name} {serving.name} --yes" in (caught.value.next_step or "")
-    with pytest.raises(NotFound):
-        connect(serving.name, session=local)
-    advance(local, 3600)  # its start times out, so that it can be deleted
-    eventually(lambda: status(stuck.name, session=local).summary.status == "Failed")
-    delete([stuck.name, serving.name], session=local, pacing=pacing)
-
-
-def test_one_call_from_a_notebook(server: Server) -> None:
-    spec = _spec(invoke="sse").model_dump(exclude_defaults=True)
-    target = LocalTarget.from_status(server.status.to_dict())
-    assert peagle_sm.plan(spec, local=target).usd_per_hour == 0.0
-    with peagle_sm.deploy(spec, local=target, yes=True, unguarded=True, progress=lambda event: None) as made:
-        same = peagle_sm.connect(made.name, local=target)
-        assert sum(1 for _ in same.stream(messages=[{"role": "user", "content": "hi"}])) == 5
-    with pytest.raises(NotFound):
-        peagle_sm.connect(made.name, local=target)

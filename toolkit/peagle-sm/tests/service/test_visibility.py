@@ -1,4 +1,4 @@
-"""What was created a moment ago may not be seen yet: the request is sent again, for a bounded time."""
+"""A resource created a moment ago may not be visible yet: the request is retried for a limited time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from peagle_sm.core.errors import NotFound, PeagleError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, deploy
 from peagle_sm.service.progress import Reporter, once_visible
-from tests.service.fake_errors import client_error
-from tests.service.fakes import ROLE, FakeAws
+from tests.service.fakes import ROLE, FakeAws, client_error
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012"
 CASES = {

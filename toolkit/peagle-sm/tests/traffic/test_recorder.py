@@ -18,7 +18,7 @@ from peagle_bench.workloads import conversations_in, load_workload
 from peagle_sm.core.errors import SpecError
 from peagle_sm.traffic.exchange import Exchange
 from peagle_sm.traffic.plan import planned
-from peagle_sm.traffic.recorder import OTHER, Lost, Recorder, RecordTarget, TrafficSource
+from peagle_sm.traffic.recorder import OTHER, Recorder, TrafficSource
 from peagle_sm.traffic.worker import RecordLost, Request, Worker
 from tests.traffic.samples import ANSWER, CHAT, Kept
 
@@ -42,7 +42,7 @@ class Quick(Worker):
 
 def test_every_request_is_recorded_with_its_figures() -> None:
     target = Kept()
-    recorder = Recorder(target, TrafficSource("e", "c", "m", "p-eagle", {"team": "search"}))
+    recorder = Recorder(target, TrafficSource("e", "c", "m", "p-eagle"))
     feed(recorder, 3)
     assert recorder.close().line() == "recorded 3 of 3 requests"
     first = target.documents()[0]
@@ -52,7 +52,6 @@ def test_every_request_is_recorded_with_its_figures() -> None:
         "m",
         "p-eagle",
     )
-    assert first["slices"]["label:team"] == "search"
     assert first["total_ms"] >= first["ttft_ms"] >= 0
 
 
@@ -93,15 +92,15 @@ def test_a_sample_is_the_same_for_the_same_seed_and_near_its_share() -> None:
 
 
 class Stuck(Kept):
-    """A target that waits until it is let go, as a slow bucket does."""
+    """A target that waits until it is let go, as a slow disk does."""
 
     def __init__(self) -> None:
         super().__init__()
         self.go = threading.Event()
 
-    def write(self, lines: Sequence[bytes]) -> Lost | None:
+    def write(self, lines: Sequence[bytes]) -> None:
         self.go.wait(30)
-        return super().write(lines)
+        super().write(lines)
 
 
 def test_a_slow_target_loses_records_and_holds_bounded_memory() -> None:
@@ -268,10 +267,8 @@ def test_labels_are_bounded_and_never_refuse_a_request() -> None:
         ({"target": "t", "sample": 1.5}, "sample: found 1.5"),
         ({"target": "t", "keep_days": 0}, "keep days: found 0; allowed: 1 to 3650, or forever"),
         ({"target": "t", "keep_days": "soon"}, "keep days: found 'soon'"),
-        ({"target": "t", "kms_key_id": ""}, "KMS key: found ''; allowed: the key's id, ARN or alias"),
-        ({"target": "https://x/y"}, "allowed: a file, or s3://BUCKET/PREFIX"),
-        ({"target": "s3://"}, "is not an S3 URI"),
-        ({"target": "t", "labels": {"a b": "c"}}, "found the name 'a b'"),
+        ({"target": "https://x/y"}, "allowed: a file"),
+        ({"target": "s3://bucket/x"}, "allowed: a file"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings: dict[str, object], says: str) -> None:
@@ -279,11 +276,6 @@ def test_a_wrong_setting_is_refused(settings: dict[str, object], says: str) -> N
         planned(**settings)  # type: ignore[arg-type]
     assert says in raised.value.message
     assert raised.value.next_step
-
-
-def test_targets_have_the_protocol() -> None:
-    target: RecordTarget = Kept()
-    assert target.describe() == "memory"
 
 
 def test_turns_of_one_chat_are_recorded_as_one_conversation(tmp_path: Path) -> None:

@@ -37,13 +37,6 @@ def test_no_piece_of_a_secret_stays(form: str) -> None:
     assert left == {}
 
 
-def test_there_are_enough_secrets_of_each_sort() -> None:
-    names = [secret.name for secret in SECRETS]
-    assert len(names) == len(set(names)) >= 50
-    assert sum(name.startswith("card") for name in names) >= 5
-    assert sum(name.startswith("e-mail") for name in names) >= 5
-
-
 @pytest.mark.parametrize(("text", "secret"), WRITTEN)
 def test_a_password_goes_however_it_is_written(text: str, secret: str) -> None:
     left = Redactor().text(text)
@@ -134,7 +127,7 @@ def texts() -> list[str]:
 def test_no_secret_is_in_a_recorded_file_wherever_it_stands(tmp_path: Path) -> None:
     """Through the recorder, its process and the file: every secret in every place of a request and answer."""
     path = tmp_path / "traffic.jsonl"
-    recorder = Recorder(FileTarget(path, keep_days=None), TrafficSource("e", labels={"team": "search"}))
+    recorder = Recorder(FileTarget(path, keep_days=None), TrafficSource("e"))
     sent = 0
     for text in texts():
         for body, answer in bodies_and_answers(text):

@@ -41,20 +41,17 @@ class Operation:
         """Begin a piece of work on resources."""
         return Work(self.tools, self.stack, self.token)
 
-    def create(self, desired: Desired, evaluation: Evaluation, on_failure: str) -> None:
-        """Create a stack's resources; ``on_failure`` is ROLLBACK or DELETE."""
+    def create(self, desired: Desired, evaluation: Evaluation) -> None:
+        """Create a stack's resources; if that fails, delete them again."""
         wrong = self._forward(desired, evaluation, self.work(), "create")
         if self.cancelled.is_set():
             return  # somebody deletes the stack
         if wrong is None:
             self.move("CREATE_COMPLETE")
-        elif on_failure == "DELETE":
-            self.move("DELETE_IN_PROGRESS", f"{wrong}. Delete requested by user.")
-            self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=True)
         else:
             self.move("ROLLBACK_IN_PROGRESS", f"{wrong}. Rollback requested by user.")
             # The stack stays, empty.
-            self._take_down("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", creating=True)
+            self._take_down("ROLLBACK_COMPLETE", "ROLLBACK_FAILED")
 
     def update(self, desired: Desired, evaluation: Evaluation) -> None:
         """Update a stack, or roll it back if that fails."""
@@ -71,7 +68,7 @@ class Operation:
             self._clean_up(
                 work,
                 [(each, each.update_replace_policy) for each in work.leftovers]
-                + [(each, _lasting(each.deletion_policy)) for each in gone],
+                + [(each, each.deletion_policy) for each in gone],
             )
             self.move("UPDATE_COMPLETE")
         else:
@@ -100,12 +97,9 @@ class Operation:
             stack.desired, stack.outputs, stack.imports = before.desired, before.outputs, before.imports
         self.move("UPDATE_ROLLBACK_COMPLETE")
 
-    def delete(self, retain: frozenset[str] = frozenset()) -> None:
-        """Delete a stack; ``retain`` names resources to keep."""
-        with self.tools.lock:
-            for name in retain & self.stack.resources.keys():
-                self.stack.tell_of(self.stack.resources.pop(name), "DELETE_SKIPPED", None, self.token)
-        self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=False)
+    def delete(self) -> None:
+        """Delete a stack."""
+        self._take_down("DELETE_COMPLETE", "DELETE_FAILED")
 
     def _forward(self, desired: Desired, evaluation: Evaluation, work: Work, verb: str) -> str | None:
         """Update every resource; return the reason if that fails."""
@@ -162,15 +156,13 @@ class Operation:
         resources = {number: resource for number, (resource, _) in by_number.items()}
         graph.run(_taking_down(resources), remove, stop_at_failure=False)
 
-    def _take_down(self, well: str, badly: str, *, creating: bool) -> None:
+    def _take_down(self, well: str, badly: str) -> None:
         """Delete every resource of the stack, dependent resources first."""
         stack, work = self.stack, self.work()
         resources = dict(stack.resources)
 
         def remove(name: str) -> bool:
-            policy = resources[name].deletion_policy
-            policy = policy if creating and policy == "RetainExceptOnCreate" else _lasting(policy)
-            return work.remove(resources[name], policy=policy, owned=True)
+            return work.remove(resources[name], policy=resources[name].deletion_policy, owned=True)
 
         outcome = graph.run(_taking_down(resources), remove, stop_at_failure=False)
         if not outcome.complete:
@@ -182,10 +174,6 @@ class Operation:
             if well == "DELETE_COMPLETE":
                 stack.deleted_at = self.tools.now()
         self.move(well)
-
-
-def _lasting(policy: str) -> str:
-    return "Retain" if policy == "RetainExceptOnCreate" else policy
 
 
 def _taking_down(resources: Mapping[str, Resource]) -> dict[str, frozenset[str]]:

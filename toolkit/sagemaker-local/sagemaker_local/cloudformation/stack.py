@@ -94,7 +94,6 @@ class Desired:
     bound: Bound
     tags: Mapping[str, str] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
-    notification_arns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,6 @@ class ChangeSet:
     findings: tuple[Finding, ...] = ()
     description: str | None = None
     role_arn: str | None = None
-    on_failure: str | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,6 @@ class Stack:
     role_arn: str | None = None
     updated_at: datetime | None = None
     deleted_at: datetime | None = None
-    termination_protection: bool = False
     change_set_id: str | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
     outputs: tuple[Output, ...] = ()

@@ -59,7 +59,7 @@ class Store:
         """Find a stack by name or id.
 
         Raises:
-            CloudFormationError: there is none.
+            ApiError: there is none.
         """
         stack = self.named(name)
         if stack is None:

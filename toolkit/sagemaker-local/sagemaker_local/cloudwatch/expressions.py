@@ -1,4 +1,4 @@
-"""Metric math, as far as alarms and dashboards here use it: operators, IF, FILL and four statistics.
+"""Metric math, as far as alarms and dashboards here use it: operators, IF and FILL.
 
 Source: "Using math expressions with CloudWatch metrics" in the CloudWatch user guide. The syntax is read by
 Python's own parser. What is not served is refused, never answered with an empty result.
@@ -61,12 +61,6 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
     ast.Gt: operator.gt,
     ast.LtE: operator.le,
     ast.GtE: operator.ge,
-}
-_OVER: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "AVG": lambda values: sum(values) / len(values),
-    "MAX": max,
-    "MIN": min,
-    "SUM": sum,
 }
 _PYTHON = {"AND": " and ", "&&": " and ", "OR": " or ", "||": " or ", "^": "**"}
 
@@ -133,11 +127,6 @@ def _call(name: str, arguments: Sequence[ast.expr], scope: Scope) -> Value:
             if not isinstance(value, float):
                 raise ExpressionError("FILL takes a number")
             return _fill(_value(series, scope), value, scope)
-        case (("AVG" | "MAX" | "MIN" | "SUM"), [ast.List(elts=items)]):
-            return _across(_OVER[name], [_value(item, scope) for item in items])
-        case (("AVG" | "MAX" | "MIN" | "SUM"), [series]):
-            values = list(_line(_value(series, scope)).points.values())
-            return float(_OVER[name](values)) if values else math.nan
     raise ExpressionError(f"{name} with these arguments is not supported by the local CloudWatch")
 
 
@@ -158,14 +147,6 @@ def _pairwise(work: Callable[[float, float], float], left: Value, right: Value) 
         }
     known = {at: float(value) for at, value in points.items() if not math.isnan(value)}
     return Line(line.label, known, line.period_s)
-
-
-def _across(work: Callable[[Sequence[float]], float], values: Sequence[Value]) -> Line:
-    """Return a statistic across several series at each time."""
-    lines = [_line(value) for value in values]
-    times = sorted({at for line in lines for at in line.points})
-    points = {at: float(work([line.points[at] for line in lines if at in line.points])) for at in times}
-    return Line("across", points, lines[0].period_s if lines else 60)
 
 
 def _fill(value: Value, filler: float, scope: Scope) -> Value:

@@ -1,6 +1,6 @@
 """The control plane of the local SageMaker: records, statuses that follow real engines, AWS's wording."""
 
-from .capacity import Quotas, Stock
+from .capacity import Stock
 from .engines import Timing
 from .errors import ApiError, NoCapacity
 from .plane import ControlPlane
@@ -13,7 +13,6 @@ __all__ = [
     "Event",
     "NoCapacity",
     "OnEvent",
-    "Quotas",
     "Route",
     "Stock",
     "Timing",

@@ -173,24 +173,3 @@ class Stock:
             if self.holds(name, wanted):
                 return name
         raise StartupFailed(SHORT)
-
-
-class Quotas:
-    """Quotas that a test has set, by their names in Service Quotas; others are listed and not held."""
-
-    def __init__(self) -> None:
-        self._limits: dict[str, int] = {}
-
-    def set(self, name: str, instances: int | None) -> None:
-        """Set a quota; None: back to what is listed, which nothing holds to."""
-        self._limits.pop(name, None)
-        if instances is not None:
-            self._limits[name] = instances
-
-    def limit(self, name: str) -> int | None:
-        """Return a quota that was set, or None."""
-        return self._limits.get(name)
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the quotas that were set."""
-        return dict(self._limits)

@@ -11,7 +11,7 @@ from sagemaker_local.clock import LocalClock
 
 from .capacity import capacities, instance_types, retained
 from .engines import EnginePlan, engine_plan
-from .errors import components_remain, in_progress, invalid
+from .errors import components_remain, in_progress, invalid, not_local
 from .models import from_list
 from .records import EndpointRecord, Tables, VariantCapacity, hosts_components
 from .requests import checked, page
@@ -19,7 +19,7 @@ from .supervisor import Supervisor, TrafficShift
 
 # Whether a resource of Application Auto Scaling, such as endpoint/E/variant/V, is a registered target
 Scalable = Callable[[str], Awaitable[bool]]
-_LARGEST_PERCENT = 50  # "between 5% to 50%", RollingUpdatePolicy; "less than or equal to 50%", CanarySize
+_LARGEST_PERCENT = 50  # "less than or equal to 50%", CanarySize; "between 5% to 50%", RollingUpdatePolicy
 
 
 def check_deployment(config: Mapping[str, Any], counts: Iterable[int]) -> None:
@@ -30,16 +30,34 @@ def check_deployment(config: Mapping[str, Any], counts: Iterable[int]) -> None:
         counts: instances of each variant.
 
     Raises:
-        ApiError: two policies, a batch out of range, or a time limit that the waiting exceeds.
+        ApiError: the canary's size is missing or out of range, or the waiting exceeds the time limit; or the
+            local server does not move traffic so.
     """
-    blue_green, rolling = config.get("BlueGreenUpdatePolicy"), config.get("RollingUpdatePolicy")
-    if blue_green is not None and rolling is not None:
-        raise invalid("DeploymentConfig has BlueGreenUpdatePolicy and RollingUpdatePolicy; give one of them.")
-    smallest = min(counts, default=1)
-    if rolling is not None:
-        _check_size("RollingUpdatePolicy.MaximumBatchSize", rolling["MaximumBatchSize"], 5, smallest)
-    if blue_green is not None:
-        _check_blue_green(blue_green, smallest)
+    if "RollingUpdatePolicy" in config:
+        raise not_local("DeploymentConfig.RollingUpdatePolicy of an endpoint", "give BlueGreenUpdatePolicy.")
+    policy = config.get("BlueGreenUpdatePolicy")
+    if policy is None:
+        return
+    routing = policy["TrafficRoutingConfiguration"]
+    kind = routing["Type"]
+    if kind == "LINEAR":
+        raise not_local("TrafficRoutingConfiguration of Type LINEAR", "choose CANARY or ALL_AT_ONCE.")
+    for member in ("CanarySize", "LinearStepSize"):
+        if member in routing and (kind, member) != ("CANARY", "CanarySize"):
+            other = "CANARY" if member == "CanarySize" else "LINEAR"
+            raise invalid(f"TrafficRoutingConfiguration.{member} is for Type {other}; found Type {kind}.")
+    if kind == "CANARY":
+        if "CanarySize" not in routing:
+            raise invalid("TrafficRoutingConfiguration of Type CANARY needs CanarySize: found none.")
+        smallest = min(counts, default=1)
+        _check_size("TrafficRoutingConfiguration.CanarySize", routing["CanarySize"], 1, smallest)
+    limit = policy.get("MaximumExecutionTimeoutInSeconds")
+    waiting = policy.get("TerminationWaitInSeconds", 0) + routing["WaitIntervalInSeconds"]
+    if limit is not None and limit <= waiting:
+        raise invalid(
+            f"MaximumExecutionTimeoutInSeconds is {limit}; it must be larger than the {waiting} s of "
+            "TerminationWaitInSeconds and WaitIntervalInSeconds."
+        )
 
 
 def check_component_deployment(config: Mapping[str, Any], copies: int) -> None:
@@ -50,26 +68,6 @@ def check_component_deployment(config: Mapping[str, Any], copies: int) -> None:
     """
     policy = config["RollingUpdatePolicy"]
     _check_size("RollingUpdatePolicy.MaximumBatchSize", policy["MaximumBatchSize"], 5, copies)
-
-
-def _check_blue_green(policy: Mapping[str, Any], count: int) -> None:
-    routing = policy["TrafficRoutingConfiguration"]
-    steps = {"CANARY": ("CanarySize", 1), "LINEAR": ("LinearStepSize", 10)}
-    kind = routing["Type"]
-    for other, (member, least) in steps.items():
-        if kind != other and member in routing:
-            raise invalid(f"TrafficRoutingConfiguration.{member} is for Type {other}; found Type {kind}.")
-        if kind == other:
-            if member not in routing:
-                raise invalid(f"TrafficRoutingConfiguration of Type {kind} needs {member}: found none.")
-            _check_size(f"TrafficRoutingConfiguration.{member}", routing[member], least, count)
-    limit = policy.get("MaximumExecutionTimeoutInSeconds")
-    waiting = policy.get("TerminationWaitInSeconds", 0) + routing["WaitIntervalInSeconds"]
-    if limit is not None and limit <= waiting:
-        raise invalid(
-            f"MaximumExecutionTimeoutInSeconds is {limit}; it must be larger than the {waiting} s of "
-            "TerminationWaitInSeconds and WaitIntervalInSeconds."
-        )
 
 
 def _check_size(where: str, size: Mapping[str, Any], least_percent: int, total: int) -> None:
@@ -87,27 +85,26 @@ def _check_size(where: str, size: Mapping[str, Any], least_percent: int, total: 
 def traffic_shift(config: Mapping[str, Any], counts: Iterable[int]) -> TrafficShift | None:
     """Return the steps of a checked deployment configuration; None if all traffic moves at once.
 
-    A canary, and each step of a linear shift, is a whole number of instances, at least one.
+    A canary is a whole number of instances, at least one.
     """
     policy = config.get("BlueGreenUpdatePolicy", {})
     routing = policy.get("TrafficRoutingConfiguration", {})
-    size = routing.get("CanarySize") or routing.get("LinearStepSize")
+    size = routing.get("CanarySize")
     if size is None:
         return None
     total = min(counts, default=1)
     percent = size["Type"] == "CAPACITY_PERCENT"
-    step = max(1, math.ceil(total * size["Value"] / 100) if percent else size["Value"])
-    first = [step] if routing["Type"] == "CANARY" else list(range(step, total, step))
-    waits = [(count / total, float(routing["WaitIntervalInSeconds"])) for count in first if count < total]
+    canary = max(1, math.ceil(total * size["Value"] / 100) if percent else size["Value"])
+    first = [(canary / total, float(routing["WaitIntervalInSeconds"]))] if canary < total else []
     alarms = config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
     return TrafficShift(
-        steps=(*waits, (1.0, float(policy.get("TerminationWaitInSeconds", 0)))),
+        steps=(*first, (1.0, float(policy.get("TerminationWaitInSeconds", 0)))),
         alarms=tuple(alarm["AlarmName"] for alarm in alarms),
     )
 
 
 # With these statuses FailureReason is shown.
-_FAILED = frozenset({"Failed", "OutOfService", "UpdateRollbackFailed"})
+_FAILED = frozenset({"Failed", "UpdateRollbackFailed"})
 # What DescribeEndpoint repeats of a variant of the configuration.
 _REPEATED = ("ManagedInstanceScaling", "RoutingConfig")
 
@@ -138,9 +135,6 @@ def description(row: EndpointRecord) -> dict[str, Any]:
         answer["LastDeploymentConfig"] = row.deployment_config
     if row.failure_reason is not None and row.status in _FAILED:
         answer["FailureReason"] = row.failure_reason
-    capture = row.config.get("DataCaptureConfig")
-    if capture:
-        answer["DataCaptureConfig"] = _capture(capture)
     if "MetricsConfig" in row.config:
         answer["MetricsConfig"] = row.config["MetricsConfig"]
     return answer
@@ -207,24 +201,11 @@ def _pending(config: Mapping[str, Any], since: datetime) -> dict[str, Any]:
     }
 
 
-def _capture(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of data capture: the local server captures nothing."""
-    return {
-        "EnableCapture": config.get("EnableCapture", False),
-        "CaptureStatus": "Stopped",
-        "CurrentSamplingPercentage": config["InitialSamplingPercentage"],
-        "DestinationS3Uri": config["DestinationS3Uri"],
-        "KmsKeyId": config.get("KmsKeyId", ""),
-    }
-
-
 # An endpoint with one of these statuses refuses UpdateEndpoint and DeleteEndpoint.
-IN_PROGRESS = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"})
+IN_PROGRESS = frozenset({"Creating", "Updating", "RollingBack", "Deleting"})
 # UpdateEndpoint needs one of these; "DeleteEndpoint is the only operation that can be performed on a failed
 # endpoint" (DescribeEndpointOutput$EndpointStatus).
 _UPDATABLE = frozenset({"InService", "UpdateRollbackFailed"})
-# What `pretend` can show: maintenance by AWS, a long update, a rollback that went wrong, and their end.
-PRETENDED = frozenset({"SystemUpdating", "Updating", "UpdateRollbackFailed", "OutOfService", "InService"})
 
 
 class Endpoints:
@@ -324,19 +305,6 @@ class Endpoints:
 
         self.supervisors[row.arn].delete(gone)
         return {}
-
-    def pretend(self, name: str, status: str, reason: str | None) -> None:
-        """Set a status that only AWS causes, for tests; not part of AWS's API.
-
-        Raises:
-            ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
-        """
-        row = self._tables.endpoints.get(name)
-        if status not in PRETENDED:
-            raise invalid(f"cannot pretend status '{status}'; allowed are {', '.join(sorted(PRETENDED))}.")
-        if row.status in ("Creating", "Deleting"):
-            raise in_progress(row.arn)
-        self.supervisors[row.arn].pretend(status, reason)
 
     def _updatable(self, name: str) -> EndpointRecord:
         row = self._tables.endpoints.get(name)

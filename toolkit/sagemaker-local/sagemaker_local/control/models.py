@@ -233,6 +233,7 @@ def _check_for_components(request: Mapping[str, Any]) -> None:
 # Real-time endpoints on instances are what the local server runs; these would be accepted and do nothing.
 _NOT_LOCAL = {
     "AsyncInferenceConfig": "deploy a real-time endpoint.",
+    "DataCaptureConfig": "deploy without it.",
     "ExplainerConfig": "deploy without an explainer.",
     "ShadowProductionVariants": "deploy the shadow as a variant or an endpoint of its own.",
 }

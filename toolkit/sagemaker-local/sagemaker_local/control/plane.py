@@ -9,7 +9,7 @@ from typing import Any
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.engine.launch import EngineLauncherProtocol
 
-from .capacity import Quotas, Stock
+from .capacity import Stock
 from .component_life import ComponentLife
 from .components import Components
 from .endpoints import Endpoints, Scalable
@@ -171,7 +171,7 @@ class ControlPlane:
         self._timing = timing or Timing()
         self._tripped = tripped
         self._tables = Tables(account, region)
-        self.stock, self.quotas = Stock(), Quotas()
+        self.stock = Stock()
         self._endpoints = Endpoints(self._tables, clock, self._supervisor, scalable)
         models = Models(self._tables, clock, model_data_exists, assumable)
         configs = Configs(self._tables, clock, assumable)
@@ -180,7 +180,6 @@ class ControlPlane:
             self._tables,
             clock,
             trainings,
-            quotas=self.quotas,
             assumable=assumable,
             permitted=permitted,
             prefix_exists=prefix_exists,
@@ -240,14 +239,6 @@ class ControlPlane:
     def route(self, endpoint_name: str, variant: str | None = None, component: str | None = None) -> Route:
         """The engine that serves an invocation; raises ApiError as the runtime API does."""
         return self._router.choose(endpoint_name, variant, component)
-
-    def pretend(self, endpoint_name: str, status: str, reason: str | None = None) -> None:
-        """Set a status that only AWS causes, until InService is set; for tests.
-
-        Raises:
-            ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
-        """
-        self._endpoints.pretend(endpoint_name, status, reason)
 
     def interrupt(self, training_job: str) -> None:
         """Take a training job's Spot instances away; for tests.

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from botocore.loaders import Loader
@@ -37,10 +37,10 @@ _UNICODE_CLASSES = {
 }
 
 
-@lru_cache(maxsize=1)
-def service_model() -> ServiceModel:
-    """SageMaker's model as the installed botocore has it; read once (0.1 s)."""
-    return ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
+@cache
+def service_model(name: str = "sagemaker") -> ServiceModel:
+    """A service's model as the installed botocore has it; read once (0.1 s)."""
+    return ServiceModel(Loader().load_service_model(name, "service-2"), name)
 
 
 @lru_cache(maxsize=64)

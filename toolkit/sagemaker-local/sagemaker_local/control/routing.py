@@ -12,7 +12,7 @@ from .records import EndpointRecord, Tables
 from .supervisor import Supervisor
 
 # An update keeps the old fleet serving; the other statuses have nothing that could answer.
-SERVING = frozenset({"InService", "Updating", "SystemUpdating", "RollingBack", "UpdateRollbackFailed"})
+SERVING = frozenset({"InService", "Updating", "RollingBack", "UpdateRollbackFailed"})
 
 
 # Word for word from reports of users (docs/explanation/local.md names them).

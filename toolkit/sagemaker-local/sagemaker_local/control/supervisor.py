@@ -160,14 +160,6 @@ class Supervisor(Life):
         self._become("Deleting", "deleting")
         self._run(self._delete(gone), f"endpoint {self.record.name}")
 
-    def pretend(self, status: str, reason: str | None) -> None:
-        """Show a status that only AWS causes, until InService is set; the engines keep running."""
-        if status == "InService" and (self.fleet is None or not self.fleet.alive):
-            self._fail(self.record.failure_reason or "the fleet died meanwhile")
-            return
-        self.record.failure_reason = reason
-        self._become(status, "asked for by a test")
-
     def _present(self) -> list[Serving | None]:
         return [self.coming, self.fleet]
 

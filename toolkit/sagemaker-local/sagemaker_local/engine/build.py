@@ -1,8 +1,6 @@
 """Builds an engine's environment: a venv, the locked packages, and the project's plugins for vLLM."""
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -11,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sagemaker_local.engine.installer import (
-    FOREIGN,
     compile_packages,
+    environ,
     install,
     requirements,
+    run,
     version_in,
 )
 from sagemaker_local.errors import EngineError
@@ -132,29 +131,18 @@ def _pip(python: Path, arguments: list[str], on_line: Progress) -> None:
 
 
 def _run(command: list[str], purpose: str, on_line: Progress) -> None:
-    environ = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     tail: deque[str] = deque(maxlen=12)
-    with subprocess.Popen(
-        command,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            for line in process.stdout or ():
-                # Notes about index settings of the machine would push the cause out of the tail.
-                if line.strip() and not line.startswith(("WARNING: Location", "Looking in")):
-                    tail.append(line.rstrip())
-                    on_line(line.strip())
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode:
+
+    def read(line: str) -> None:
+        # Notes about index settings of the machine would push the cause out of the tail.
+        if line and not line.startswith(("WARNING: Location", "Looking in")):
+            tail.append(line)
+            on_line(line)
+
+    done = run(command, environ({}), on_line=read)
+    if done.returncode:
         raise EngineError(
-            f"could not {purpose} (exit status {process.returncode}):\n" + "\n".join(tail),
+            f"could not {purpose} (exit status {done.returncode}):\n" + "\n".join(tail),
             next_step=_next_step("\n".join(tail)),
             details={"command": command, "output": list(tail)},
         )

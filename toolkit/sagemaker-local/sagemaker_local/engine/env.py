@@ -97,14 +97,17 @@ def engine_locks(container: Path | None = None) -> dict[str, Path]:
 
 def engine_key(lock: Path, python: str | None = None) -> str:
     """Return the hash that names an environment: of the lock, the plugins, and the Python that makes it."""
-    if python is None:
-        base = os.path.realpath(sys.base_prefix)
-        python = f"{sys.version_info[:3]} {sysconfig.get_platform()} {base}"
+    python = python or python_name()
     digest = hashlib.sha256(python.encode())
     for path in [lock, *plugin_files(lock.parent)]:
         digest.update(f"\n{path.relative_to(lock.parent).as_posix()}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def python_name() -> str:
+    """Name the Python that makes environments: its version, platform and place."""
+    return f"{sys.version_info[:3]} {sysconfig.get_platform()} {os.path.realpath(sys.base_prefix)}"
 
 
 def engine_state() -> str:

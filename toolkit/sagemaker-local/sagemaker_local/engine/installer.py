@@ -98,7 +98,7 @@ def uv_install(
     uv = ensure_uv(pip_of, cache, progress)
     if uv is None:
         return False
-    listed = _run([str(pip_of), "-m", "pip", "config", "list"], _environ({}))
+    listed = run([str(pip_of), "-m", "pip", "config", "list"], environ({}))
     pip_settings = settings(listed.stdout, os.environ)
     command = [str(uv), "pip", "install", "--python", str(python), "--color", "never"]
     if not os.environ.get("UV_CACHE_DIR"):
@@ -108,7 +108,7 @@ def uv_install(
     command += [*pip_settings.options, *arguments]
     # What was fetched once needs no network; a project's own settings for uv in this folder are not ours.
     for more in (["--offline"], []):
-        done = _run([*command, *more], _environ(pip_settings.environ), cwd=cache, on_line=_told(progress))
+        done = run([*command, *more], environ(pip_settings.environ), cwd=cache, on_line=_told(progress))
         if not done.returncode:
             return True
     progress(f"uv could not install ({_cause(done)}): pip installs instead")
@@ -122,7 +122,7 @@ def compile_packages(python: Path) -> None:
     skipped = re.escape(packages) + "/" + _NOT_COMPILED
     # Some packages carry templates that are no Python: a status that tells of them is no failure.
     command = [str(python), "-m", "compileall", "-qq", "-j", "0", "-x", skipped, packages]
-    subprocess.run(command, env=_environ({}), stdin=subprocess.DEVNULL, check=False)
+    subprocess.run(command, env=environ({}), stdin=subprocess.DEVNULL, check=False)
 
 
 def ensure_uv(python: Path, cache: Path, progress: Progress) -> Path | None:
@@ -133,7 +133,7 @@ def ensure_uv(python: Path, cache: Path, progress: Progress) -> Path | None:
         with tempfile.TemporaryDirectory(dir=home.parent, prefix=".part-") as part:
             pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-input"]
             pip += ["--no-deps", "--no-compile", "--require-hashes", "-r", str(LOCK)]
-            done = _run([*pip, "--target", f"{part}/uv"], _environ({}))
+            done = run([*pip, "--target", f"{part}/uv"], environ({}))
             if done.returncode:
                 progress(f"uv cannot be fetched ({_cause(done)}): pip installs instead")
                 return None
@@ -202,9 +202,9 @@ def _told(progress: Progress) -> Progress:
     return read
 
 
-def _run(
+def run(
     command: list[str],
-    environ: Mapping[str, str],
+    variables: Mapping[str, str],
     cwd: Path | None = None,
     on_line: Progress = lambda line: None,
 ) -> subprocess.CompletedProcess[str]:
@@ -212,7 +212,7 @@ def _run(
     lines = []
     with subprocess.Popen(
         command,
-        env=environ,
+        env=variables,
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -230,7 +230,8 @@ def _run(
     return subprocess.CompletedProcess(command, process.returncode, "".join(lines))
 
 
-def _environ(more: Mapping[str, str]) -> dict[str, str]:
+def environ(more: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's variables without those of another Python, and ``more``."""
     return {name: value for name, value in os.environ.items() if name not in FOREIGN} | dict(more)
 
 

@@ -70,44 +70,35 @@ class EngineProcessProtocol(Protocol):
     @property
     def url(self) -> str:
         """Base URL on loopback, without a slash at the end."""
-        ...
 
     @property
     def pid(self) -> int:
         """Process id of the leader of the engine's group."""
-        ...
 
     @property
     def started_at(self) -> datetime:
         """When the process was started, in UTC."""
-        ...
 
     @property
     def overrides(self) -> list[str]:
         """A sentence for each local override of the environment."""
-        ...
 
     @property
     def engine_version(self) -> str:
         """The version that runs, whatever the image's tag says."""
-        ...
 
     @property
     def exited(self) -> int | None:
         """Exit status, None while it runs."""
-        ...
 
     async def ping(self) -> bool:
         """True when /ping answers 200 within AWS's 2 s."""
-        ...
 
     def last_words(self, n: int = 15) -> str:
         """The last `n` lines of output."""
-        ...
 
     async def stop(self) -> None:
         """Ends the whole process group; safe to call twice."""
-        ...
 
 
 class EngineLauncherProtocol(Protocol):
@@ -120,7 +111,6 @@ class EngineLauncherProtocol(Protocol):
             Exception: the image is unknown, an artifact is missing, the process cannot start. The text goes
                 into the endpoint's FailureReason.
         """
-        ...
 
 
 class EngineProcess:

@@ -5,13 +5,10 @@ engine's environment is: under a file lock, with a marker that says it was compl
 """
 
 import hashlib
-import os
-import sys
-import sysconfig
 from pathlib import Path
 
 from sagemaker_local.engine.build import Progress, install_lock
-from sagemaker_local.engine.env import ensure_environment
+from sagemaker_local.engine.env import ensure_environment, python_name
 from sagemaker_local.paths import cache_dir
 
 
@@ -37,8 +34,7 @@ def ensure_locked(
     Raises:
         EngineError: it cannot be built; the message ends with pip's last lines.
     """
-    python = f"{sys.version_info[:3]} {sysconfig.get_platform()} {os.path.realpath(sys.base_prefix)}"
-    key = hashlib.sha256(lock.read_bytes() + python.encode()).hexdigest()[:16]
+    key = hashlib.sha256(lock.read_bytes() + python_name().encode()).hexdigest()[:16]
     home = (cache or cache_dir()) / name / key
 
     def build() -> None:

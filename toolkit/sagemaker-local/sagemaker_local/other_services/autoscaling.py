@@ -91,35 +91,16 @@ def _lay_targets(backend: Any) -> None:
                 policy.delete_alarms(self.account_id, self.region_name)
                 del self.policies[key]
 
-    backend.put_scheduled_action = _checked_action(backend.put_scheduled_action)
     backend.register_scalable_target = register_scalable_target
     backend.deregister_scalable_target = deregister_scalable_target
 
 
-def _checked_action(put_action: Callable[..., None]) -> Callable[..., None]:
-    """Return PutScheduledAction that refuses what AWS refuses."""
-    from moto.applicationautoscaling.exceptions import AWSValidationException
-
-    def put_scheduled_action(self: Any, **parameters: Any) -> None:
-        place = (parameters["service_namespace"], parameters["resource_id"], parameters["scalable_dimension"])
-        _check_registered(self, *place, "registered")
-        action: Mapping[str, int] = parameters["scalable_target_action"] or {}
-        if not action:
-            raise AWSValidationException(
-                "At least one of minimum capacity and maximum capacity should be provided"
-            )
-        _check_capacities(action.get("MinCapacity", 0), action.get("MaxCapacity"))
-        put_action(self, **parameters)
-
-    return put_scheduled_action
-
-
-def _check_capacities(least: int, most: int | None) -> None:
+def _check_capacities(least: int, most: int) -> None:
     from moto.applicationautoscaling.exceptions import AWSValidationException
 
     if least < 0:
         raise AWSValidationException("Minimum capacity cannot be negative")
-    if most is not None and least > most:
+    if least > most:
         raise AWSValidationException("Maximum capacity cannot be less than minimum capacity")
 
 

@@ -190,7 +190,7 @@ def _app_of(service: Any) -> Any:
     from moto.moto_server.werkzeug_app import create_backend_app
 
     if service is None:
-        raise unserved.UnknownService
+        raise unserved.Unserved
     return create_backend_app(service)
 
 

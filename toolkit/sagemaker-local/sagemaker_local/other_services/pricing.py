@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from sagemaker_local.aws_facts import data_file
-from sagemaker_local.wire import awsjson
+from sagemaker_local.wire import awsjson, tokens
 
 SERVICE = "AmazonSageMaker"
 _TARGET = "AWSPriceListService."
@@ -71,14 +71,20 @@ class PriceList:
             for document in self._documents
             if all(_matches(document, condition) for condition in filters)
         ]
-        query = json.dumps([service, filters], sort_keys=True)
-        first = _position(parameters.get("NextToken"), query)
+        first = 0
+        if parameters.get("NextToken") is not None:
+            position = tokens.unbound("GetProducts", parameters)
+            if position is None:
+                raise _Refused(
+                    "InvalidNextTokenException", "The pagination token is invalid. Try again without it."
+                )
+            first = int(position)
         page: dict[str, Any] = {
             "FormatVersion": "aws_v1",
             "PriceList": [json.dumps(document) for document in matching[first : first + size]],
         }
         if first + size < len(matching):
-            page["NextToken"] = _token(first + size, query)
+            page["NextToken"] = tokens.bound("GetProducts", parameters, str(first + size))
         return page
 
 
@@ -88,34 +94,15 @@ def _matches(document: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
     for name, text in (("Field", field), ("Value", value)):
         if not isinstance(text, str) or not 1 <= len(text) <= _LONGEST:
             raise _Refused("InvalidParameterException", f"Filter {name} must have 1 to {_LONGEST} characters")
-    if kind not in ("TERM_MATCH", "EQUALS", "CONTAINS", "ANY_OF", "NONE_OF"):
-        raise _Refused("InvalidParameterException", f"Filter Type: {kind}")
+    if kind not in ("TERM_MATCH", "EQUALS"):
+        raise _Refused(
+            "InvalidParameterException",
+            f"Filter Type: {kind} is not implemented by the local SageMaker; use TERM_MATCH",
+        )
     product = document.get("product", {})
     of_product = {"productFamily": product.get("productFamily"), "sku": product.get("sku")}
     attributes = {**of_product, "ServiceCode": document.get("serviceCode"), **product.get("attributes", {})}
-    actual = str(attributes.get(str(field)) or "")
-    if kind == "CONTAINS":
-        return str(value) in actual
-    if kind in ("ANY_OF", "NONE_OF"):
-        return (actual in str(value).split(",")) is (kind == "ANY_OF")
-    return bool(actual == value)
-
-
-def _token(position: int, query: str) -> str:
-    return base64.urlsafe_b64encode(f"{position} {query}".encode()).decode()
-
-
-def _position(token: Any, query: str) -> int:
-    if token is None:
-        return 0
-    try:
-        position, _, of = base64.urlsafe_b64decode(str(token)).decode().partition(" ")
-        first = int(position)
-    except ValueError:
-        of, first = "", 0
-    if of != query:
-        raise _Refused("InvalidNextTokenException", "The pagination token is invalid. Try again without it.")
-    return first
+    return bool(attributes.get(str(field)) == value)
 
 
 def _packaged() -> Iterator[dict[str, Any]]:

@@ -1,13 +1,12 @@
 """Service Quotas of SageMaker, added to moto's, which has only those of VPC.
 
-The account that is played is a new one: 0 instances of the types that AWS grants on request only. Only a
-quota that a test has set is held (by CreateTrainingJob); it is listed with that value.
+The account that is played is a new one: 0 instances of the types that AWS grants on request only. None
+is held.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from sagemaker_local.aws_facts import instance_types
@@ -19,55 +18,24 @@ _ON_REQUEST = ("ml.p", "ml.trn", "ml.g7")
 _GRANTED = 100.0
 _PAGE = 100
 _MARK = "peagle_rules"
-_LIMIT = "peagle_limit"
-
-# A quota's name -> its value if a test has set one
-Limit = Callable[[str], int | None]
 
 
 def lay_quota_rules() -> None:
-    """Answer ListServiceQuotas, ListAWSDefaultServiceQuotas and GetServiceQuota for SageMaker."""
+    """Answer ListServiceQuotas and ListAWSDefaultServiceQuotas for SageMaker."""
     from moto.servicequotas.responses import ServiceQuotasResponse
 
     if getattr(ServiceQuotasResponse, _MARK, False):
         return
-    defaults, single = (
-        ServiceQuotasResponse.list_aws_default_service_quotas,
-        ServiceQuotasResponse.get_service_quota,
-    )
+    defaults = ServiceQuotasResponse.list_aws_default_service_quotas
 
     def listed(self: Any) -> str:
-        request = json.loads(self.body)
-        return json.dumps(_page(_quotas(self), request))
-
-    def list_service_quotas(self: Any) -> str:
-        return listed(self) if _is_ours(self) else str(defaults(self))
-
-    def list_aws_default_service_quotas(self: Any) -> str:
-        return listed(self) if _is_ours(self) else str(defaults(self))
-
-    def get_service_quota(self: Any) -> str:
         if not _is_ours(self):
-            return str(single(self))
-        code = json.loads(self.body).get("QuotaCode")
-        matching = [quota for quota in _quotas(self) if quota["QuotaCode"] == code]
-        if not matching:
-            from moto.servicequotas.exceptions import NoSuchResource
+            return str(defaults(self))
+        return json.dumps(_page(_quotas(self), json.loads(self.body)))
 
-            raise NoSuchResource
-        return json.dumps({"Quota": matching[0]})
-
-    ServiceQuotasResponse.list_service_quotas = list_service_quotas
-    ServiceQuotasResponse.list_aws_default_service_quotas = list_aws_default_service_quotas
-    ServiceQuotasResponse.get_service_quota = get_service_quota
+    ServiceQuotasResponse.list_service_quotas = listed
+    ServiceQuotasResponse.list_aws_default_service_quotas = listed
     setattr(ServiceQuotasResponse, _MARK, True)
-
-
-def lay_quota_limits(limit: Limit) -> None:
-    """Have the quotas that were set listed with their values; the last call wins."""
-    from moto.servicequotas.responses import ServiceQuotasResponse
-
-    setattr(ServiceQuotasResponse, _LIMIT, staticmethod(limit))
 
 
 def _is_ours(response: Any) -> bool:
@@ -89,16 +57,13 @@ def _quotas(response: Any) -> list[dict[str, Any]]:
     names.append(ALL_INSTANCES)
     names += [f"{name} for {kind}training job usage" for kind in ("", "spot ") for name in training]
     names += [f"{name} for processing job usage" for name in sorted(instance_types("Processing"))]
-    limit: Limit = getattr(response, _LIMIT, lambda _: None)
     return [
-        _quota(index, name, _value(name, limit(name)), response.region, response.current_account)
+        _quota(index, name, _value(name), response.region, response.current_account)
         for index, name in enumerate(names)
     ]
 
 
-def _value(name: str, limit: int | None) -> float:
-    if limit is not None:
-        return float(limit)
+def _value(name: str) -> float:
     return 0.0 if name.startswith(_ON_REQUEST) else _GRANTED
 
 

@@ -6,17 +6,17 @@ import json
 from threading import RLock
 from typing import Any
 
-from sagemaker_local.other_services.kms import lay_kms_rules
 from sagemaker_local.other_services.policies import trusts
 from sagemaker_local.other_services.quotas import lay_quota_rules
 from sagemaker_local.other_services.simulation import allows, lay_simulation
+from sagemaker_local.wire.unserved import Unserved
 
 _MARK = "peagle_rules"
 
 
 def lay_rules() -> None:
-    """Add the rules for Lambda, IAM, KMS, CloudWatch and Service Quotas; idempotent."""
-    lay_kms_rules()
+    """Add the rules for Lambda, IAM, CloudWatch and Service Quotas; idempotent."""
+    _refuse_operations()
     lay_quota_rules()
     lay_simulation()
     _lay_lambda_rules()
@@ -28,6 +28,25 @@ def lay_rules() -> None:
     _lay_caller_identity()
     _leave_out_builders_of_addresses()
     _guard_operation_models()
+
+
+def _refuse_operations() -> None:
+    """Refuse operations that moto answers without the checks of AWS, as those that moto lacks."""
+    from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse
+    from moto.kms.responses import KmsResponse
+    from moto.servicequotas.responses import ServiceQuotasResponse
+
+    def refused(self: Any) -> Any:
+        raise Unserved
+
+    for responses, operations in (
+        (ApplicationAutoScalingResponse, ("put_scheduled_action", "delete_scheduled_action")),
+        (KmsResponse, ("decrypt", "encrypt", "generate_data_key", "re_encrypt")),
+        (KmsResponse, ("generate_data_key_without_plaintext",)),
+        (ServiceQuotasResponse, ("get_service_quota",)),
+    ):
+        for operation in operations:
+            setattr(responses, operation, refused)
 
 
 def _lay_lambda_rules() -> None:

@@ -12,13 +12,12 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import psutil
 
@@ -69,19 +68,18 @@ class RoleStorage:
         self._roles = Roles(moto)
         self._role = role
 
-    async def fetch(self, uri: str, directory: Path, share: tuple[int, int] = (0, 1)) -> None:
-        """Copy the objects whose keys begin with an S3 URI's; ``share`` (n, m): each m-th from the n-th."""
-        await self._call(self._fetch, uri, directory, share)
+    async def fetch(self, uri: str, directory: Path) -> None:
+        """Copy the objects whose keys begin with an S3 URI's."""
+        await self._call(self._fetch, uri, directory)
 
     async def store(self, files: list[tuple[str, Path]], uri: str, what: str) -> None:
         """Store files (name, path) below an S3 URI; ``what`` begins the failure."""
         await self._call(self._store, files, uri, what)
 
-    def _fetch(self, uri: str, directory: Path, share: tuple[int, int]) -> None:
+    def _fetch(self, uri: str, directory: Path) -> None:
         bucket, prefix = split_s3_uri(uri)
         directory.mkdir(parents=True, exist_ok=True)
-        keys = [key for key in self._artifacts.beginning_with(uri) if not key.endswith("/")]
-        for key in keys[share[0] :: share[1]]:
+        for key in (key for key in self._artifacts.beginning_with(uri) if not key.endswith("/")):
             place = f"s3://{bucket}/{key}"
             if "//" in key:
                 raise JobFailed(
@@ -292,12 +290,6 @@ class JobProcesses:
         if files:
             await self._storage.store(files, f"{uri.rstrip('/')}/", what)
             self._changing.stored(files)
-
-    async def _fetch_input(self, source: Mapping[str, Any], folder: Path, number: int) -> None:
-        """Bring an input to an instance: everything, or the instance's share."""
-        sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
-        share = (number, len(self._row.hosts)) if sharded else (0, 1)
-        await self._storage.fetch(source["S3Uri"], folder, share)
 
     def _ml(self, host: str) -> Path:
         return self._root / host / ML_ROOT.strip("/")

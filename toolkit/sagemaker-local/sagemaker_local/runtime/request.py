@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from aiohttp import web
-from botocore.loaders import Loader
-from botocore.model import ServiceModel, StructureShape
+from botocore.model import StructureShape
 
 from sagemaker_local.control import ApiError
-from sagemaker_local.control.requests import problems_of, validation_error
+from sagemaker_local.control.requests import problems_of, service_model, validation_error
 
 INVOKE = "InvokeEndpoint"
 STREAM = "InvokeEndpointWithResponseStream"
@@ -31,18 +29,6 @@ class Invocation:
     body: bytes
     variant: str | None
     component: str | None
-
-
-@lru_cache(maxsize=1)
-def _model() -> ServiceModel:
-    return ServiceModel(Loader().load_service_model("sagemaker-runtime", "service-2"), "sagemaker-runtime")
-
-
-@lru_cache(maxsize=4)
-def _input(operation: str) -> StructureShape:
-    shape = _model().operation_model(operation).input_shape
-    assert isinstance(shape, StructureShape), operation
-    return shape
 
 
 async def accepted(request: web.Request, operation: str, endpoint: str, body_limit: int) -> Invocation:
@@ -74,7 +60,9 @@ async def accepted(request: web.Request, operation: str, endpoint: str, body_lim
 
 def problems(operation: str, endpoint: str, headers: Mapping[str, str]) -> Iterator[str]:
     """Each constraint that the endpoint's name or a header breaks, in AWS's words."""
-    for member, shape in _input(operation).members.items():
+    shape_of_input = service_model("sagemaker-runtime").operation_model(operation).input_shape
+    assert isinstance(shape_of_input, StructureShape), operation
+    for member, shape in shape_of_input.members.items():
         where = shape.serialization
         value = {"uri": endpoint, "header": headers.get(where.get("name", ""))}.get(where.get("location", ""))
         if value is not None:

@@ -45,7 +45,7 @@ class TrainingAttempt(JobProcesses):
         """Lay out every instance's folder, with the channels' data and the checkpoints."""
         shutil.rmtree(self._root, ignore_errors=True)
         self._command = await self._trainer(lambda line: self._line(self._row.hosts[0], line))
-        for number, host in enumerate(self._row.hosts):
+        for host in self._row.hosts:
             root = self._ml(host)
             for folder in ("input/config", "model", "output/data", "checkpoints"):
                 (root / folder).mkdir(parents=True)
@@ -53,7 +53,7 @@ class TrainingAttempt(JobProcesses):
                 (root / "input" / "config" / name).write_text(json.dumps(document))
             for channel in self._row.body.get("InputDataConfig", []):
                 folder = root / "input" / "data" / channel["ChannelName"]
-                await self._fetch_input(channel["DataSource"]["S3DataSource"], folder, number)
+                await self._storage.fetch(channel["DataSource"]["S3DataSource"]["S3Uri"], folder)
             checkpoints = self._row.body.get("CheckpointConfig")
             if checkpoints is not None:
                 uri = f"{checkpoints['S3Uri'].rstrip('/')}/"

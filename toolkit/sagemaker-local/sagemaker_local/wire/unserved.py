@@ -27,8 +27,8 @@ _CBOR = "rpc-v2-cbor"
 _UNSIGNED = "s3"
 
 
-class UnknownService(Exception):
-    """moto does not have the service that a request is signed for."""
+class Unserved(Exception):
+    """moto does not have the service of a request, or would answer the operation without AWS's checks."""
 
 
 def is_lacking(error: Exception) -> bool:
@@ -36,7 +36,7 @@ def is_lacking(error: Exception) -> bool:
 
     It raises a RuntimeError for what it leaves out, and says so in words.
     """
-    return isinstance(error, UnknownService) or (
+    return isinstance(error, Unserved) or (
         isinstance(error, RuntimeError) and _LACKING.search(str(error)) is not None
     )
 
@@ -49,7 +49,7 @@ def is_unserved(request: web.Request, status: int, content_type: str, payload: b
 
 
 def not_implemented(request: web.Request, body: bytes, words: str = "") -> web.Response:
-    """Refuse an operation that moto lacks, or a part of one; ``said`` are moto's words about it."""
+    """Refuse an operation that moto lacks, or a part of one; ``words`` are moto's about it."""
     why = "" if not words or _MOTOS_OWN_WORDS.fullmatch(words) else f": {words}"
     message = f"{_operation(request, body)} is not implemented by the local SageMaker{why}"
     return _error(request, "UnknownOperationException", message, 400)
@@ -160,20 +160,19 @@ def _error(request: web.Request, code: str, message: str, status: int) -> web.Re
 
 def _xml(code: str, message: str, status: int, service: str) -> web.Response:
     details, request_id = f"<Code>{code}</Code><Message>{escape(message)}</Message>", str(uuid.uuid4())
-    match service:
-        case "s3":
-            text = f"<Error>{details}<RequestId>{request_id}</RequestId></Error>"
-        case "ec2":
-            text = (
-                f"<Response><Errors><Error>{details}</Error></Errors>"
-                f"<RequestID>{request_id}</RequestID></Response>"
-            )
-        case _:
-            text = (
-                f"<ErrorResponse><Error><Type>Sender</Type>{details}</Error>"
-                f"<RequestId>{request_id}</RequestId></ErrorResponse>"
-            )
+    text = f"<Error>{details}<RequestId>{request_id}</RequestId></Error>"
+    if service != "s3":
+        text = query_error(code, message, status)
     return web.Response(status=status, text=text, content_type="text/xml")
+
+
+def query_error(code: str, message: str, status: int) -> str:
+    """Return the XML of an error in the query protocol."""
+    kind = "Sender" if status < 500 else "Receiver"
+    return (
+        f"<ErrorResponse><Error><Type>{kind}</Type><Code>{code}</Code><Message>{escape(message)}</Message>"
+        f"</Error><RequestId>{uuid.uuid4()}</RequestId></ErrorResponse>"
+    )
 
 
 def _cbor(members: Mapping[str, str]) -> bytes:

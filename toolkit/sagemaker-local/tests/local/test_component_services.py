@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from typing import Any
 
 import pytest
@@ -272,28 +270,6 @@ def test_scalable_targets_and_policies_are_kept(
     scaling.deregister_scalable_target(**target)
     left = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource])
     assert left["ScalableTargets"] == []
-
-
-def test_a_test_may_show_an_endpoint_in_maintenance(server: Server) -> None:
-    name = server.deploy()
-
-    def show(body: object) -> int:
-        data = json.dumps(body).encode()
-        try:
-            with urllib.request.urlopen(f"{server.url}/_peagle/endpoints/{name}/status", data) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-
-    assert show({"status": "SystemUpdating"}) == 200
-    sagemaker = server.client("sagemaker")
-    assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "SystemUpdating"
-    with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
-        sagemaker.delete_endpoint(EndpointName=name)
-    assert show({"status": "Creating"}) == 400
-    assert show([]) == 400
-    assert show({"status": "InService"}) == 200
-    sagemaker.delete_endpoint(EndpointName=name)
 
 
 def test_tags_are_found_by_the_tagging_api_a_hundred_resources_a_page(server: Server) -> None:

@@ -147,10 +147,6 @@ def test_quotas_of_a_new_account(server: Server) -> None:
     assert by_name["ml.p6-b200.48xlarge for endpoint usage"]["Value"] == 0
     assert by_name["ml.g5.xlarge for endpoint usage"]["Value"] > 0
     assert by_name["Number of instances across active endpoints"]["Value"] > 0
-    code = by_name["ml.g5.xlarge for endpoint usage"]["QuotaCode"]
-    one = quotas.get_service_quota(ServiceCode="sagemaker", QuotaCode=code)["Quota"]
-    assert one["QuotaName"] == "ml.g5.xlarge for endpoint usage"
-    with pytest.raises(ClientError) as caught:
-        quotas.get_service_quota(ServiceCode="sagemaker", QuotaCode="L-NONE")
-    assert caught.value.response["Error"]["Code"] == "NoSuchResourceException"
+    assert by_name["ml.p5.48xlarge for spot training job usage"]["Value"] == 0
+    assert by_name["ml.m5.large for training job usage"]["Value"] > 0
     assert quotas.list_aws_default_service_quotas(ServiceCode="vpc")["Quotas"]

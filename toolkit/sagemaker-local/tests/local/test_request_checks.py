@@ -118,17 +118,13 @@ def test_capacities_of_a_scalable_target(server: Server) -> None:
     assert refused(register, **place, MinCapacity=3, MaxCapacity=2)[0] == "ValidationException"
     assert refused(register, **place, MinCapacity=1)[0] == "ValidationException"
     assert not scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+    absent = place | {"ResourceId": "endpoint/absent/variant/AllTraffic"}
+    assert refused(register, **absent, MinCapacity=1, MaxCapacity=2)[0] == "ValidationException"
     register(**place, MinCapacity=1, MaxCapacity=2)
     assert refused(register, **place, MaxCapacity=0)[0] == "ValidationException"
     register(**place, MaxCapacity=4)
     row = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"][0]
     assert (row["MinCapacity"], row["MaxCapacity"]) == (1, 4)
-    action = {"ScheduledActionName": "night", "Schedule": "cron(0 20 * * ? *)", **place}
-    wrong = {"MinCapacity": 2, "MaxCapacity": 1}
-    assert refused(scaling.put_scheduled_action, **action, ScalableTargetAction=wrong)[0] == (
-        "ValidationException"
-    )
-    scaling.put_scheduled_action(**action, ScalableTargetAction={"MinCapacity": 0, "MaxCapacity": 0})
     scaling.deregister_scalable_target(**place)
 
 
@@ -145,11 +141,9 @@ def test_what_needs_a_scalable_target_that_is_not_registered(server: Server) -> 
         "No scalable target registered for service namespace: sagemaker, resource ID: "
         f"endpoint/absent/variant/AllTraffic, scalable dimension: {VARIANT}",
     )
-    action = {"ScheduledActionName": "night", "Schedule": "rate(1 hour)"}
     for call, more in (
         (scaling.deregister_scalable_target, {}),
         (scaling.delete_scaling_policy, {"PolicyName": "track"}),
-        (scaling.put_scheduled_action, {**action, "ScalableTargetAction": {"MaxCapacity": 1}}),
     ):
         assert refused(call, **place, **more)[0] == "ObjectNotFoundException"
     assert refused(scaling.describe_scaling_policies, ServiceNamespace="elsewhere")[0] == (
@@ -214,18 +208,17 @@ def test_the_next_token_of_another_call(server: Server, sagemaker: Any) -> None:
 
 def test_the_next_token_of_another_cloudformation_call(server: Server) -> None:
     client = server.client("cloudformation")
-    resources = {"Topic": {"Type": "AWS::SNS::Topic"}}
-    outputs = {f"O{n}": {"Value": "1", "Export": {"Name": f"paged-{n}"}} for n in range(101)}
-    template = json.dumps({"Resources": resources, "Outputs": outputs})
+    template = json.dumps({"Resources": {f"R{n}": {"Type": "AWS::CDK::Metadata"} for n in range(101)}})
     client.create_stack(StackName="paged", TemplateBody=template)
     client.get_waiter("stack_create_complete").wait(StackName="paged", WaiterConfig={"Delay": 1})
     try:
-        token = client.list_exports()["NextToken"]
+        token = client.list_stack_resources(StackName="paged")["NextToken"]
         assert refused(client.list_stacks, NextToken=token)[0] == "ValidationError"
         assert refused(client.describe_stack_events, StackName="paged", NextToken=token)[0] == (
             "ValidationError"
         )
-        assert client.list_exports(NextToken=token)["Exports"]
+        rest = client.list_stack_resources(StackName="paged", NextToken=token)
+        assert len(rest["StackResourceSummaries"]) == 1
     finally:
         client.delete_stack(StackName="paged")
 
@@ -253,6 +246,17 @@ def _universal(action: str, text: str = "{}") -> dict[str, Any]:
         ({}, _universal("dropEndpoint"), "not a supported target"),
         ({}, _universal("describeEndpoint"), "not a supported target"),
         ({}, _universal("deleteEndpoint", "{x"), "JSON"),
+        *(
+            ({"ScheduleExpression": expression}, {}, f"Invalid Schedule Expression {expression}.")
+            for expression in (
+                "every day",
+                "rate(0 minutes)",
+                "rate(5)",
+                "at(2026-13-01T00:00:00)",
+                "cron(0 8 * * ?)",
+            )
+        ),
+        ({"ScheduleExpression": "at(2020-01-01T00:00:00)"}, {}, "its time has passed"),
     ],
 )
 @pytest.mark.parametrize("verb", ["create", "update"])

@@ -233,20 +233,15 @@ def test_the_program_finds_what_sagemaker_gives_it(aws: Account) -> None:
     assert not {"AWS_ACCESS_KEY_ID", "AWS_PROFILE"} & variables.keys()
 
 
-def test_several_instances_have_folders_and_shares_of_the_data_of_their_own(aws: Account) -> None:
-    """Guide, "Distributed Training Configuration"; model, S3DataSource$S3DataDistributionType."""
+def test_several_instances_have_folders_of_their_own(aws: Account) -> None:
+    """Guide, "Distributed Training Configuration"."""
     aws.put(**{f"shards/{n}": str(n) for n in range(3)})
-    channels = [
-        channel("all", "shards/"),
-        channel("mine", "shards/", S3DataDistributionType="ShardedByS3Key"),
-    ]
+    channels = [channel("all", "shards/")]
     job = aws.done({"report": "1"}, InputDataConfig=channels, resources={"InstanceCount": 2})
     files = aws.archive(job["TrainingJobName"])
     one, two = (json.loads(files[f"algo-{n}.json"]) for n in (1, 2))
     assert [each["resourceconfig"]["current_host"] for each in (one, two)] == ["algo-1", "algo-2"]
     assert one["resourceconfig"]["hosts"] == two["resourceconfig"]["hosts"] == ["algo-1", "algo-2"]
-    shares = [{key for key in each["data"] if key.startswith("mine/")} for each in (one, two)]
-    assert shares == [{"mine/0", "mine/2"}, {"mine/1"}]
     assert all({f"all/{n}" for n in range(3)} <= each["data"].keys() for each in (one, two))
     assert len({each["environ"]["PEAGLE_ML_ROOT"] for each in (one, two)}) == 2
     meeting = ("PEAGLE_TRAIN_MASTER_ADDR", "PEAGLE_TRAIN_MASTER_PORT")
@@ -601,40 +596,6 @@ def test_a_bucket_that_is_not_there_fails_the_upload(aws: Account) -> None:
     output = {"S3OutputPath": "s3://no-such-bucket-at-all/out"}
     name = aws.create({"write": json.dumps({"model/w": "1"})}, OutputDataConfig=output)
     assert "Artifact upload failed" in aws.until(name, "Failed")["FailureReason"]
-
-
-def test_a_quota_that_is_set_is_held_and_listed(aws: Account) -> None:
-    """Words: aws/amazon-sagemaker-examples#1543; names: Service Quotas, SageMaker."""
-    quota = "ml.p5.48xlarge for spot training job usage"
-
-    def listed() -> dict[str, float]:
-        pages = aws.server.client("service-quotas").get_paginator("list_service_quotas")
-        paginate = pages.paginate(ServiceCode="sagemaker")
-        return {row["QuotaName"]: row["Value"] for page in paginate for row in page["Quotas"]}
-
-    before = listed()
-    assert (before[quota], before["ml.p5.48xlarge for training job usage"]) == (0, 0)
-    assert before["ml.m5.large for training job usage"] > 0
-    assert aws.post("quotas", {"quota": quota, "instances": 1}) == 200
-    try:
-        assert listed()[quota] == 1
-        name = aws.spot({"hold": "always"}, resources={"InstanceType": "ml.p5.48xlarge"})
-        limits = {"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 60}
-        more = {"EnableManagedSpotTraining": True, "StoppingCondition": limits}
-        text = (
-            f"The account-level service limit '{quota}' is 1 Instances, with current utilization of 1 "
-            "Instances and a request delta of 1 Instances."
-        )
-        kind = {"InstanceType": "ml.p5.48xlarge"}
-        refused(aws, "ResourceLimitExceeded", re.escape(text), resources=kind, **more)
-        aws.done(resources=kind)  # on demand is another quota
-        aws.holding(name)
-        aws.sagemaker.stop_training_job(TrainingJobName=name)
-        aws.until(name, "Stopped")
-        aws.until(aws.spot({}, resources=kind), "Completed")
-    finally:
-        aws.post("quotas", {"quota": quota, "instances": None})
-    assert aws.post("quotas", {"quotas": 1}) == 400
 
 
 def test_jobs_are_listed_filtered_sorted_and_paged(aws: Account) -> None:

@@ -29,9 +29,6 @@ LACKING: list[Any] = [
         id="query",
     ),
     pytest.param(
-        "ec2", "describe_fast_snapshot_restores", {}, "ec2 DescribeFastSnapshotRestores", id="ec2-query"
-    ),
-    pytest.param(
         "lambda",
         "list_provisioned_concurrency_configs",
         {"FunctionName": "f"},
@@ -45,6 +42,15 @@ LACKING: list[Any] = [
         {"StartTime": 1, "EndTime": 2},
         "application-signals ListServices",
         id="unknown-service",
+    ),
+    # What moto answers without the checks of AWS.
+    pytest.param("kms", "generate_data_key", {"KeyId": "k"}, "kms GenerateDataKey", id="kms"),
+    pytest.param(
+        "service-quotas",
+        "get_service_quota",
+        {"ServiceCode": "sagemaker", "QuotaCode": "L-1"},
+        "servicequotas GetServiceQuota",
+        id="quota",
     ),
 ]
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from peagle_bench.benchmark.plan import BenchPlan, loads_of
+from peagle_bench.benchmark.endpoint_arm import Described
+from peagle_bench.benchmark.plan import BenchPlan, loads_of, probed
 from peagle_bench.benchmark.run import bench
-from peagle_bench.results.records import Acceptance, ClientHealth, Header, Mode
+from peagle_bench.results.records import Acceptance, Header, Mode
 from peagle_bench.results.result_file import Outcome, read, to_line
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from tests.bench.benchmark.making import TARGET, FakeClient, World, described, workload
@@ -20,10 +21,9 @@ PLAN = BenchPlan(loads_of([1, 2], []))
 
 def run(path: Path, world: World, plan: BenchPlan = PLAN, **more: Any) -> Outcome:
     resume = more.pop("resume", False)
-    expected: Mode | None = more.pop("expected", None)
     work = more.pop("work", workload())
     arm = described(**more)
-    return bench(arm, TARGET, work, plan, path, world.around(), expected=expected, resume=resume)
+    return bench(arm, TARGET, work, plan, path, world.around(), resume=resume)
 
 
 def test_every_load_has_its_point_and_every_request_its_line(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_every_load_has_its_point_and_every_request_its_line(tmp_path: Path) -> 
     assert results.header.run_id.startswith("bench-20261120T130000Z-")
     assert results.header.stand_in_weights
     assert [point.load.label for point in results.points] == ["c=1", "c=2"]
-    phases = [(one.load.label, one.phase) for one in results.requests]
+    phases = [(request.load.label, request.phase) for request in results.requests]
     assert phases.count(("c=2", "warm-up")) == 2
     assert phases.count(("c=2", "measured")) == 6
     assert results.points[0].acceptance is not None
@@ -48,7 +48,7 @@ def test_a_prompt_is_sent_once_a_load_and_each_load_has_a_salt_of_its_own(tmp_pa
     keys = [(item.prompt_id, item.body["cache_salt"]) for _, item in world.client.sent]
     assert len(set(keys)) == len(keys)
     measured = {item.body["cache_salt"] for label, item in world.client.sent if "#" not in item.prompt_id}
-    assert measured == {"t1-probe", "t1-c=1", "t1-c=2"}
+    assert len(measured) == 3, "of the probe and of each load"
     assert world.client.sent[0][1].prompt_id == "p/5"  # the longest first
 
 
@@ -107,16 +107,6 @@ def test_ctrl_c_in_the_warm_up_names_the_file_that_resume_takes(tmp_path: Path) 
     assert len(read(path).points) == 1
 
 
-def test_a_finished_run_resumes_to_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    run(path, World())
-    content = path.read_bytes()
-    world = World()
-    run(path, world, resume=True)
-    assert world.client.sent == []
-    assert path.read_bytes() == content
-
-
 def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     run(path, World())
@@ -168,15 +158,6 @@ def test_failed_requests_are_counted_and_the_first_is_shown(tmp_path: Path) -> N
     assert result.notes[1:] == ("c=1: 2 of 6 requests failed (2 x StreamError); the first: cut",)
 
 
-def test_a_prompt_that_is_too_long_stops_the_run_before_it_begins(tmp_path: Path) -> None:
-    message = "400: This model's maximum context length is 64 tokens. However, you requested 90 tokens"
-    world = World(FakeClient(errors={"p/5": ("ModelError", message)}))
-    with pytest.raises(SpecError, match=r"longest prompt \(p/5\) does not fit") as raised:
-        run(tmp_path / "r.jsonl", world)
-    assert "maximum context length is 64" in raised.value.message
-    assert not (tmp_path / "r.jsonl").exists()
-
-
 def test_a_first_request_that_fails_otherwise_is_a_fault(tmp_path: Path) -> None:
     world = World(FakeClient(errors={"p/5": ("ThrottlingException", "slow down")}))
     with pytest.raises(ServiceFault, match="first request"):
@@ -209,17 +190,24 @@ class Source:
     ],
 )
 def test_the_mode_is_held_against_what_the_engine_shows(
-    tmp_path: Path, histogram: tuple[int, ...], counters: bool | None, expected: Mode, refused: str | None
+    histogram: tuple[int, ...], counters: bool | None, expected: Mode, refused: str | None
 ) -> None:
-    world = World(FakeClient(histogram=histogram), source=Source(counters))
-    arguments: dict[str, Any] = {"expected": expected, "mode": expected, "num_speculative_tokens": None}
+    def probe() -> Described:
+        return probed(
+            TARGET,
+            workload(),
+            described(mode=expected, num_speculative_tokens=None),
+            "salt",
+            FakeClient(histogram=histogram),
+            drafts_of=lambda: counters,
+            expected=expected,
+        )
+
     if refused is None:
-        result = run(tmp_path / "r.jsonl", world, **arguments)
-        learnt = 2 if histogram else None
-        assert read(result.path).arms[0].num_speculative_tokens == learnt
+        assert probe().arm.num_speculative_tokens == (2 if histogram else None)
         return
     with pytest.raises(SpecError, match=refused):
-        run(tmp_path / "r.jsonl", world, **arguments)
+        probe()
 
 
 def test_acceptance_comes_from_the_engine_when_answers_do_not_carry_it(tmp_path: Path) -> None:
@@ -235,9 +223,3 @@ def test_acceptance_comes_from_the_engine_when_answers_do_not_carry_it(tmp_path:
         tmp_path / "n.jsonl", World(FakeClient(histogram=()), source=Source(False, acceptance)), mode="none"
     )
     assert [point.acceptance for point in plain.results.points] == [None, None]
-
-
-def test_a_client_that_was_too_slow_is_told(tmp_path: Path) -> None:
-    slow = ClientHealth(False, "the client was busy 97% of the time", 9.0, 0.97, 80.0)
-    result = run(tmp_path / "r.jsonl", World(FakeClient(client=slow)))
-    assert result.notes[0] == "c=1, c=2: withheld: the client was busy 97% of the time (demo at c=1, c=2)"

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from peagle_bench.benchmark.progress import LoadWatch, Spending
-from peagle_bench.results.records import Load, RequestRecord
+from peagle_bench.results.records import Load
 from peagle_bench.tune.windows import WindowProgress
 from peagle_sm.cli.progress import JsonLines, PlainLines
 from peagle_sm.service.progress import Event, Progress
+from tests.bench.compare.simulating import request
 
 C8 = Load("closed", concurrency=8)
-
-
-def record(now_s: float, tokens: int = 100) -> RequestRecord:
-    return RequestRecord(
-        arm="demo",
-        load=C8,
-        phase="measured",
-        prompt_id="p",
-        due_s=now_s,
-        sent_s=now_s,
-        first_s=now_s,
-        last_s=now_s,
-        done_s=now_s,
-        input_tokens=None,
-        output_tokens=tokens,
-        chunks=1,
-    )
 
 
 class Clock:
@@ -48,7 +31,7 @@ def play(clock: Clock, watch: LoadWatch, requests: int, each_s: float) -> None:
     watch.phase("measured")
     for _ in range(requests):
         clock.now_s += each_s
-        watch.request(record(clock.now_s))
+        watch.request(request("demo", "p", load=C8, sent=clock.now_s, seconds=0.0))
 
 
 def watched(progress: Progress, clock: Clock, **options: float | None) -> LoadWatch:
@@ -117,12 +100,3 @@ def test_json_lines_carry_the_figures(capsys: pytest.CaptureFixture[str]) -> Non
     last = json.loads(capsys.readouterr().err.splitlines()[-1])["progress"]
     assert (last["phase"], last["status"], last["elapsed_s"]) == ("waiting", "c=8", 60.0)
     assert (last["done"], last["total"], last["left_s"]) == (25, 100, 150.0)
-
-
-def test_every_request_is_kept() -> None:
-    kept: list[RequestRecord] = []
-    keep: Callable[[RequestRecord], None] = kept.append
-    clock = Clock()
-    watch = LoadWatch(C8, keep, lambda event: None, Spending(None, clock), total=3)
-    play(clock, watch, requests=3, each_s=1.0)
-    assert len(kept) == watch.requests == 3

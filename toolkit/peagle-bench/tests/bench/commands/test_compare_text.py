@@ -10,11 +10,11 @@ from peagle_bench.commands.compare import outcome_data, render_outcome
 from peagle_bench.report.verdict import outcome_of
 from peagle_bench.results.records import ClientHealth, Header
 from peagle_bench.results.result_file import Outcome, Results
-from tests.bench.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, point
+from tests.bench.compare.test_notes import ARM, FINE, SLOW, comparison, point
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "more", "said"),
+    ("low", "high", "more", "expected"),
     [
         (1.1, 1.3, {}, "p-eagle is faster"),
         (0.8, 0.9, {}, "none is faster"),
@@ -27,8 +27,8 @@ from tests.bench.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, po
         (1.01, 1.02, {"control": True}, "differs from 1: see the note"),
     ],
 )
-def test_verdicts(low: float, high: float, more: dict[str, bool], said: str) -> None:
-    assert outcome_of(comparison(low, high, **more)) == said
+def test_verdicts(low: float, high: float, more: dict[str, bool], expected: str) -> None:
+    assert outcome_of(comparison(low, high, **more)) == expected
 
 
 def outcome(client: ClientHealth) -> Outcome:
@@ -51,22 +51,6 @@ def test_the_data_has_a_comparison_with_its_verdict_or_withheld_by_its_name() ->
     hidden = outcome_data(outcome(SLOW))
     assert (hidden["comparisons"], len(hidden["withheld"])) == ([], 1)
     assert (hidden["withheld"][0]["faster"], hidden["withheld"][0]["slower"]) == ("p-eagle", "none")
-
-
-@pytest.mark.parametrize("client", [FINE, LATE])
-def test_the_whole_of_it(client: ClientHealth) -> None:
-    lines = shown(client)
-    assert lines[0] == "arms: p-eagle (K=7)"
-    assert lines[3].startswith("c=1 P-EAGLE 1.00 12.0")
-    interval = "1.20x [1.10, 1.30] 9 prompts 1"
-    assert lines[6] == f"P-EAGLE none c=1 {interval} – – P-EAGLE is faster in this deployment"  # noqa: RUF001
-    assert lines[-5:] == [
-        "",
-        "note: mind this",
-        "note: small stand-in weights on a CPU: these figures say nothing about a GPU",
-        "",
-        "results: r.jsonl",
-    ]
 
 
 def test_what_a_client_in_the_way_measured_is_shown_nowhere() -> None:

@@ -59,20 +59,6 @@ def test_ctrl_c_names_every_endpoint_and_that_all_are_gone() -> None:
     assert not aws.endpoints
 
 
-def test_ctrl_c_while_they_come_up_names_those_that_were_made() -> None:
-    aws = Aws()
-
-    def stop(_: FakeAws, number: int, operation: str) -> None:
-        if operation == "CreateEndpoint" and "cmp-none" in aws.endpoints:
-            raise KeyboardInterrupt
-
-    aws.before = stop
-    error = interrupted(aws)
-    assert isinstance(error, Interrupted)
-    assert "cmp-none" in error.details["deleted"]
-    assert not aws.endpoints
-
-
 def test_what_cannot_be_deleted_is_not_said_to_be_gone() -> None:
     aws = Aws()
 

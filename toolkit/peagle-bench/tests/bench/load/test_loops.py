@@ -185,15 +185,6 @@ def test_an_empty_stream_of_items_is_refused() -> None:
         run(closed(2), iter(()), LoadOptions(seconds=5.0))
 
 
-def test_options_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(SpecError, match="exactly one"):
-        LoadOptions()
-    with pytest.raises(SpecError, match="exactly one"):
-        LoadOptions(requests=3, seconds=3.0)
-    with pytest.raises(SpecError, match="warm_up_requests"):
-        LoadOptions(requests=3, warm_up_requests=-1)
-
-
 class Swallowing(ScriptedSender):
     """A sender that loses a cancellation, as a library's clean-up may."""
 

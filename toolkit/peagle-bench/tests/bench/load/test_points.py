@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,42 +12,26 @@ from hypothesis import strategies as st
 
 from peagle_bench.load.points import Objective, make_point, percentiles
 from peagle_bench.load.work import ClientUsage, LoadRun, Window
-from peagle_bench.results.records import Load, RequestRecord
+from peagle_bench.results.records import Load, Phase, RequestRecord
+from tests.bench.compare import simulating
 
 C2, OPEN = Load("closed", concurrency=2), Load("open", rate_per_s=1.0)
 CALM = ClientUsage((0.1,) * 99, cpu_s=0.5)
 
 
-def request(sent: float = 1.0, *, load: Load = C2, phase: str = "measured", tokens: int = 8) -> RequestRecord:
+def request(
+    sent: float = 1.0, *, load: Load = C2, phase: Phase = "measured", tokens: int = 8
+) -> RequestRecord:
     """First chunk a second after sending, then three more, a second apart, each of ``tokens`` / 4."""
-    return RequestRecord(
-        arm="a",
-        load=load,
-        prompt_id="p",
-        phase=phase,  # type: ignore[arg-type]  # a literal
-        due_s=sent - 0.25,
-        sent_s=sent,
-        first_s=sent + 1,
-        last_s=sent + 4,
-        done_s=sent + 4.5,
-        input_tokens=7,
-        output_tokens=tokens,
-        chunks=4,
-        gaps_ms=(1000.0, 1000.0, 1000.0),
+    record = simulating.request(
+        "a", "p", sent=sent, seconds=4.0, chunks=4, load=load, phase=phase, tokens=tokens
     )
+    return replace(record, due_s=sent - 0.25, done_s=sent + 4.5, input_tokens=7)
 
 
 def failed(name: str) -> RequestRecord:
-    return replace(
-        request(),
-        error=name,
-        first_s=None,
-        last_s=None,
-        chunks=0,
-        gaps_ms=(),
-        output_tokens=None,
-        input_tokens=None,
-    )
+    nothing: dict[str, Any] = {"first_s": None, "last_s": None, "output_tokens": None, "input_tokens": None}
+    return replace(request(), error=name, chunks=0, gaps_ms=(), **nothing)
 
 
 def run(*records: RequestRecord, start: float = 0.0, end: float = 10.0, usage: ClientUsage = CALM) -> LoadRun:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import peagle_sm
-from peagle_bench.notebook.results import BenchResult, CompareResult, VerifyResult
+from peagle_bench.notebook.results import BenchResult, CompareResult
 from peagle_bench.report.files import read_files
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.errors import SpecError
@@ -31,13 +31,6 @@ def test_a_comparison_shows_its_verdict_then_its_tables() -> None:
     assert result.comparisons == making.compared().comparisons
 
 
-def test_a_verification_that_failed_is_told_first_and_last() -> None:
-    result = VerifyResult(FILE, making.verified())
-    wanted = [check.passed for check in making.checks()]
-    assert result.passed is (False if False in wanted else None if None in wanted else True)
-    assert result.card().tone == {True: "good", None: "caution", False: "bad"}[result.passed]
-
-
 def test_stand_in_weights_are_never_left_out() -> None:
     result = CompareResult(FILE, making.stand_in())
     assert result.stand_in_weights
@@ -48,7 +41,7 @@ def test_stand_in_weights_are_never_left_out() -> None:
 def test_figures_that_are_withheld_are_told_of_and_not_shown() -> None:
     """A client that was the bottleneck at every load, as on a laptop with three engines."""
     compared = making.compared()
-    points = tuple(replace(one, client=replace(one.client, bottleneck=True)) for one in compared.points)
+    points = tuple(replace(point, client=replace(point.client, bottleneck=True)) for point in compared.points)
     result = BenchResult(FILE, replace(compared, points=points, comparisons=()))
     assert [table.title for table in result.card().tables] == []
     assert "No figures to publish: the client could not keep up" in str(result)

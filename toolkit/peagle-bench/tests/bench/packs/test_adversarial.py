@@ -13,7 +13,6 @@ from peagle_bench.compare.alternating import turn_order
 from peagle_bench.packs.adversarial import (
     FEWEST_PROMPTS,
     KINDS,
-    MOST_STOPS,
     UNITS,
     figures_of,
     judge,
@@ -21,35 +20,21 @@ from peagle_bench.packs.adversarial import (
 )
 from peagle_bench.packs.judges import unsteady
 from peagle_bench.packs.pack import ALPHA, Make, Observed, PackWork, ServedModel
-from peagle_bench.results.records import ArmRecord, Load, RequestRecord
+from peagle_bench.results.records import ArmRecord, RequestRecord
+from tests.bench.compare.simulating import request
 
 MODEL = ServedModel(8192, True, lambda text: [0] * len(text))
 FAST, PLAIN = ArmRecord("fast", "p-eagle", 5, "fast"), ArmRecord("plain", "none", None, "plain")
 Table = dict[str, tuple[float, float, float, float]]
 
 
-def test_prompts_are_seeded_and_a_larger_number_extends() -> None:
-    few, many = make(Make(MODEL, seed=3, units=2)), make(Make(MODEL, seed=3, units=5))
-    assert many.items[: len(few.items)] == few.items
-    assert make(Make(MODEL, seed=4, units=2)).items != few.items
-    assert len(make(Make(MODEL)).items) == UNITS * len(KINDS)
-    assert len({item.prompt_id for item in many.items}) == len(many.items)
-
-
 def test_each_kind_meets_each_arm_first_as_often() -> None:
     """An engine that was just asked may slow the next one on a small machine: no kind bears that alone."""
     items = make(Make(MODEL)).items
-    firsts = Counter((one.category, turn_order(["plain", "fast"], turn)[0]) for turn, one in enumerate(items))
+    firsts = Counter(
+        (item.category, turn_order(["plain", "fast"], turn)[0]) for turn, item in enumerate(items)
+    )
     assert set(firsts.values()) == {UNITS // 2}
-
-
-def test_each_prompt_is_a_greedy_chat_that_fits_the_least_context() -> None:
-    for item in make(Make(MODEL, units=20)).items:
-        assert item.body["temperature"] == 0.0
-        (message,) = item.body["messages"]
-        # No tokenizer makes more tokens of a text than it has bytes.
-        assert len(message["content"].encode()) + item.body["max_tokens"] <= 1024
-        assert len(item.body.get("stop", ())) in (0, MOST_STOPS)
 
 
 def tables(rng: random.Random, speed_up: float, prompts: int = UNITS, noise: float = 0.3) -> dict[str, Table]:
@@ -86,27 +71,9 @@ def test_a_slowdown_is_found() -> None:
     assert alarms(0.8, 50, noise=0.05) >= 48
 
 
-def record(name: str, arm: str, seconds: float, **more: object) -> RequestRecord:
-    sent = 5.0
-    fields = {"drafts": 20, "accepted": 44} if arm == "fast" else {}
-    return replace(
-        RequestRecord(
-            arm,
-            Load("closed", 1),
-            name,
-            "measured",
-            sent,
-            sent,
-            sent + 0.1,
-            sent + seconds,
-            sent + seconds,
-            90,
-            64,
-            9,
-        ),
-        **fields,  # type: ignore[arg-type]
-        **more,  # type: ignore[arg-type]
-    )
+def record(name: str, arm: str, seconds: float) -> RequestRecord:
+    drafts, accepted = (20, 44) if arm == "fast" else (None, None)
+    return request(arm, name, sent=5.0, seconds=seconds, tokens=64, drafts=drafts, accepted=accepted)
 
 
 def observed(speed_ups: dict[str, float], prompts: int = UNITS) -> Observed:
@@ -145,14 +112,14 @@ def test_too_few_prompts_are_no_pass() -> None:
 
 def test_a_busy_machine_is_no_fault_of_the_arm() -> None:
     """As measured while seven programs shared two cores: 3.9 to 12.1 ms a token of plain decoding."""
-    one = observed({"base64": 0.5})
+    item = observed({"base64": 0.5})
     slowed = [
         replace(each, last_s=each.sent_s + (1.2 if at % 4 == 0 else 0.4))
-        for at, each in enumerate(one.baseline_requests)
+        for at, each in enumerate(item.baseline_requests)
     ]
-    verdict = judge(replace(one, baseline_requests=tuple(slowed))).checks["speed"]
+    verdict = judge(replace(item, baseline_requests=tuple(slowed))).checks["speed"]
     assert verdict.passed is None
     assert "plain decoding was not steady, " in verdict.summary
     assert verdict.figures["speed_up_base64"] == pytest.approx(0.5, rel=0.05)
-    assert unsteady(one.baseline_requests) is None
+    assert unsteady(item.baseline_requests) is None
     assert unsteady([]) is None

@@ -131,20 +131,6 @@ def test_chunks_of_several_tokens_change_nothing(
         assert rows[0].ids == rows[1].ids
 
 
-def by_chunks(events: list[dict[str, Any]], rules: Policy) -> FilterOutcome:
-    """The seeded fault: a filter that takes a chunk for a token, as some that are in use do."""
-    return guarded([event["choices"][0]["text"] for event in events if event["choices"]], rules)
-
-
-def test_a_filter_that_counts_chunks_cuts_elsewhere_with_speculation() -> None:
-    rng, differing = random.Random(1), 0
-    for _ in range(100):
-        pieces = [rng.choice(["a", "b", "c", "abc "]) for _ in range(40)]
-        plain = by_chunks([event for piece in pieces for event in chunks_of([piece], rng)], policy(4))
-        differing += by_chunks(chunks_of(pieces, rng), policy(4)) != plain
-    assert differing > 50
-
-
 def test_a_cut_closes_the_stream() -> None:
     engine = Streams(chunks_of(list("xxabcyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"), random.Random(0)))
     filter_stream(engine, {}, policy(0))
@@ -162,18 +148,6 @@ def test_a_character_of_several_tokens_belongs_to_the_token_that_completes_it() 
         == pieces_of(together)
         == [(5, ""), (6, "漢!")]
     )
-
-
-@given(st.text(max_size=8), st.lists(st.tuples(st.integers(0, 9), st.text(max_size=3)), max_size=6))
-def test_no_text_of_a_chunk_is_lost(text: str, tokens: list[tuple[int, str]]) -> None:
-    choice = {
-        "text": text if tokens else "",
-        "token_ids": [token for token, _ in tokens],
-        "logprobs": {"tokens": [piece for _, piece in tokens]},
-    }
-    pieces = pieces_of(choice)
-    assert "".join(piece for _, piece in pieces) == choice["text"]
-    assert [token for token, _ in pieces] == choice["token_ids"]
 
 
 def test_a_stream_without_tokens_is_not_measured() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from peagle_bench.load import WorkItem
 from peagle_bench.packs import PACKS, chosen_packs, load_pack
-from peagle_bench.packs.pack import Judgement, Make, PackNotMeasured, PackWork, not_measured, pack_record
+from peagle_bench.packs.pack import Judgement, PackNotMeasured, PackWork, not_measured, pack_record
 from peagle_bench.verify.statistics import CheckVerdict, not_applicable, undecided
 from peagle_bench.workloads import load_workload
 from peagle_sm.core.errors import SpecError
@@ -36,7 +36,10 @@ def tokens(item: WorkItem) -> int:
         size = len(prompt)
     else:
         size = -(
-            -len(prompt if prompt is not None else "".join(one["content"] for one in body["messages"])) // 4
+            -len(
+                prompt if prompt is not None else "".join(message["content"] for message in body["messages"])
+            )
+            // 4
         )
     return size + int(body["max_tokens"])
 
@@ -106,16 +109,6 @@ def test_the_positions_of_long_texts_end_alike_and_reach_the_limit() -> None:
     assert len(items[-1].body["prompt"]) + items[-1].body["max_tokens"] == 4096
 
 
-@pytest.mark.parametrize("name", PACKS)
-def test_a_pack_is_described(name: str) -> None:
-    pack = load_pack(name)
-    assert pack.name == name
-    for text in (pack.shows, pack.passes, pack.finds, pack.stand_ins, *pack.needs):
-        assert text
-        assert text[-1] not in ".;"
-    assert pack.needs
-
-
 def test_packs_are_chosen_once_each_in_the_order_of_the_scorecard() -> None:
     assert [pack.name for pack in chosen_packs("agents, rag,agents")] == ["rag", "agents"]
     assert [pack.name for pack in chosen_packs("all")] == list(PACKS)
@@ -135,22 +128,16 @@ def verdict(passed: bool | None) -> CheckVerdict:
 @given(st.lists(st.sampled_from([True, False, None, "n/a"]), max_size=5))
 def test_a_pack_passes_only_if_all_applicable_checks_passed(given_: list[Any]) -> None:
     checks = {
-        f"{n}": not_applicable("no tools") if one == "n/a" else verdict(one) for n, one in enumerate(given_)
+        f"{n}": not_applicable("no tools") if check == "n/a" else verdict(check)
+        for n, check in enumerate(given_)
     }
     answered = observed([request("0/98/0/shared")])
     record = pack_record(load_pack("rag"), answered, Judgement(checks, "x"), seed=3)
-    decided = [one for one in given_ if one != "n/a"]
+    decided = [check for check in given_ if check != "n/a"]
     wanted = False if False in decided else None if None in decided else True
     assert record.passed is wanted
     assert len(record.checks) == len(given_) + 1  # and whether the arm answered
     assert bool(record.examples) is (wanted is False)
-
-
-@pytest.mark.parametrize("name", ["rag", "long-context", "agents"])
-def test_what_a_pass_means_is_what_the_judge_decides(name: str) -> None:
-    passes = load_pack(name).passes
-    assert "no fall of acceptance below 70%" in passes
-    assert "one below 35% is excluded" in passes
 
 
 def test_a_pack_that_cannot_be_measured_says_why_and_what_to_do() -> None:
@@ -167,8 +154,8 @@ def test_rag_finds_a_head_that_was_trained_on_short_sequences() -> None:
         by = dict(zip(parts, chances, strict=True))
         drawn_ = drawn(random.Random(7), parts, by.__getitem__)
         own = [
-            request(f"{one.prompt_id}/0/shared", drafts=one.drafts or 0, accepted=one.accepted or 0)
-            for one in drawn_
+            request(f"{record.prompt_id}/0/shared", drafts=record.drafts or 0, accepted=record.accepted or 0)
+            for record in drawn_
         ]
         return pack.judge(observed(own, work))
 
@@ -178,28 +165,11 @@ def test_rag_finds_a_head_that_was_trained_on_short_sequences() -> None:
     assert short.figure.startswith("acceptance")
 
 
-def rows(count: int = 880, hidden: int = 0, text: str = "FULL BENCHMARK DATA SHOULD BE FETCHED") -> list[Any]:
-    return [
-        {
-            "question_id": n,
-            "category": f"category {n % 11}",
-            "turns": [text] if n < hidden else [f"Question {n}: what is {n} plus one?"],
-        }
-        for n in range(count)
-    ]
-
-
-def written(path: Path, content: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in content))
-    return path
-
-
 def test_a_user_s_file_with_placeholders_is_refused(tmp_path: Path) -> None:
+    hidden = "FULL BENCHMARK DATA SHOULD BE FETCHED"
+    texts = [hidden if n < 494 else f"What is {n} plus one?" for n in range(880)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"question_id": n, "turns": [t]}) + "\n" for n, t in enumerate(texts)))
     with pytest.raises(SpecError, match="494 of 880 lines are placeholders") as caught:
-        load_workload(str(written(tmp_path / "rows.jsonl", rows(hidden=494))))
+        load_workload(str(path))
     assert caught.value.next_step
-
-
-def test_a_model_without_room_is_not_measured() -> None:
-    with pytest.raises(PackNotMeasured):
-        load_pack("rag").make(Make(asked(200).model))

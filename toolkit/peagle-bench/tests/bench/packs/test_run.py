@@ -13,12 +13,10 @@ import pytest
 from peagle_bench.load import WorkItem
 from peagle_bench.packs import PACKS, load_pack
 from peagle_bench.packs.judges import acceptance_by, falls, part_of
-from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork, Probe
+from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
 from peagle_bench.packs.run import PackDependencies, PackOptions, run_packs
-from peagle_bench.report.files import extract
-from peagle_bench.report.page import html_page
 from peagle_bench.results.result_file import Outcome, read
-from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
+from peagle_sm.core.errors import Interrupted, ServiceFault
 from tests.bench.compare.test_run import Play
 
 PARTS = ("near", "far")
@@ -68,7 +66,7 @@ class PackPlay(Play):
         self.dead, self.context = dead, context
 
     def packs(self, *packs: Pack, **options: Any) -> Outcome:
-        described = [replace(one, context=self.context) for one in self.arms(0)]
+        described = [replace(arm, context=self.context) for arm in self.arms(0)]
         around = PackDependencies(self.around(), lambda arm: Tokens(arm.endpoint, dead=arm.name in self.dead))
         return run_packs([nullcontext(described)], packs, self.path, PackOptions(**options), around)
 
@@ -85,7 +83,7 @@ def test_each_pack_is_a_row_beside_the_arm_without_speculation(tmp_path: Path) -
     assert rows[0].requests == 18
     assert result.notes == ("mind this",)
     assert result.results.header.command == "packs"
-    assert all(one.text is None for one in result.results.requests)
+    assert all(request.text is None for request in result.results.requests)
 
 
 def test_requests_of_a_unit_share_the_cache_and_those_of_arms_packs_and_runs_do_not(tmp_path: Path) -> None:
@@ -115,17 +113,6 @@ def test_too_short_a_context_is_not_measured(tmp_path: Path) -> None:
     assert "needs a context of 256 tokens; this one has 100" in result.results.packs[0].why
     limited = PackPlay(tmp_path / "b").packs(PACK, context=200)
     assert "this one has 200" in limited.results.packs[0].why
-
-
-def test_a_probe_s_finding_reaches_the_judge(tmp_path: Path) -> None:
-    def probe(asked: Probe) -> str:
-        return f"{asked.engine.name} beside {asked.baseline.name}"
-
-    def figure(observed: Observed) -> Judgement:
-        return Judgement({}, str(observed.probed))
-
-    pack = replace(PACK, probe=probe, judge=figure)
-    assert "beside" in PackPlay(tmp_path).packs(pack).results.packs[0].figure
 
 
 def test_an_arm_that_fails_a_pack_s_requests_fails_the_pack_if_it_is_alive(tmp_path: Path) -> None:
@@ -174,20 +161,3 @@ def test_ctrl_c_before_the_first_row_offers_no_empty_report(tmp_path: Path) -> N
     assert caught.value.next_step == (
         f"run the command again with a new --out: no pack was finished, {play.path} can go"
     )
-
-
-def test_an_arm_in_another_mode_than_it_says_is_refused(tmp_path: Path) -> None:
-    play = PackPlay(tmp_path)
-    play.drafts["p-eagle"] = 0
-    with pytest.raises(SpecError, match="expected mode p-eagle"):
-        play.packs(PACK)
-
-
-def test_the_page_has_the_scorecard_and_keeps_its_records(tmp_path: Path) -> None:
-    result = PackPlay(tmp_path).packs(PACK, units=9)
-    page = html_page([result.results])
-    assert "Workload packs" in page
-    assert "1 of 1 workload pack passed" in page
-    assert "✓ pass" in page
-    (again,) = extract(page)
-    assert again.packs == result.results.packs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -28,7 +27,6 @@ from peagle_bench.report.charts import (
     decade_ticks,
     nice_ticks,
     ratio_ticks,
-    spread,
 )
 from peagle_bench.report.formatting import Look
 from peagle_bench.report.page import html_page
@@ -56,19 +54,6 @@ def test_ticks_enclose_the_values_and_are_few(a: float, b: float) -> None:
     decades = decade_ticks(low, high)
     assert decades[0] <= low * 1.001
     assert decades[-1] >= high * 0.999
-
-
-@given(st.lists(st.floats(0, 300, allow_nan=False), max_size=12))
-def test_labels_are_apart_in_order_and_inside(wanted: list[float]) -> None:
-    placed = spread(wanted, 16, 0, 300)
-    assert all(-1e-6 <= at <= 300 + 1e-6 for at in placed)
-    order = sorted(range(len(wanted)), key=lambda i: (wanted[i], i))
-    ordered = [placed[i] for i in order]
-    assert all(b - a >= 16 - 1e-6 for a, b in pairwise(ordered))
-
-
-def test_labels_that_are_apart_already_stay() -> None:
-    assert spread([10, 100, 50], 16, 0, 300) == [10, 100, 50]
 
 
 def test_a_logarithmic_axis() -> None:
@@ -167,17 +152,6 @@ def test_names_that_look_like_markup_stay_text_in_every_chart() -> None:
 
 def titles(drawing: str) -> list[str]:
     return re.findall(r'<text[^>]*class="axis"[^>]*>([^<]*)</text>', drawing)
-
-
-def test_a_line_chart_has_the_titles_of_both_axes() -> None:
-    chart = LineChart(
-        "t",
-        (Series("n", Look("blue", "circle"), (Mark(1.0, 5.0), Mark(2.0, 9.0))),),
-        "requests in flight",
-        "whole answer, p95, ms",
-        (1.0, 2.0),
-    )
-    assert sorted(titles(svg(chart.at(HALF)))) == ["requests in flight", "whole answer, p95, ms"]
 
 
 def test_a_bar_chart_has_an_axis_with_its_title_and_ticks() -> None:

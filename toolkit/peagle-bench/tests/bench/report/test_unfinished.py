@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peagle_bench.report import tables
-from peagle_bench.report.files import extract
-from peagle_bench.report.merging import demand_figures, demand_loads, missing, names_of, parts_of, view_of
+from peagle_bench.report.merging import demand_figures, demand_loads, missing, names_of, view_of
 from peagle_bench.report.page import html_page
 from peagle_bench.report.trust import trust
 from peagle_bench.report.verdict import verdict
@@ -83,12 +82,6 @@ def test_nothing_finished_at_all_is_refused_with_the_way_on() -> None:
     assert refused.value.next_step == "run `peagle-sm compare` again"
 
 
-def test_a_tuning_has_nothing_to_cost() -> None:
-    with pytest.raises(SpecError, match=r"t\.jsonl is a file of `peagle-sm tune` and has no measured load"):
-        demand_loads([named(making.tuned(), "t.jsonl")])
-    demand_loads([making.tuned(), making.stand_in()])
-
-
 def test_a_tuning_s_rates_beside_no_speculation() -> None:
     fit = making.fit("p-eagle", 8)
     plain = KPoint(0, 1.0, 6.0, 400.0, True, 390.0, 410.0)
@@ -104,16 +97,6 @@ def test_a_tuning_s_rates_beside_no_speculation() -> None:
     second = verdict(view_of([tuned])).second
     assert second.endswith(f"at c=8 with K={fit.best_k}, 400 without speculation.")
     assert "Rate at each K" in html_page([tuned])
-
-
-def test_two_runs_of_the_same_arms_are_never_in_one_table() -> None:
-    first, second = named(making.stand_in(), "a.jsonl"), named(making.stand_in(), "b.jsonl")
-    parts = parts_of([first, second])
-    assert [part.name for part in parts] == ["a", "b"]
-    for part in parts:
-        table = tables.points(part.view)
-        assert table is not None
-        assert len(set(table.rows)) == len(table.rows)
 
 
 def test_checks_of_two_endpoints_are_told_apart() -> None:
@@ -135,11 +118,6 @@ def test_each_run_has_its_own_load_average() -> None:
     assert "load average was 2.50." in trust(view_of([busy(2.5, "a.jsonl")]))
     both = trust(view_of([busy(2.5, "a.jsonl"), busy(7.0, "b.jsonl")]))
     assert "load average was 2.50 in a.jsonl, 7.00 in b.jsonl." in both
-
-
-def test_a_page_keeps_the_names_of_its_files() -> None:
-    created = [named(making.stand_in(), 'lab/a "b" <c>.jsonl'), making.stand_in()]
-    assert [each.source for each in extract(html_page(created))] == ['a "b" <c>.jsonl', None]
 
 
 def test_files_of_one_name_are_called_by_their_paths() -> None:

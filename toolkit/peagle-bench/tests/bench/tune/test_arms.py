@@ -84,10 +84,6 @@ def test_an_unknown_price_is_no_zero() -> None:
     assert "nothing is billed" in price(usd_per_hour=0.0, local=True).words()
 
 
-def test_no_tuning_takes_no_time_at_all() -> None:
-    assert "about 1 min;" in Estimate(1, 2, 0.4, 0.0, 0.0, 0.0).words()
-
-
 def test_the_bill_adds_up() -> None:
     bill = Bill()
     bill.add(1800, 10.0)

@@ -5,7 +5,6 @@ import pytest
 from peagle_bench.tune.choice import (
     choose,
     first_deployments,
-    good_enough,
     next_deployment,
     next_round,
 )
@@ -38,16 +37,6 @@ def test_a_k_that_was_not_measured_is_never_chosen_but_named() -> None:
     assert (choice.k, choice.expected_best, choice.is_certain) == (3, 3, False)
     assert choice.guess == pytest.approx((5, 1.1))
     assert "K=5 was not measured, its predicted rate is 1.100" in choice.reason
-
-
-def test_without_a_smaller_measured_k_none_is_called_slower() -> None:
-    assert choose(rates_at(1, {1: 100.0, 2: 90.0})).reason.endswith("and no smaller K was measured")
-
-
-def test_more_k_are_good_enough_where_more_may_be_lost() -> None:
-    rates = rates_at(1, {1: 80.0, 3: 99.3, 5: 100.0})
-    assert good_enough(rates) == (5,)
-    assert good_enough(rates, loss=0.01) == (3, 5)
 
 
 @pytest.mark.parametrize("max_k", range(2, 33))

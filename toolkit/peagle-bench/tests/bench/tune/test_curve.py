@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from peagle_bench.tune.curve import (
     Noise,
-    Ratio,
     fit,
     fit_acceptance,
     fit_steps,
@@ -84,13 +83,6 @@ def test_without_a_reading_with_speculation_there_is_no_fit() -> None:
         fit([replace(reading(3, step_ms=5.0), survival=())])
 
 
-def test_ratios_multiply_with_their_errors() -> None:
-    product = Ratio(np.log(1.2), 0.03).times(Ratio(np.log(0.5), 0.04)).interval()
-    assert product.value == pytest.approx(0.6)
-    assert np.log(product.high / product.low) == pytest.approx(2 * 1.96 * 0.05, rel=0.001)
-    assert Ratio(np.log(2.0), 0.01).inverse().interval().value == pytest.approx(0.5)
-
-
 def test_one_rate_for_all_loads_weighs_each_alike() -> None:
     both = together({1: rates_at(1, {3: 100.0, 7: 120.0}), 32: rates_at(32, {3: 1000.0, 7: 700.0})})
     assert both.best == 3
@@ -112,7 +104,9 @@ def test_a_slower_round_is_removed() -> None:
 
 def test_easier_prompts_of_a_round_are_removed() -> None:
     readings = [reading(k, step_ms=5.0, block=0) for k in (3, 5, 7)]
-    readings += [replace(one, block=1, acceptance_length=1.2 * one.acceptance_length) for one in readings]
+    readings += [
+        replace(reading, block=1, acceptance_length=1.2 * reading.acceptance_length) for reading in readings
+    ]
     for first, second in zip(level(readings)[:3], level(readings)[3:], strict=True):
         assert second.acceptance_length == pytest.approx(first.acceptance_length, rel=0.01)
 

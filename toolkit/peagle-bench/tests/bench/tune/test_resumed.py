@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from peagle_bench.results.records import Mode, WindowRecord
 from peagle_bench.results.result_file import from_line, to_line
-from peagle_bench.tune.readings import Reading, reading_in, window_record
+from peagle_bench.tune.readings import Reading, window_record
 from peagle_bench.tune.strategy import by_deployments, in_one_engine
 from peagle_bench.tune.windows import Measured, Resumed, WindowProgress, WindowReader
 from peagle_sm.core.errors import SpecError
@@ -74,16 +74,11 @@ def tune_by_deployments(file: list[WindowRecord], measured: Measured) -> list[Re
 def test_what_is_measured_is_not_measured_again_and_the_rest_is_the_same(tune: Tune, share: float) -> None:
     whole: list[WindowRecord] = []
     wanted = tune(whole, Measured())
-    kept = [from_line(to_line(one)) for one in whole[: int(share * len(whole))]]
-    assert all(isinstance(one, WindowRecord) for one in kept)
-    file = [one for one in kept if isinstance(one, WindowRecord)]
+    kept = [from_line(to_line(record)) for record in whole[: int(share * len(whole))]]
+    assert all(isinstance(record, WindowRecord) for record in kept)
+    file = [record for record in kept if isinstance(record, WindowRecord)]
     assert tune(file, Measured(file)) == wanted
     assert file == whole
-
-
-def test_a_record_is_its_reading() -> None:
-    result = reading(3, step_ms=5.0, concurrency=8, block=2)
-    assert reading_in(window_record("p-eagle", result, None)) == result
 
 
 def test_a_window_that_cannot_be_published_is_still_one_after_resuming() -> None:

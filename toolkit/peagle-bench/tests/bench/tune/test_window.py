@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from peagle_bench.results.records import Load, RequestRecord
-from peagle_bench.tune.readings import geometric_ratio, read_scrape, reading_of
+from peagle_bench.results.records import RequestRecord
+from peagle_bench.tune.readings import read_scrape, reading_of
 from peagle_sm.core.errors import ServiceFault
+from tests.bench.compare import simulating
 
 METRICS = """
 # HELP vllm:inter_token_latency_seconds …
@@ -20,22 +23,9 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="2"} 25.0
 
 
 def request(**more: object) -> RequestRecord:
-    fields: dict[str, object] = {
-        "arm": "a",
-        "load": Load("closed", concurrency=2),
-        "prompt_id": "p",
-        "phase": "measured",
-        "due_s": 0.0,
-        "sent_s": 0.0,
-        "first_s": 1.0,
-        "last_s": 2.0,
-        "done_s": 2.1,
-        "input_tokens": 5,
-        "output_tokens": 101,
-        "chunks": 41,
-        "gaps_ms": (25.0,) * 40,
-    }
-    return RequestRecord(**{**fields, **more})  # type: ignore[arg-type]
+    """100 tokens after the first in a second, in 40 steps."""
+    record = simulating.request("a", "p", seconds=2.0, tokens=101, chunks=41)
+    return replace(record, **{"first_s": 1.0, "gaps_ms": (25.0,) * 40, **more})  # type: ignore[arg-type]
 
 
 def told(**more: object) -> RequestRecord:
@@ -91,7 +81,7 @@ def test_the_baseline_steps_once_a_token() -> None:
 
 def test_warm_up_drain_and_failures_do_not_count() -> None:
     others = [told(phase="warm-up"), told(phase="drain"), told(error="Timeout"), told(output_tokens=1)]
-    mixed = [one for one in others for _ in range(3)]
+    mixed = [other for other in others for _ in range(3)]
     alone = reading_of([told()], k=3, concurrency=2, block=0, seconds=1.0)
     assert reading_of([told(), *mixed], k=3, concurrency=2, block=0, seconds=1.0) == alone
 
@@ -110,13 +100,3 @@ def test_a_window_without_an_answer_says_why() -> None:
 def test_answers_in_one_piece_say_nothing_of_drafts() -> None:
     with pytest.raises(ServiceFault, match="in one chunk"):
         reading_of([request(chunks=1, gaps_ms=())], k=3, concurrency=1, block=0, seconds=1.0)
-
-
-@pytest.mark.parametrize(("length", "k"), [(1.0, 3), (2.5, 7), (4.0, 3), (8.0, 7)])
-def test_the_ratio_gives_back_the_length(length: float, k: int) -> None:
-    ratio = geometric_ratio(length, k)
-    assert sum(ratio**power for power in range(k + 1)) == pytest.approx(length, abs=1e-6)
-
-
-def test_text_without_latencies_is_no_scrape() -> None:
-    assert read_scrape("up 1\n") is None

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from peagle_bench.commands.verify import conclusion, render_checks
+from peagle_bench.commands.verify import render_checks
 from peagle_bench.results.records import CheckRecord
 from peagle_bench.verify import statistics
 from peagle_bench.verify.answers import join_stream, parse_answer, parse_scores
@@ -140,12 +138,6 @@ def test_fisher_against_known_values() -> None:
     assert statistics.fisher_rate_found(7, 0, 7) is None
 
 
-# Nearer to 0 the squares underflow. A deviation of a measured probability is not that small.
-@given(st.lists(st.floats(-100, 100).filter(lambda x: x == 0 or abs(x) > 1e-100), min_size=1, max_size=50))
-def test_the_self_normalised_sum_is_bounded_by_the_root_of_the_count(values: list[float]) -> None:
-    assert abs(statistics.self_normalised(values)) <= math.sqrt(len(values)) + 1e-6
-
-
 def test_powers_and_limits() -> None:
     assert statistics.z_limit() == pytest.approx(3.89, abs=0.01)
     assert statistics.shift_found(0.19 * 2000, 2000) == pytest.approx(0.05, abs=0.002)  # facts: 2,000 for 5%
@@ -175,9 +167,8 @@ def test_the_page_in_the_terminal() -> None:
     ]
     assert "sampled  a shift of 3%" in text
     assert "stand-in" in text
-    assert conclusion(records) == "The answers differ from the target's: sampled failed."
-    assert "undecided: tool-calls" in conclusion([records[0], records[2]])
-    assert "as far as this check can detect" in conclusion(records[:1])
+    assert "sampled failed" in text
+    assert "undecided: tool-calls" in render_checks([records[0], records[2]], stand_in=False)
 
 
 def test_the_log_of_an_engine_is_named_with_its_place() -> None:

@@ -1,5 +1,8 @@
 """Pairs of engines that are made of recorded outputs: clean ones with the arithmetic's noise, and samples.
 
+The outputs in recorded.npz are of two real engines (32 greedy answers, 40 samples). The program that wrote
+them is in the history: `git show e4824d19:toolkit/peagle-bench/tests/bench/verify/record_fixture.py`.
+
 At each position of a recorded answer the six likeliest tokens and their log-probabilities are known. An
 engine reads them with an error of its own each time: Gaussian or heavy-tailed, and rounded to the grid that
 logits of 16 to 32 have in bfloat16 (0.125), so that exact ties occur and fall to the lower token id, as

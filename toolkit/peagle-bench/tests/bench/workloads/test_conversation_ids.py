@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from peagle_bench.load.points import separate_withheld
-from peagle_bench.report.verdict import outcome_of
-from peagle_bench.results.records import ComparisonRecord, Interval, Load
 from peagle_bench.workloads import conversations_in, load_workload
 from peagle_sm.core.errors import SpecError
 
-ALONE = Load("closed", concurrency=1)
 
-
-def chat(*said: str, system: str = "s") -> dict[str, Any]:
+def chat(*texts: str, system: str = "s") -> dict[str, Any]:
     roles = ("user", "assistant")
-    turns = [{"role": roles[number % 2], "content": text} for number, text in enumerate(said)]
+    turns = [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
     return {"messages": [{"role": "system", "content": system}, *turns]}
 
 
@@ -79,22 +73,3 @@ def test_ids_of_conversations_that_only_begin_alike_stay_apart(tmp_path: Path) -
         {**each, "conversation": name} for name in "xyz" for each in (chat("hello"), chat("hello", "-", name))
     ]
     assert set(units(tmp_path, *lines, chat("hello"))) == {"x", "y", "z"}
-
-
-def row(**changes: Any) -> ComparisonRecord:
-    ratio = Interval(1.3, 1.2, 1.4)
-    comparison_record = ComparisonRecord(
-        "p-eagle", "none", ALONE, ratio, "conversations", 8, 1, None, None, conversations=8
-    )
-    return replace(comparison_record, **changes)
-
-
-def test_a_verdict_is_never_stronger_than_its_note() -> None:
-    (sure,) = separate_withheld((), [row()]).comparisons
-    (few,) = separate_withheld((), [row(units=7, conversations=7)]).comparisons
-    control = row(faster="none (A/A)", control=True)
-    beside, _ = separate_withheld((), [row(), control]).comparisons
-    assert (sure.significant, few.significant, beside.significant) == (True, False, False)
-    assert outcome_of(sure) == "p-eagle is faster in this deployment"
-    assert outcome_of(few).startswith("no verdict: 7 conversations")
-    assert outcome_of(beside).startswith("no verdict: the A/A control failed")

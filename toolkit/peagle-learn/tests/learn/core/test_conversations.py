@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import combinations, islice
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -13,8 +13,6 @@ from peagle_learn.core.conversations import (
     NEAR,
     LearnPrompt,
     _alike,
-    _shingles_of,
-    compared_texts,
     first_turn,
     group,
     near_pairs,
@@ -174,16 +172,6 @@ def test_the_general_set_is_measured_whole_unless_a_share_is_asked_for() -> None
         split(prompts, 0.2, 0, general[:3], 0.5)
 
 
-def test_a_prompt_of_the_general_set_is_not_trained_on() -> None:
-    rng = random.Random(3)
-    prompts = [LearnPrompt(str(number), {"prompt": words(rng, 30)}) for number in range(20)]
-    lines = split(
-        prompts, 0.2, 0, general=[LearnPrompt("g", {"prompt": f"{user_text(prompts[4].body)} sum"})]
-    )
-    assert lines.like_general == 1
-    assert "4" not in {each.id for one in (*lines.train, *lines.held_out) for each in one.prompts}
-
-
 def test_a_conversation_that_begins_as_a_general_one_is_neither_trained_on_nor_held_out() -> None:
     rng = random.Random(4)
     ask = {"role": "user", "content": words(rng, 8)}
@@ -198,19 +186,6 @@ def test_a_conversation_that_begins_as_a_general_one_is_neither_trained_on_nor_h
     assert {each.id for one in (*lines.train, *lines.held_out) for each in one.prompts} == {
         each.id for each in prompts
     }
-
-
-@given(st.integers(0, 10**6), st.integers(1, 12))
-def test_the_sets_of_turns_are_those_of_their_texts(seed: int, count: int) -> None:
-    rng = random.Random(seed)
-    turns = tuple(
-        rng.choice(["", "Straße ΟΔΟΣ", "日本", words(rng, rng.randint(1, 9))]) for _ in range(count)
-    )
-    texts = compared_texts(LearnPrompt("c", {"messages": []}, turns=turns))
-    result = _shingles_of(LearnPrompt("c", {"messages": []}, turns=turns), texts)
-    assert [(set(islice(shared, size)), size) for shared, size in result] == [
-        (shingles(text), len(shingles(text))) for text in texts
-    ]
 
 
 def test_a_long_conversation_is_not_compared_with_itself() -> None:

@@ -20,43 +20,30 @@ def chats(count: int, text: str = "hello there") -> list[LearnPrompt]:
     ]
 
 
+def texts(prompt: object) -> list[LearnPrompt]:
+    return [LearnPrompt("p", {"prompt": prompt})]
+
+
 @pytest.mark.parametrize(
-    ("prompts", "target", "said"),
+    ("prompts", "target", "facts"),
     [
-        ([], TARGET, "traffic has no prompts"),
+        ([], TARGET, ["traffic has no prompts"]),
+        (chats(3), TargetTexts(False, None, None), ["3 of 3 prompts are chats", "no chat template", "c0"]),
         (
-            chats(3),
-            TargetTexts(False, None, None),
-            "traffic: 3 of 3 prompts are chats, and the target has no chat template; the first: c0",
-        ),
-        (
-            [LearnPrompt("p", {"prompt": "<|im_start|>user\nhi<|im_end|>"})],
+            texts("<|im_start|>user\nhi<|im_end|>"),
             TARGET,
-            "traffic: 1 of 1 prompts contain <|im_start|>, <|im_end|>, which the target's tokenizer does"
-            " not know"
-            " as control tokens; the first: p. They were written for another model's chat template",
+            ["1 of 1 prompts", "<|im_start|>, <|im_end|>"],
         ),
-        (
-            [LearnPrompt("p", {"prompt": "[INST] hi [/INST]"})],
-            TARGET,
-            "traffic: 1 of 1 prompts contain [INST], [/INST], which the target's tokenizer does not know"
-            " as control"
-            " tokens; the first: p. They were written for another model's chat template",
-        ),
-        (
-            [LearnPrompt("p", {"prompt": [1, 2, 151_645]})],
-            TARGET,
-            "traffic: p has token id 151,645; the target's vocabulary has 2,048. It was made with"
-            " another tokenizer",
-        ),
+        (texts("[INST] hi [/INST]"), TARGET, ["1 of 1 prompts", "[INST], [/INST]"]),
+        (texts([1, 2, 151_645]), TARGET, ["p has token id 151,645", "vocabulary has 2,048"]),
     ],
 )
-def test_unfit_prompts_are_refused_with_what_was_found(
-    prompts: list[LearnPrompt], target: TargetTexts, said: str
+def test_unfit_prompts_are_refused_with_the_reason(
+    prompts: list[LearnPrompt], target: TargetTexts, facts: list[str]
 ) -> None:
     with pytest.raises(SpecError) as caught:
         refuse_unfit(prompts, target, "traffic")
-    assert caught.value.message == said
+    assert [fact for fact in facts if fact not in caught.value.message] == []
     assert caught.value.next_step
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -125,31 +124,6 @@ def upload(session: Session, uri: str, content: bytes) -> None:
     session.api("s3").put_object(Bucket=bucket, Key=key, Body=content)
 
 
-def download_one(session: Session, uri: str, suffix: str) -> bytes:
-    """Return the first object below ``uri`` with a key that ends in ``suffix``.
-
-    Raises:
-        NotFound: there is none.
-    """
-    bucket, prefix = split_uri(uri)
-    keys = [key for key in _keys(session, bucket, prefix) if key.endswith(suffix)]
-    if not keys:
-        raise NotFound(
-            f"no object ending with {suffix} exists below {uri}",
-            next_step="Check that the job that writes it succeeded, and its role's access to the bucket.",
-        )
-    return _content(session, Bucket=bucket, Key=keys[0])
-
-
-def remove_prefix(session: Session, uri: str) -> None:
-    """Delete every object below ``uri``."""
-    bucket, prefix = split_uri(uri)
-    keys = _keys(session, bucket, prefix)
-    for first in range(0, len(keys), DELETED_AT_ONCE):
-        batch = [{"Key": key} for key in keys[first : first + DELETED_AT_ONCE]]
-        session.api("s3").delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
-
-
 def remove_versions(session: Session, bucket: str, prefix: str) -> None:
     """Delete every version of every object below ``prefix``, and the markers of deleted ones.
 
@@ -185,11 +159,6 @@ def split_uri(uri: str) -> tuple[str, str]:
             f"{uri!r} is not an S3 URI; expected s3://BUCKET/PREFIX", next_step="Correct the S3 URI."
         )
     return parts.netloc, parts.path.lstrip("/")
-
-
-def _keys(session: Session, bucket: str, prefix: str) -> Sequence[str]:
-    rows = session.api("s3").rows("list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
-    return [row["Key"] for row in rows]
 
 
 _ABSENT_CODES = frozenset({"NoSuchBucket", "NoSuchKey", "404"})

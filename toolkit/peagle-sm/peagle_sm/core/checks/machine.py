@@ -5,7 +5,7 @@ from __future__ import annotations
 from peagle_sm.core.checks.base import Findings, Machine, check
 from peagle_sm.core.plan.memory import HOST_OVERHEAD_GB
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.words import Finding, clone_command
+from peagle_sm.core.words import clone_command
 
 _GB = 10**9
 ENGINE_DISK_GB = 3.0
@@ -25,25 +25,6 @@ def local_packages(fact: Machine, _: Draft | None) -> Findings:
     """Packages of the local SageMaker that are missing."""
     if fact.missing_packages:
         yield f"--local needs these missing packages: {', '.join(fact.missing_packages)}"
-
-
-@check(
-    "engine-environment",
-    reads="machine",
-    why="The first local endpoint builds it: two minutes, 2.5 GB and the network.",
-    source="this project: `peagle-sm help engine`",
-    remedy="Nothing to do, or build it now: python -m sagemaker_local.engine.env",
-    severity="warning",
-    needs_spec=False,
-)
-def engine_environment(fact: Machine, _: Draft | None) -> Findings:
-    """A local engine environment that is not ready."""
-    if fact.engine == "incomplete":
-        yield "the engine's environment is incomplete: a build was interrupted; it will start again"
-    elif fact.engine != "ready":
-        yield Finding(
-            "info", f"the engine's environment is {fact.engine}: the first local endpoint builds it"
-        )
 
 
 @check(

@@ -30,7 +30,7 @@ class Case:
     context: Context = AWS
     fact: Any = None
     severity: str | None = None
-    said: str = ""
+    text: str = ""
     catalog: Catalog | None = None
 
     @property
@@ -45,6 +45,25 @@ class Case:
     def notes(self) -> list[Finding]:
         check = checks_by_id()[self.check]
         return check.findings(*(() if check.reads == SPEC else (self.fact,)), self.draft())
+
+
+def error(
+    check: str, text: str, base: str = "", extra: str = "", context: Context = AWS, **more: Any
+) -> Case:
+    """A case in which the check must report an error with this text."""
+    return Case(check, base, extra, context, severity="error", text=text, **more)
+
+
+def warning(
+    check: str, text: str, base: str = "", extra: str = "", context: Context = AWS, **more: Any
+) -> Case:
+    """A case in which the check must report a warning with this text."""
+    return Case(check, base, extra, context, severity="warning", text=text, **more)
+
+
+def info(check: str, text: str, base: str = "", extra: str = "", context: Context = AWS, **more: Any) -> Case:
+    """A case in which the check must report a note with this text."""
+    return Case(check, base, extra, context, severity="info", text=text, **more)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peagle_sm.core.checks.base import GenerationDefaults
-from tests.core.checks.cases import Case
+from tests.core.checks.cases import Case, error, warning
 from tests.core.support import CONTAINER, GPT, LOCAL, TINY
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
@@ -30,42 +30,45 @@ _REFUSED = {
     "{enable_auto_tool_choice: true}": "enable_auto_tool_choice: found true without tool_call_parser",
     "{enable_log_outputs: true}": "enable_log_outputs: found true without enable_log_requests",
     "{enable_per_request_metrics: true, disable_log_stats: true}": "found true with disable_log_stats",
+    "{max_logprobs: -2}": "max_logprobs: found -2; allowed: a number at least -1",
+    "{attention_backend: flashinfre}": "attention_backend: found 'flashinfre'; allowed: ",
+    "{quantization: awq_marlin2}": "quantization: found 'awq_marlin2'; allowed: ",
+    "{safetensors_load_strategy: slow}": "safetensors_load_strategy: found 'slow'; allowed: eager",
+    "{compilation_config: 3}": "compilation_config: found 3; allowed: a JSON object",
+    "{compilation_config: {modes: 3}}": "compilation_config.modes: vLLM has no such field",
+    "{structured_outputs_config: {backend: xgramar}}": "backend: found 'xgramar'; allowed: auto, guidance",
+    "{override_generation_config: {temperature: '0.5'}}": "temperature: found '0.5'; allowed: a number",
+    "{override_generation_config: {top_p: 0}}": "top_p: found 0; allowed: a number above 0",
+    "{override_generation_config: {max_new_tokens: 0}}": "override_generation_config.max_new_tokens: found 0",
+    "{seed: yes}": "seed: found true; allowed: a whole number",
+    "{optimization_level: 5}": "optimization_level: found 5; allowed: 0, 1, 2, 3",
+    "{attention_config: {backend: fast}}": "attention_config.backend: found 'fast'; allowed: AMX_MLA",
 }
 _TAKEN = (
     "{dtype: bfloat16, gpu_memory_utilization: 0.95, max_num_batched_tokens: 8k, max_lora_rank: 32}",
     "{enable_auto_tool_choice: true, tool_call_parser: hermes}",
     "{enable_auto_tool_choice: false, compilation_config: {mode: 3}, moe_backend: Deep-GEMM}",
     "{tool_call_parser: mine, tool_parser_plugin: /opt/ml/model/parser.json}",
+    "{attention_backend: flash_attn}",
+    "{attention_backend: auto}",
+    "{compilation_config: {mode: 3, cudagraph_mode: NONE}}",
+    "{structured_outputs_config: {backend: xgrammar}}",
+    "{override_generation_config: {top_k: -1, top_p: 1}}",
+    "{quantization: fp8}",
 )
+_PIECEWISE = "serving: {extra_args: {compilation_config: {cudagraph_mode: PIECEWISE}}}"
 
 CASES = [
-    Case(
-        "cudagraphs-on-cpu",
-        TINY,
-        "serving: {cudagraph_mode: PIECEWISE}",
-        LOCAL,
-        severity="info",
-        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
-    ),
-    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
-    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
-    Case(
+    error(
         "extra-arguments",
+        "only with speculation on",
         TINY,
         "speculation: {mode: none}\nserving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
         LOCAL,
-        severity="error",
-        said="only with speculation on",
     ),
     *(
-        Case(
-            "extra-arguments",
-            CONTAINER,
-            f"{_MINE}\nserving: {{extra_args: {arguments}}}",
-            severity="error",
-            said=said,
-        )
-        for arguments, said in _REFUSED.items()
+        error("extra-arguments", message, CONTAINER, f"{_MINE}\nserving: {{extra_args: {arguments}}}")
+        for arguments, message in _REFUSED.items()
     ),
     *(Case("extra-arguments", CONTAINER, f"{_MINE}\nserving: {{extra_args: {each}}}") for each in _TAKEN),
     Case(
@@ -73,248 +76,106 @@ CASES = [
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.31.0')}\nserving: {{extra_args: {{mamba_cache_mode: all}}}}",
     ),
-    Case(
+    error(
         "extra-arguments",
+        "serving.env.SM_VLLM_DTYPE: found 'bf16'",
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_DTYPE: bf16}}}}",
-        severity="error",
-        said="serving.env.SM_VLLM_DTYPE: found 'bf16'",
     ),
-    Case(
+    error(
         "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{max_logprobs: -2}}}}",
-        severity="error",
-        said="max_logprobs: found -2; allowed: a number at least -1",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{attention_backend: flashinfre}}}}",
-        severity="error",
-        said="attention_backend: found 'flashinfre'; allowed: ",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{quantization: awq_marlin2}}}}",
-        severity="error",
-        said="quantization: found 'awq_marlin2'; allowed: ",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{safetensors_load_strategy: slow}}}}",
-        severity="error",
-        said="safetensors_load_strategy: found 'slow'; allowed: eager",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{compilation_config: 3}}}}",
-        severity="error",
-        said="compilation_config: found 3; allowed: a JSON object",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{compilation_config: {{modes: 3}}}}}}",
-        severity="error",
-        said="compilation_config.modes: vLLM has no such field. Did you mean 'mode'?",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{structured_outputs_config: {{backend: xgramar}}}}}}",
-        severity="error",
-        said="structured_outputs_config.backend: found 'xgramar'; allowed: auto, guidance",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{override_generation_config: {{temperature: '0.5'}}}}}}",
-        severity="error",
-        said="override_generation_config.temperature: found '0.5'; allowed: a number at least 0",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{override_generation_config: {{top_p: 0}}}}}}",
-        severity="error",
-        said="override_generation_config.top_p: found 0; allowed: a number above 0, at most 1",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{override_generation_config: {{max_new_tokens: 0}}}}}}",
-        severity="error",
-        said="override_generation_config.max_new_tokens: found 0",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{seed: yes}}}}",
-        severity="error",
-        said="seed: found true; allowed: a whole number",
-    ),
-    Case(
-        "extra-arguments",
+        "serving.env.SM_VLLM_FOO: --foo is not a known argument",
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_FOO: 1}}}}",
-        severity="error",
-        said="serving.env.SM_VLLM_FOO: --foo is not a known argument",
     ),
-    Case(
+    warning(
         "extra-arguments",
+        "Did you mean 'max_num_seqs'?",
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_MAX_NUM_SEQ: 1}}}}",
-        severity="warning",
-        said="Did you mean 'max_num_seqs'?",
     ),
-    Case(
+    error(
         "argument-versions",
+        "serving.env.SM_VLLM_DISABLE_LOG_REQUESTS needs vLLM 0.16.0 or older",
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_DISABLE_LOG_REQUESTS: true}}}}",
-        severity="error",
-        said="serving.env.SM_VLLM_DISABLE_LOG_REQUESTS needs vLLM 0.16.0 or older",
     ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{attention_backend: flash_attn}}}}",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{attention_backend: auto}}}}",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{compilation_config: {{mode: 3, cudagraph_mode: NONE}}}}}}",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{structured_outputs_config: {{backend: xgrammar}}}}}}",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{override_generation_config: {{top_k: -1, top_p: 1}}}}}}",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{quantization: fp8}}}}",
-    ),
-    Case(
+    error(
         "speculation-conflicts",
+        "serving.extra_args.override_generation_config.min_p: found 0.1",
         CONTAINER,
         "serving: {extra_args: {override_generation_config: '{\"min_p\": 0.1}'}}",
-        severity="error",
-        said="serving.extra_args.override_generation_config.min_p: found 0.1",
     ),
-    Case(
+    error(
         "generation-defaults",
+        "config.json: found min_p 0.05",
         CONTAINER,
         "serving: {extra_args: {generation_config: /opt/ml/model}}",
         fact=_BESIDE,
-        severity="error",
-        said="config.json: found min_p 0.05",
     ),
-    Case(
+    error(
         "generation-defaults",
+        "config.json: found top_p 0; allowed: a number above 0",
         CONTAINER,
         "speculation: {mode: none}",
         fact=GenerationDefaults("s3://bucket/target/generation_config.json", {"top_p": 0}),
-        severity="error",
-        said="config.json: found top_p 0; allowed: a number above 0",
     ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{optimization_level: 5}}}}",
-        severity="error",
-        said="optimization_level: found 5; allowed: 0, 1, 2, 3",
-    ),
-    Case(
-        "extra-arguments",
-        CONTAINER,
-        f"{_MINE}\nserving: {{extra_args: {{attention_config: {{backend: fast}}}}}}",
-        severity="error",
-        said="attention_config.backend: found 'fast'; allowed: AMX_MLA",
-    ),
-    Case(
+    error(
         "speculation-conflicts",
+        "override_generation_config.min_p: found 0.05 with mode p-eagle; allowed: 0",
         CONTAINER,
         _MIN_P,
-        severity="error",
-        said="override_generation_config.min_p: found 0.05 with mode p-eagle; allowed: 0",
     ),
-    Case(
+    error(
         "speculation-conflicts",
+        "serving.env.SM_VLLM_OVERRIDE_GENERATION_CONFIG.min_p: found 0.1",
         CONTAINER,
         "serving: {env: {SM_VLLM_OVERRIDE_GENERATION_CONFIG: '{\"min_p\": 0.1}'}}",
-        severity="error",
-        said="serving.env.SM_VLLM_OVERRIDE_GENERATION_CONFIG.min_p: found 0.1",
     ),
-    Case(
+    warning(
         "speculation-conflicts",
+        "logit_bias",
         CONTAINER,
         "serving: {extra_args: {override_generation_config: {logit_bias: {'5': 3}}}}",
-        severity="warning",
-        said="logit_bias",
     ),
-    Case(
+    error(
         "speculation-conflicts",
+        "logits_processors: found with mode p-eagle",
         CONTAINER,
         "serving: {extra_args: {logits_processors: [mine]}}",
-        severity="error",
-        said="logits_processors: found with mode p-eagle",
     ),
-    Case(
+    error(
         "speculation-conflicts",
+        "kv_sharing_fast_prefill: found true",
         CONTAINER,
         "serving: {extra_args: {kv_sharing_fast_prefill: true}}",
-        severity="error",
-        said="kv_sharing_fast_prefill: found true",
     ),
-    Case(
+    error(
         "speculation-conflicts",
+        "watermark_config: found with mode p-eagle",
         CONTAINER,
         "serving: {extra_args: {watermark_config: {algorithm: kgw}}}",
-        severity="error",
-        said="watermark_config: found with mode p-eagle",
     ),
     Case("speculation-conflicts", CONTAINER, f"speculation: {{mode: none}}\n{_MIN_P}"),
     Case("speculation-conflicts", CONTAINER, _MIN_P.replace("0.05", "0.0")),
-    Case(
-        "generation-defaults", CONTAINER, fact=_BESIDE, severity="error", said="config.json: found min_p 0.05"
-    ),
+    error("generation-defaults", "config.json: found min_p 0.05", CONTAINER, fact=_BESIDE),
     Case("generation-defaults", CONTAINER, _MIN_P.replace("0.05", "0.0"), fact=_BESIDE),
     Case("generation-defaults", CONTAINER, "serving: {extra_args: {generation_config: vllm}}", fact=_BESIDE),
     Case("generation-defaults", CONTAINER, "speculation: {mode: none}", fact=_BESIDE),
-    Case(
-        "pipeline-stages",
-        CONTAINER,
-        _STAGES,
-        severity="error",
-        said="pipeline_parallel_size: found 2 with mode p-eagle; allowed: 1",
+    error(
+        "pipeline-stages", "pipeline_parallel_size: found 2 with mode p-eagle; allowed: 1", CONTAINER, _STAGES
     ),
-    Case(
+    error(
         "pipeline-stages",
+        "allowed below vLLM 0.30.0: 1; the image has 0.29.0",
         CONTAINER,
         f"{_VLLM}:0.29.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}}}\n{_STAGES}",
-        severity="error",
-        said="allowed below vLLM 0.30.0: 1; the image has 0.29.0",
     ),
-    Case(
+    error(
         "pipeline-stages",
+        "VLLM_USE_V2_MODEL_RUNNER 0, the V1 model runner: 1",
         CONTAINER,
         f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}}}\n{_STAGES}",
-        severity="error",
-        said="VLLM_USE_V2_MODEL_RUNNER 0, the V1 model runner: 1",
     ),
     Case(
         "pipeline-stages",
@@ -323,31 +184,23 @@ CASES = [
         "{VLLM_USE_V2_MODEL_RUNNER: 1, SM_VLLM_PIPELINE_PARALLEL_SIZE: 2}}",
     ),
     Case("pipeline-stages", CONTAINER, f"speculation: {{mode: none}}\n{_STAGES}"),
-    Case(
+    error(
         "argument-versions",
+        "speculation.num_speculative_tokens_per_batch_size needs vLLM 0.24.0 or newer; the image has 0.23.0",
         CONTAINER,
         f"{_VLLM}:0.23.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
-        severity="error",
-        said=(
-            "speculation.num_speculative_tokens_per_batch_size needs vLLM 0.24.0 or newer; the image "
-            "has 0.23.0"
-        ),
     ),
-    Case(
+    error(
         "argument-versions",
+        "speculation.draft_sample_method: probabilistic needs vLLM 0.22.0 or newer; the image has 0.21.0",
         CONTAINER,
         f"{_VLLM}:0.21.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, draft_sample_method: probabilistic}}",
-        severity="error",
-        said=(
-            "speculation.draft_sample_method: probabilistic needs vLLM 0.22.0 or newer; the image has 0.21.0"
-        ),
     ),
-    Case(
+    error(
         "argument-versions",
+        "serving.extra_args.shutdown_timeout needs vLLM 0.18.0 or newer; the image has 0.17.0",
         CONTAINER,
         f"{_VLLM}:0.17.0-gpu-py312-cu129\nserving: {{extra_args: {{shutdown_timeout: 5}}}}",
-        severity="error",
-        said="serving.extra_args.shutdown_timeout needs vLLM 0.18.0 or newer; the image has 0.17.0",
     ),
     Case(
         "argument-versions",
@@ -357,61 +210,49 @@ CASES = [
     Case(
         "argument-versions",
         CONTAINER,
-        f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, stream_interval: 4, "
-        f"extra_args: {{shutdown_timeout: 5}}}}",
+        f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, "
+        f"extra_args: {{stream_interval: 4, shutdown_timeout: 5}}}}",
     ),
-    Case(
+    error(
         "extra-arguments",
+        "max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. Did you mean 'max_num_seqs'?",
         TINY,
         "serving: {extra_args: {max_num_seq: 8}}",
         LOCAL,
-        severity="error",
-        said=(
-            "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. Did you mean "
-            "'max_num_seqs'?"
-        ),
     ),
-    Case(
+    warning(
         "extra-arguments",
+        "not an argument of vLLM 0.16.0 to 0.33.0",
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.34.0')}\nserving: {{extra_args: {{from_the_future: 1}}}}",
-        severity="warning",
-        said="not an argument of vLLM 0.16.0 to 0.33.0",
     ),
-    Case(
+    error(
         "extra-arguments",
+        "serving.extra_args.enable_prefix_caching: found 1; allowed: true or false",
         TINY,
         "serving: {extra_args: {enable_prefix_caching: 1}}",
         LOCAL,
-        severity="error",
-        said="serving.extra_args.enable_prefix_caching: found 1; allowed: true or false",
     ),
-    Case(
+    error(
         "extra-arguments",
+        "serving.extra_args.max_num_seqs: found true; allowed: a whole number",
         TINY,
         "serving: {extra_args: {max_num_seqs: true}}",
         LOCAL,
-        severity="error",
-        said="serving.extra_args.max_num_seqs: found true; allowed: a whole number",
     ),
-    Case(
+    error(
         "extra-arguments",
+        "allowed only with speculation on",
         TINY,
         "speculation: {mode: none}\nserving: {extra_args: {per_request_spec_decode_metrics: summary}}",
         LOCAL,
-        severity="error",
-        said="allowed only with speculation on",
     ),
-    Case(
+    warning(
         "extra-arguments",
+        "serving.env.SM_VLLM_MAX_NUM_SEQ: --max-num-seq is not a known argument",
         TINY,
         "serving: {env: {SM_VLLM_MAX_NUM_SEQ: 8}}",
         LOCAL,
-        severity="warning",
-        said=(
-            "serving.env.SM_VLLM_MAX_NUM_SEQ: --max-num-seq is not a known argument of vLLM. Did you "
-            "mean 'max_num_seqs'?"
-        ),
     ),
     Case(
         "extra-arguments",
@@ -421,44 +262,26 @@ CASES = [
         "detailed}}",
         LOCAL,
     ),
-    Case(
+    error(
         "k-table",
+        "found K 7 in the row [1, 4, 7]; allowed: 0 to 5",
         TINY,
         "speculation: {num_speculative_tokens: 5, " + _TABLE + "}",
         LOCAL,
-        severity="error",
-        said=(
-            "speculation.num_speculative_tokens_per_batch_size: found K 7 in the row [1, 4, 7]; "
-            "allowed: 0 to 5, the num_speculative_tokens"
-        ),
     ),
-    Case(
+    error(
         "k-table",
+        "found a table with serving.data_parallel_size 2",
         CONTAINER,
         f"{_MINE}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}\nserving: {{data_parallel_size: 2}}",
-        severity="error",
-        said=(
-            "found a table with serving.data_parallel_size 2; allowed: a table only with 1, since vLLM "
-            "ignores it otherwise"
-        ),
     ),
-    Case(
+    error(
         "k-table",
+        "found a table with mode p-eagle on image vllm:0.30.0-gpu-py312-cu130",
         CONTAINER,
         f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_SEVEN}, {_TABLE}}}",
-        severity="error",
-        said=(
-            "found a table with mode p-eagle on image vllm:0.30.0-gpu-py312-cu130; allowed: no table, "
-            "since only this project's own image can change K with a P-EAGLE head"
-        ),
     ),
-    Case(
-        "k-table",
-        GPT,
-        f"speculation: {{{_SEVEN}, {_TABLE}}}",
-        severity="error",
-        said="found a table with mode p-eagle",
-    ),
+    error("k-table", "found a table with mode p-eagle", GPT, f"speculation: {{{_SEVEN}, {_TABLE}}}"),
     Case("k-table", TINY, f"speculation: {{{_SEVEN}, {_TABLE}}}", LOCAL),
     Case("k-table", CONTAINER, f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}"),
     Case(
@@ -466,12 +289,11 @@ CASES = [
         CONTAINER,
         f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
     ),
-    Case(
+    warning(
         "k-table",
+        "plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
-        severity="warning",
-        said="plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
     ),
     # EAGLE-3 follows a table by vLLM's own means: the plugin is not on.
     Case(
@@ -479,74 +301,45 @@ CASES = [
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
     ),
-    Case(
+    warning(
         "k-table-graphs",
+        "about 14% slower at concurrency 1",
         CONTAINER,
         f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
-        severity="warning",
-        said="about 14% slower at concurrency 1",
     ),
-    Case(
+    warning(
         "k-table-graphs",
+        "the row [5, 8, 0] has K 0, where vLLM issue 49548 saw the throughput collapse",
         CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ZERO_ROW}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
-        severity="warning",
-        said="the row [5, 8, 0] has K 0, where vLLM issue 49548 saw the throughput collapse",
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ZERO_ROW}}}\n{_PIECEWISE}",
     ),
     Case("k-table-graphs", TINY, f"speculation: {{{_SEVEN}, {_ZERO_ROW}}}", LOCAL),
-    Case(
-        "k-table-graphs",
-        CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 2}\nserving: {tensor_parallel_size: 4}",
-        severity="error",
-        said="speculation.draft_tensor_parallel_size: found 2; allowed: 1 or 4, serving.tensor_parallel_size",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 1}\nserving: {tensor_parallel_size: 4}",
-        severity="info",
-        said="has no effect on EAGLE heads",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 4}\nserving: {tensor_parallel_size: 4}",
-    ),
-    Case(
+    Case("k-table-graphs", CONTAINER, f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\n{_PIECEWISE}"),
+    error(
         "tensor-parallel-heads",
+        "found 3; gpt-oss-20b has 8 KV heads",
         GPT,
         "serving: {tensor_parallel_size: 3}",
-        severity="error",
-        said="found 3; gpt-oss-20b has 8 KV heads",
     ),
     Case("tensor-parallel-heads", GPT, "serving: {tensor_parallel_size: 4}"),
-    Case(
+    error(
         "slice-counts",
+        "allowed: only with an image of your own, since AWS's images do not have the gate",
         GPT,
         "metrics: {slices: [format]}",
-        severity="error",
-        said="allowed: only with an image of your own, since AWS's images do not have the gate",
     ),
-    Case(
+    error(
         "slice-counts",
+        "found format, script with mode none; allowed: only with speculation on",
         TINY,
         "speculation: {mode: none}\nmetrics: {slices: [format, script]}",
         LOCAL,
-        severity="error",
-        said="found format, script with mode none; allowed: only with speculation on",
     ),
-    Case(
+    error(
         "slice-counts",
+        "metrics.slices: found with vLLM 0.28.0; allowed: 0.29.0 or later",
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.28.0')}\nmetrics: {{slices: [format]}}",
-        severity="error",
-        said="metrics.slices: found with vLLM 0.28.0; allowed: 0.29.0 or later",
     ),
     Case("slice-counts", TINY, "metrics: {slices: ['script=latin,han', format]}", LOCAL),
     Case("slice-counts", CONTAINER, f"{_MINE}\nmetrics: {{slices: ['label:team=search']}}"),

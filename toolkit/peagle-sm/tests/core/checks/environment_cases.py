@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from tests.core.checks.cases import Case
+from tests.core.checks.cases import Case, error, warning
 from tests.core.support import CONTAINER, GPT, LOCAL, TINY
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
-_LONG = "x" * 1025
 _V30 = f"{_VLLM}:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
 _V15 = f"{_VLLM}:0.15.0-gpu-py312-cu129-ubuntu22.04-sagemaker"
-_MANY = ", ".join(f"A{i}: x" for i in range(16))
 
 
 def _env(name: str, value: str) -> str:
@@ -17,335 +15,155 @@ def _env(name: str, value: str) -> str:
 
 
 CASES = [
-    Case(
+    warning(
         "environment-unread",
+        "serving.env.VLLM_ATTENTION_BACKEND: vLLM 0.30.0 does not read it",
         CONTAINER,
         f"{_V30}\n{_env('VLLM_ATTENTION_BACKEND', 'FLASHINFER')}",
-        severity="warning",
-        said="serving.env.VLLM_ATTENTION_BACKEND: vLLM 0.30.0 does not read it",
     ),
-    Case(
+    warning(
         "environment-unread",
+        "serving.env.VLLM_USE_V1: vLLM 0.30.0 does not read it",
         CONTAINER,
         f"{_V30}\n{_env('VLLM_USE_V1', '1')}",
-        severity="warning",
-        said="serving.env.VLLM_USE_V1: vLLM 0.30.0 does not read it",
     ),
     Case("environment-unread", CONTAINER, f"{_V30}\n{_env('VLLM_LOGGING_LEVEL', 'DEBUG')}"),
-    Case(
+    warning(
         "environment-unread",
+        "serving.env.vllm_logging_level: vLLM does not read it; write it in capitals",
         CONTAINER,
         f"{_V30}\n{_env('vllm_logging_level', 'DEBUG')}",
-        severity="warning",
-        said="serving.env.vllm_logging_level: vLLM does not read it; write it in capitals",
     ),
-    Case(
+    warning(
         "environment-unread",
+        "serving.env.TENSOR_PARALLEL_SIZE: not read; only SM_VLLM_TENSOR_PARALLEL_SIZE would be",
         CONTAINER,
         f"{_V30}\n{_env('TENSOR_PARALLEL_SIZE', '2')}",
-        severity="warning",
-        said="serving.env.TENSOR_PARALLEL_SIZE: not read; only SM_VLLM_TENSOR_PARALLEL_SIZE would be",
     ),
     Case("environment-unread", CONTAINER, f"{_V30}\n{_env('LOG_LEVEL', 'info')}"),
     Case("environment-unread", CONTAINER, f"{_V30}\n{_env('MASTER_PORT', '29500')}"),
-    Case(
-        "environment-limits",
-        GPT,
-        f"serving: {{env: {{SM_VLLM_X: {_LONG}}}}}",
-        severity="error",
-        said="found 1025 bytes",
-    ),
-    Case(
-        "environment-limits",
-        GPT,
-        f"serving: {{env: {{SM_VLLM_X: {'é' * 513}}}}}",
-        severity="error",
-        said="found 1026 bytes",
-    ),
-    Case(
-        "environment-limits",
-        TINY,
-        f"serving: {{env: {{{', '.join(f'A{i}: x' for i in range(95))}}}}}",
-        LOCAL,
-        severity="error",
-        said="102 entries",
-    ),
-    Case(
-        "environment-limits",
-        TINY,
-        f"serving: {{env: {{{', '.join(f'A{i}: {_LONG[1:]}' for i in range(32))}}}}}",
-        LOCAL,
-        severity="error",
-        said="bytes in all",
-    ),
-    Case("environment-limits", GPT, f"serving: {{env: {{SM_VLLM_X: {_LONG[1:]}}}}}"),
-    Case(
-        "environment-owned",
-        GPT,
-        "serving: {env: {SM_VLLM_MAX_MODEL_LEN: 1}}",
-        severity="error",
-        said="serving.max_model_len",
-    ),
+    error("environment-owned", "serving.max_model_len", GPT, "serving: {env: {SM_VLLM_MAX_MODEL_LEN: 1}}"),
     Case("environment-owned", GPT, "serving: {env: {SM_VLLM_MAX_NUM_SEQS: 64}}"),
-    Case(
+    error(
         "environment-owned",
+        "extra_args.tensor_parallel_size: not allowed here",
         TINY,
         "serving: {extra_args: {tensor_parallel_size: 2}}",
         LOCAL,
-        severity="error",
-        said=(
-            "serving.extra_args.tensor_parallel_size: not allowed here; the field "
-            "serving.tensor_parallel_size sets it"
-        ),
     ),
-    Case(
+    error(
         "environment-owned",
+        "serving.env.SM_VLLM_KV_CACHE_DTYPE: not allowed here; the field serving.kv_cache_dtype sets it",
         TINY,
         "serving: {env: {SM_VLLM_KV_CACHE_DTYPE: fp8}}",
         LOCAL,
-        severity="error",
-        said="serving.env.SM_VLLM_KV_CACHE_DTYPE: not allowed here; the field serving.kv_cache_dtype sets it",
+    ),
+    error(
+        "environment-owned",
+        "serving.extra_args.max_num_seqs sets it",
+        TINY,
+        "serving: {extra_args: {max_num_seqs: 8}, env: {SM_VLLM_MAX_NUM_SEQS: 9}}",
+        LOCAL,
     ),
     Case(
         "environment-owned",
         TINY,
         "serving: {extra_args: {compilation_config: {cudagraph_mode: NONE}}}",
         LOCAL,
-        severity="error",
-        said="the field serving.cudagraph_mode sets it",
     ),
-    Case(
-        "environment-owned",
-        TINY,
-        "serving: {cudagraph_mode: NONE, env: {SM_VLLM_COMPILATION_CONFIG: '{}'}}",
-        LOCAL,
-        severity="error",
-        said="not allowed with serving.cudagraph_mode",
-    ),
-    Case(
-        "environment-owned",
-        TINY,
-        "serving: {extra_args: {max_num_seqs: 8}, env: {SM_VLLM_MAX_NUM_SEQS: 9}}",
-        LOCAL,
-        severity="error",
-        said="serving.extra_args.max_num_seqs sets it",
-    ),
-    Case(
-        "environment-owned",
-        TINY,
-        "serving: {cudagraph_mode: NONE, extra_args: {compilation_config: {}}}",
-        LOCAL,
-    ),
-    Case("environment-port", GPT, "serving: {env: {SM_VLLM_PORT: 8000}}", severity="error", said="port 8080"),
+    error("environment-port", "port 8080", GPT, "serving: {env: {SM_VLLM_PORT: 8000}}"),
     Case("environment-port", GPT, "serving: {env: {SM_VLLM_MAX_NUM_SEQS: 64}}"),
-    Case(
-        "environment-port",
-        TINY,
-        "serving: {extra_args: {port: 1}}",
-        LOCAL,
-        severity="error",
-        said="port 8080",
-    ),
-    Case(
-        "environment-empty", GPT, "serving: {env: {SM_VLLM_X: ''}}", severity="error", said="an empty value"
-    ),
+    error("environment-port", "port 8080", TINY, "serving: {extra_args: {port: 1}}", LOCAL),
+    error("environment-empty", "an empty value", GPT, "serving: {env: {SM_VLLM_X: ''}}"),
     Case("environment-empty", GPT, "serving: {env: {SM_VLLM_ENFORCE_EAGER: true}}"),
-    Case(
-        "environment-empty",
-        TINY,
-        "serving: {extra_args: {dtype: ''}}",
-        LOCAL,
-        severity="error",
-        said="an empty value",
-    ),
-    Case(
-        "environment-unread",
-        CONTAINER,
-        _env("SM_VLLM_max_num_seqs", "8"),
-        severity="warning",
-        said="in capitals",
-    ),
-    Case(
-        "environment-unread",
-        CONTAINER,
-        _env("SM_VLM_MAX_NUM_SEQS", "8"),
-        severity="warning",
-        said="did you mean SM_VLLM_",
-    ),
-    Case(
-        "environment-unread",
-        CONTAINER,
-        _env("OPTION_DTYPE", "bf16"),
-        severity="warning",
-        said="only the LMI image reads OPTION_*",
+    error("environment-empty", "an empty value", TINY, "serving: {extra_args: {dtype: ''}}", LOCAL),
+    warning("environment-unread", "in capitals", CONTAINER, _env("SM_VLLM_max_num_seqs", "8")),
+    warning("environment-unread", "did you mean SM_VLLM_", CONTAINER, _env("SM_VLM_MAX_NUM_SEQS", "8")),
+    warning(
+        "environment-unread", "only the LMI image reads OPTION_*", CONTAINER, _env("OPTION_DTYPE", "bf16")
     ),
     Case("environment-unread", CONTAINER, _env("VLLM_LOGGING_LEVEL", "INFO")),
-    Case(
-        "environment-json",
-        CONTAINER,
-        _env("SM_VLLM_COMPILATION_CONFIG", "{level: 3}"),
-        severity="error",
-        said="not JSON",
-    ),
-    Case(
-        "environment-json",
-        CONTAINER,
-        _env("SM_VLLM_LORA_MODULES", "[]"),
-        severity="warning",
-        said="drops the argument",
-    ),
+    error("environment-json", "not JSON", CONTAINER, _env("SM_VLLM_COMPILATION_CONFIG", "{level: 3}")),
+    warning("environment-json", "drops the argument", CONTAINER, _env("SM_VLLM_LORA_MODULES", "[]")),
     Case("environment-json", CONTAINER, _env("SM_VLLM_COMPILATION_CONFIG", '{"level": 3}')),
-    Case(
-        "environment-booleans",
-        CONTAINER,
-        f"{_V15}\n{_env('SM_VLLM_ENFORCE_EAGER', 'true')}",
-        severity="warning",
-        said="passes 'true' as",
-    ),
-    Case("environment-booleans", CONTAINER, f"{_V30}\n{_env('SM_VLLM_ENFORCE_EAGER', 'true')}"),
-    Case(
-        "hub-model-id",
-        CONTAINER,
-        _env("HF_MODEL_ID", "openai/gpt-oss-20b"),
-        severity="error",
-        said="found 'openai/gpt-oss-20b'",
-    ),
+    error("hub-model-id", "found 'openai/gpt-oss-20b'", CONTAINER, _env("HF_MODEL_ID", "openai/gpt-oss-20b")),
     Case("hub-model-id", CONTAINER, _env("HF_MODEL_ID", "/opt/ml/model")),
-    Case(
-        "v2-model-runner",
-        CONTAINER,
-        _env("VLLM_USE_V2_MODEL_RUNNER", "1"),
-        severity="error",
-        said="found '1' with mode p-eagle",
-    ),
+    error("v2-model-runner", "found '1' with mode p-eagle", CONTAINER, _env("VLLM_USE_V2_MODEL_RUNNER", "1")),
     Case("v2-model-runner", CONTAINER, _env("VLLM_USE_V2_MODEL_RUNNER", "0")),
-    Case(
-        "metrics-off",
-        CONTAINER,
-        _env("SM_VLLM_DISABLE_LOG_STATS", "true"),
-        severity="warning",
-        said="the acceptance metrics are off",
-    ),
-    Case("metrics-off", CONTAINER, _env("SM_VLLM_DISABLE_LOG_STATS", "false")),
-    Case(
-        "head-context",
-        CONTAINER,
-        "speculation: {draft_head: gpt-oss-20b-p-eagle-long-context}",
-        severity="info",
-        said="with a context of 8192 tokens",
-    ),
-    Case(
-        "head-context",
-        CONTAINER,
-        "speculation: {draft_head: gpt-oss-20b-p-eagle-long-context}\nserving: {max_model_len: 65536}",
-    ),
-    Case(
-        "environment-secrets",
-        CONTAINER,
-        _env("X", "AKIA" + "A" * 16),
-        severity="error",
-        said="looks like a key",
-    ),
-    Case(
-        "environment-secrets",
-        CONTAINER,
-        _env("HF_TOKEN", "x"),
-        severity="warning",
-        said="its name suggests a secret",
-    ),
+    error("environment-secrets", "looks like a key", CONTAINER, _env("X", "AKIA" + "A" * 16)),
+    warning("environment-secrets", "its name suggests a secret", CONTAINER, _env("HF_TOKEN", "x")),
     Case("environment-secrets", CONTAINER, _env("SM_VLLM_MAX_NUM_BATCHED_TOKENS", "8192")),
-    Case(
+    error(
         "forbidden-flags",
+        "runs Python that comes with the weights",
         CONTAINER,
         _env("SM_VLLM_TRUST_REMOTE_CODE", "true"),
-        severity="error",
-        said="runs Python that comes with the weights",
     ),
-    Case(
-        "forbidden-flags", CONTAINER, _env("VLLM_SERVER_DEV_MODE", "1"), severity="error", said="opens routes"
-    ),
+    error("forbidden-flags", "opens routes", CONTAINER, _env("VLLM_SERVER_DEV_MODE", "1")),
     Case("forbidden-flags", CONTAINER, _env("SM_VLLM_TRUST_REMOTE_CODE", "false")),
-    Case(
+    error(
         "forbidden-flags",
+        "serving.extra_args.trust_remote_code: not allowed: it runs Python that comes with the weights",
         TINY,
         "serving: {extra_args: {trust_remote_code: true}}",
         LOCAL,
-        severity="error",
-        said="serving.extra_args.trust_remote_code: not allowed: it runs Python that comes with the weights",
     ),
-    Case(
+    error(
         "forbidden-flags",
+        "enable_log_requests: not allowed: the gate in the container refuses it",
         GPT,
         "serving: {extra_args: {enable_log_requests: true}}",
-        severity="error",
-        said=(
-            "serving.extra_args.enable_log_requests: not allowed: the gate in the container refuses "
-            "it: it writes the users' prompts to the log"
-        ),
     ),
-    Case(
+    error(
         "forbidden-flags",
+        "serving.extra_args.scheduler_cls: not allowed: it runs Python by its name",
         GPT,
         "serving: {extra_args: {scheduler_cls: evil.Scheduler}}",
-        severity="error",
-        said="serving.extra_args.scheduler_cls: not allowed: it runs Python by its name",
     ),
-    Case(
+    error(
         "forbidden-flags",
+        "serving.env.SM_VLLM_MIDDLEWAR: not allowed: it runs Python by its name",
         GPT,
         "serving: {env: {SM_VLLM_MIDDLEWAR: evil.App}}",
-        severity="error",
-        said="serving.env.SM_VLLM_MIDDLEWAR: not allowed: it runs Python by its name",
     ),
-    Case(
+    error(
         "forbidden-flags",
+        "not allowed with kv_connector_module_path or module_path or spec_module_path: it runs",
         GPT,
         "serving: {extra_args: {kv_transfer_config: {kv_connector_module_path: evil}}}",
-        severity="error",
-        said="not allowed with kv_connector_module_path or module_path or spec_module_path: it runs",
     ),
-    Case(
+    error(
         "forbidden-flags",
+        "serving.env.PYTHONPATH: not allowed: it runs code from the model's folder",
         GPT,
         "serving: {env: {PYTHONPATH: /opt/ml/model}}",
-        severity="error",
-        said="serving.env.PYTHONPATH: not allowed: it runs code from the model's folder",
     ),
-    Case(
+    error(
         "forbidden-flags",
+        "serving.env.VLLM_API_KEY: not allowed: the gate in the container refuses it",
         TINY,
         "serving: {env: {VLLM_API_KEY: x}}",
         LOCAL,
-        severity="error",
-        said="serving.env.VLLM_API_KEY: not allowed: the gate in the container refuses it",
     ),
-    Case(
+    error(
         "forbidden-flags",
+        "the gate in the container refuses it: it listens on a socket that SageMaker does not use",
         TINY,
         "serving: {env: {SM_VLLM_UDS: mine}}",
         LOCAL,
-        severity="error",
-        said="the gate in the container refuses it: it listens on a socket that SageMaker does not use",
     ),
     Case("forbidden-flags", TINY, "serving: {extra_args: {trust_remote_code: false}}", LOCAL),
     Case("forbidden-flags", GPT, "serving: {extra_args: {distributed_executor_backend: mp}}"),
     Case("forbidden-flags", GPT, "serving: {env: {LD_LIBRARY_PATH: /usr/local/cuda/compat}}"),
     Case("forbidden-flags", GPT, "serving: {env: {VLLM_API_KEY: x}}"),
     Case("forbidden-flags", GPT, "serving: {env: {SM_VLLM_ENABLE_LOG_REQUESTS: true}}"),
-    Case(
-        "api-key",
-        CONTAINER,
-        _env("SM_VLLM_API_KEY", "x"),
-        severity="warning",
-        said="has no effect on SageMaker",
-    ),
+    warning("api-key", "has no effect on SageMaker", CONTAINER, _env("SM_VLLM_API_KEY", "x")),
     Case("api-key", CONTAINER),
-    Case(
+    error(
         "v2-model-runner",
+        "found '1' on a CPU; allowed: 0",
         TINY,
         "speculation: {mode: none}\nserving: {env: {VLLM_USE_V2_MODEL_RUNNER: 1}}",
         LOCAL,
-        severity="error",
-        said="found '1' on a CPU; allowed: 0",
     ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from peagle_sm.core.plan.resolve import Context
-from tests.core.checks.cases import Case
+from tests.core.checks.cases import Case, error, info, warning
 from tests.core.support import CONTAINER, GPT
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
@@ -19,214 +19,119 @@ _GEMMA = CONTAINER.replace("gpt-oss-20b", "gemma-4-31b-it")
 _SPECULATION = "\nspeculation: {draft_head: mine}"
 
 CASES = [
-    Case("image-version", CONTAINER, f"{_VLLM}:latest", severity="warning", said="is not known"),
+    warning("image-version", "is not known", CONTAINER, f"{_VLLM}:latest"),
     Case("image-version", CONTAINER, f"{_VLLM}:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"),
-    Case(
+    error("flag-versions", "0.16.0", CONTAINER, f"{_VLLM}:0.15.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
+    error("flag-versions", "SM_VLLM_MODEL needs vLLM 0.13.0", CONTAINER, f"{_VLLM}:0.12.0-gpu-py312-cu129"),
+    error(
         "flag-versions",
-        CONTAINER,
-        f"{_VLLM}:0.15.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
-        severity="error",
-        said="0.16.0",
-    ),
-    Case(
-        "flag-versions",
-        CONTAINER,
-        f"{_VLLM}:0.12.0-gpu-py312-cu129",
-        severity="error",
-        said="SM_VLLM_MODEL needs vLLM 0.13.0",
-    ),
-    Case(
-        "flag-versions",
+        "0.29.0 or newer",
         GPT,
         "serving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
-        severity="error",
-        said="0.29.0 or newer",
     ),
     Case("flag-versions", CONTAINER, f"{_VLLM}:0.16.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
-    Case(
-        "json-quotes", CONTAINER, f"{_VLLM}:0.22.1-gpu-py312-cu130", severity="warning", said="strips quotes"
-    ),
-    Case(
+    warning("json-quotes", "strips quotes", CONTAINER, f"{_VLLM}:0.22.1-gpu-py312-cu130"),
+    warning("json-quotes", "strips quotes", CONTAINER, f"{_VLLM}:server-sagemaker-cuda-v2.0"),
+    error(
         "json-quotes",
-        CONTAINER,
-        f"{_VLLM}:server-sagemaker-cuda-v2.0",
-        severity="warning",
-        said="strips quotes",
-    ),
-    Case(
-        "json-quotes",
+        "must be false",
         CONTAINER,
         f"{_VLLM}:0.22.1-gpu-py312-cu130\nserving: {{env: {{PROCESS_AUTO_RECOVERY: true}}}}",
-        severity="error",
-        said="must be false",
     ),
     Case("json-quotes", CONTAINER, f"{_VLLM}:0.24.0-gpu-py312-cu130-ubuntu22.04-sagemaker"),
-    Case(
-        "supervisor-characters",
-        CONTAINER,
-        "serving: {env: {SM_VLLM_X: '50%'}}",
-        severity="warning",
-        said="SM_VLLM_X",
-    ),
+    warning("supervisor-characters", "SM_VLLM_X", CONTAINER, "serving: {env: {SM_VLLM_X: '50%'}}"),
     Case(
         "supervisor-characters",
         CONTAINER,
         "serving: {env: {SM_VLLM_X: '50%', PROCESS_AUTO_RECOVERY: 'false'}}",
     ),
-    Case(
-        "draft-dropped",
-        GPT,
-        "placement: {instance_types: [ml.g5.12xlarge]}",
-        severity="error",
-        said="silently off",
-    ),
+    error("draft-dropped", "silently off", GPT, "placement: {instance_types: [ml.g5.12xlarge]}"),
     Case("draft-dropped", GPT, "placement: {instance_types: [ml.g6.12xlarge]}"),
-    Case(
+    error(
         "draft-dropped",
+        "/djl-inference:0.36.0-lmi28.0.0-cu130 is an LMI image",
         CONTAINER,
         _VLLM.replace("/vllm", "/djl-inference:0.36.0-lmi28.0.0-cu130"),
-        severity="error",
-        said="/djl-inference:0.36.0-lmi28.0.0-cu130 is an LMI image",
     ),
-    Case("known-faults", CONTAINER, _V30, severity="warning", said="gpt-oss-tool-streams"),
-    Case(
-        "known-faults",
-        CONTAINER,
-        f"{_VLLM}:0.23.0-gpu-py312-cu130",
-        severity="warning",
-        said="gpt-oss-tool-arguments",
-    ),
-    Case(
-        "known-faults",
-        _GEMMA,
-        f"{_VLLM}:0.23.0-gpu-py312-cu130{_SPECULATION}",
-        severity="warning",
-        said="gemma-tool-streams",
-    ),
-    Case("advisories", GPT, severity="warning", said="0.18.0 is below 0.33.0"),
+    warning("known-faults", "gpt-oss-tool-streams", CONTAINER, _V30),
+    warning("known-faults", "gpt-oss-tool-arguments", CONTAINER, f"{_VLLM}:0.23.0-gpu-py312-cu130"),
+    warning("known-faults", "gemma-tool-streams", _GEMMA, f"{_VLLM}:0.23.0-gpu-py312-cu130{_SPECULATION}"),
+    warning("advisories", "0.18.0 is below 0.33.0", GPT),
     Case("advisories", CONTAINER, f"{_VLLM}:0.33.0-gpu-py312-cu130-ubuntu24.04-sagemaker"),
-    Case("advisories", GPT, severity="warning", said="through InvokeEndpoint"),
-    Case("advisories", GPT, severity="warning", said="valid until 2027-01-31"),
-    Case(
+    warning("advisories", "through InvokeEndpoint", GPT),
+    warning("advisories", "valid until 2027-01-31", GPT),
+    info(
         "advisories",
+        "this project's gate refuses what is known",
         CONTAINER,
         f"{_OWN}:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
-        severity="info",
-        said="this project's gate refuses what is known",
     ),
-    Case(
+    warning(
         "advisories",
+        "nests tens of thousands of groups ends the engine (no release with a fix is known)",
         CONTAINER,
         f"{_VLLM}:0.32.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
-        severity="warning",
-        said="nests tens of thousands of groups ends the engine (no release with a fix is known)",
     ),
-    Case(
+    warning(
         "advisories",
+        "excessive min_tokens can stall the engine (fixed in 0.31.0)",
         CONTAINER,
         f"{_VLLM}:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
-        severity="warning",
-        said="excessive min_tokens can stall the engine (fixed in 0.31.0)",
     ),
-    Case("advisories", GPT, context=_LATER, severity="warning", said="expired on 2027-01-31"),
-    Case(
-        "advisories",
-        CONTAINER,
-        _V15,
-        severity="warning",
-        said="large n can exhaust the engine (fixed in 0.19.0)",
-    ),
-    Case("known-faults", CONTAINER, _V33, _LATER, severity="warning", said="gpt-oss-kv-groups"),
-    Case("known-faults", CONTAINER, _V33, severity="warning", said="gpt-oss-kv-groups"),
-    Case("known-faults", _GEMMA, _V33 + _SPECULATION, severity="warning", said="gemma-json-schema"),
-    Case(
-        "known-faults",
-        CONTAINER,
-        f"{_V33}\nserving: {{max_model_len: 65536}}",
-        severity="warning",
-        said="acceptance-beyond-32k",
-    ),
+    warning("advisories", "expired on 2027-01-31", GPT, context=_LATER),
+    warning("advisories", "large n can exhaust the engine (fixed in 0.19.0)", CONTAINER, _V15),
+    warning("known-faults", "gpt-oss-kv-groups", CONTAINER, _V33, _LATER),
+    warning("known-faults", "gpt-oss-kv-groups", CONTAINER, _V33),
+    warning("known-faults", "gemma-json-schema", _GEMMA, _V33 + _SPECULATION),
+    warning("known-faults", "acceptance-beyond-32k", CONTAINER, f"{_V33}\nserving: {{max_model_len: 65536}}"),
     Case("known-faults", CONTAINER, f"{_V33}\nspeculation: {{mode: none}}"),
-    Case(
+    error(
         "image-registry",
+        "is not an ECR image",
         CONTAINER,
         "image: public.ecr.aws/deep-learning-containers/vllm:0.30.0",
-        severity="error",
-        said="is not an ECR image",
     ),
-    Case(
+    error("image-registry", "is in eu-west-1", CONTAINER, _V30.replace("us-east-1", "eu-west-1")),
+    error(
         "image-registry",
-        CONTAINER,
-        _V30.replace("us-east-1", "eu-west-1"),
-        severity="error",
-        said="is in eu-west-1",
-    ),
-    Case(
-        "image-registry",
+        "found account 626614931356; AWS's registry in us-east-1 is account 763104351884",
         CONTAINER,
         _V30.replace("763104351884", "626614931356"),
-        severity="error",
-        said="found account 626614931356; AWS's registry in us-east-1 is account 763104351884",
     ),
     Case("image-registry", CONTAINER, _V30),
-    Case(
+    warning(
         "image-tag",
+        "vLLM 0.99.0 is not a known",
         CONTAINER,
         f"{_VLLM}:0.99.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
-        severity="warning",
-        said="vLLM 0.99.0 is not a known",
     ),
-    Case(
-        "image-tag",
-        CONTAINER,
-        f"{_VLLM}:0.30.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
-        severity="warning",
-        said="the published tag",
+    warning(
+        "image-tag", "the published tag", CONTAINER, f"{_VLLM}:0.30.0-gpu-py312-cu129-ubuntu22.04-sagemaker"
     ),
-    Case(
-        "image-tag",
-        CONTAINER,
-        f"{_VLLM}:server-sagemaker-cuda-v9.9",
-        severity="warning",
-        said="known server images",
-    ),
+    warning("image-tag", "known server images", CONTAINER, f"{_VLLM}:server-sagemaker-cuda-v9.9"),
     Case("image-tag", CONTAINER, _V30),
     Case("image-tag", CONTAINER, f"{_VLLM}:server-sagemaker-cuda-v2.3"),
-    Case("image-digest", CONTAINER, _V33, severity="info", said="named by a tag"),
+    info("image-digest", "named by a tag", CONTAINER, _V33),
     Case("image-digest", CONTAINER, _DIGEST),
-    Case(
-        "other-engine", CONTAINER, _V30.replace("/vllm", "/sglang"), severity="error", said="has no p-eagle"
-    ),
+    error("other-engine", "has no p-eagle", CONTAINER, _V30.replace("/vllm", "/sglang")),
     Case("other-engine", CONTAINER, _V30.replace("/vllm", "/sglang") + "\nspeculation: {mode: none}"),
-    Case(
+    error(
         "no-gpu",
+        "ml.inf2.xlarge has no NVIDIA GPU",
         CONTAINER,
         "placement: {instance_types: [ml.inf2.xlarge]}",
-        severity="error",
-        said="ml.inf2.xlarge has no NVIDIA GPU",
     ),
-    Case(
+    error(
         "no-gpu",
+        "ml.m7i.2xlarge has no NVIDIA GPU",
         CONTAINER,
         "placement: {instance_types: [ml.m7i.2xlarge]}",
-        severity="error",
-        said="ml.m7i.2xlarge has no NVIDIA GPU",
     ),
-    Case(
-        "no-gpu",
-        CONTAINER,
-        "placement: {instance_types: [ml.c5.xlarge]}",
-        severity="error",
-        said="ml.c5.xlarge has no NVIDIA GPU",
+    error(
+        "no-gpu", "ml.c5.xlarge has no NVIDIA GPU", CONTAINER, "placement: {instance_types: [ml.c5.xlarge]}"
     ),
     Case("no-gpu", CONTAINER, "placement: {instance_types: [ml.g6.xlarge]}"),
-    Case(
-        "engine-known",
-        CONTAINER,
-        f"{_OWN}:0.34.0",
-        severity="warning",
-        said="assumed: model runner and settings as in 0.33.0",
-    ),
-    Case("engine-known", CONTAINER, _V15, severity="warning", said="as in 0.16.0, the nearest"),
+    warning("engine-known", "assumed: model runner and settings as in 0.33.0", CONTAINER, f"{_OWN}:0.34.0"),
+    warning("engine-known", "as in 0.16.0, the nearest", CONTAINER, _V15),
     Case("engine-known", CONTAINER, _V33),
 ]

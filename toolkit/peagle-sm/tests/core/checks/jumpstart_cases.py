@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peagle_sm.core.catalog import Catalog, load_catalog
-from tests.core.checks.cases import Case
+from tests.core.checks.cases import Case, info, warning
 from tests.core.support import GPT
 
 
@@ -17,26 +17,18 @@ def entry_with(**fields: Any) -> Catalog:
 
 CASES = [
     Case("jumpstart-deprecated", GPT),
-    Case(
+    warning(
         "jumpstart-deprecated",
+        "AWS marks openai-reasoning-gpt-oss-20b 3.38.0 as deprecated",
         GPT,
-        severity="warning",
-        said="AWS marks openai-reasoning-gpt-oss-20b 3.38.0 as deprecated",
         catalog=entry_with(deprecated=True),
     ),
-    Case(
+    warning(
         "jumpstart-deprecated",
+        "vulnerabilities of openai-reasoning-gpt-oss-20b 3.38.0: CVE-2025-1",
         GPT,
-        severity="warning",
-        said="vulnerabilities of openai-reasoning-gpt-oss-20b 3.38.0: CVE-2025-1",
         catalog=entry_with(vulnerabilities=("CVE-2025-1",)),
     ),
     Case("jumpstart-message", GPT),
-    Case(
-        "jumpstart-message",
-        GPT,
-        severity="info",
-        said="handle with care",
-        catalog=entry_with(messages=("handle with care",)),
-    ),
+    info("jumpstart-message", "handle with care", GPT, catalog=entry_with(messages=("handle with care",))),
 ]

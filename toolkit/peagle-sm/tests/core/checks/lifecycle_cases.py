@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.checks.cases import Case
+from tests.core.checks.cases import Case, error, info, warning
 from tests.core.support import CONTAINER, GPT, STACK
 
 _UNPRICED = "placement: {instance_types: [ml.p5e.48xlarge]}"
@@ -16,98 +16,52 @@ _HOURS = "hours: Mon-Fri 07:00-19:00 UTC"
 _SCALES = "autoscaling: {max_instances: 3}"
 
 CASES = [
-    Case("hours-scaling", GPT, f"{_HOURS}\n{_TO_ZERO}", severity="error", said="scale-to-zero"),
-    Case("hours-scaling", GPT, f"{_HOURS}\n{_SCALES}", severity="error", said="autoscaling"),
-    Case("hours-scaling", GPT, f"{_HOURS}\n{_SCALES}", context=STACK),
+    error("hours-scaling", "scale-to-zero", GPT, f"{_HOURS}\n{_TO_ZERO}"),
+    error("hours-scaling", "autoscaling", GPT, f"{_HOURS}\n{_SCALES}"),
+    Case("hours-scaling", GPT, f"{_HOURS}\n{_SCALES}", STACK),
     Case("hours-scaling", GPT, _HOURS),
-    Case(
-        "price",
-        CONTAINER,
-        "placement: {instance_types: [ml.p5e.48xlarge]}",
-        severity="warning",
-        said="no price known",
-    ),
-    Case(
-        "price",
-        GPT,
-        "placement: {instance_types: [ml.p6-b200.48xlarge]}",
-        severity="warning",
-        said="NOT SageMaker's",
-    ),
+    warning("price", "no price known", CONTAINER, "placement: {instance_types: [ml.p5e.48xlarge]}"),
+    warning("price", "NOT SageMaker's", GPT, "placement: {instance_types: [ml.p6-b200.48xlarge]}"),
     Case("price", GPT),
-    Case(
+    error("budget", "8 h can cost 33.60 USD; budget_usd allows 10.00", GPT, "lifecycle: {budget_usd: 10}"),
+    error(
         "budget",
-        GPT,
-        "lifecycle: {budget_usd: 10}",
-        severity="error",
-        said="8 h can cost 33.60 USD; budget_usd allows 10.00",
-    ),
-    Case(
-        "budget",
+        "cannot check",
         CONTAINER,
         "placement: {instance_types: [ml.p5e.48xlarge]}\nlifecycle: {budget_usd: 10}",
-        severity="error",
-        said="cannot check",
     ),
     Case("budget", GPT, "lifecycle: {budget_usd: 33.60}"),
     Case("budget", CONTAINER, f"{_UNPRICED}\nlifecycle: {{budget_usd: 900, usd_per_hour: 100}}"),
-    Case(
+    error(
         "budget",
+        "8 h can cost 800.00 USD; budget_usd allows 700.00",
         CONTAINER,
         f"{_UNPRICED}\nlifecycle: {{budget_usd: 700, usd_per_hour: 100}}",
-        severity="error",
-        said="8 h can cost 800.00 USD; budget_usd allows 700.00",
     ),
-    Case(
+    error(
         "budget",
+        "8 h can cost 1139.33 USD, an upper bound; budget_usd allows 1000.00",
         GPT,
         "placement: {instance_types: [ml.p6-b200.48xlarge]}\nlifecycle: {budget_usd: 1000}",
-        severity="error",
-        said="8 h can cost 1139.33 USD, an upper bound; budget_usd allows 1000.00",
     ),
     Case("price", CONTAINER, f"{_UNPRICED}\nlifecycle: {{usd_per_hour: 100}}"),
     Case("price", CONTAINER, f"{_UNPRICED}\nlifecycle: {{budget_usd: 700}}"),
-    Case(
-        "price",
-        GPT,
-        "lifecycle: {usd_per_hour: 5}",
-        severity="warning",
-        said="lifecycle.usd_per_hour: found 5; counted: 4.2 USD/hour",
+    warning(
+        "price", "lifecycle.usd_per_hour: found 5; counted: 4.2 USD/hour", GPT, "lifecycle: {usd_per_hour: 5}"
     ),
     Case("price", GPT, "lifecycle: {usd_per_hour: 4.2}"),
-    Case(
+    warning(
         "price",
+        "found 100; EC2 alone costs 113.9328 USD/hour",
         GPT,
         "placement: {instance_types: [ml.p6-b200.48xlarge]}\nlifecycle: {usd_per_hour: 100}",
-        severity="warning",
-        said="found 100; EC2 alone costs 113.9328 USD/hour",
     ),
-    Case("scale-to-zero", GPT, _TO_ZERO, STACK, severity="warning", said="until an instance runs"),
-    Case("scale-to-zero", GPT, f"{_TO_ZERO}{_TWO_TYPES}", STACK, severity="error", said="found several"),
-    Case(
-        "scale-to-zero",
-        GPT,
-        f"{_TO_ZERO}{_NEURON}",
-        STACK,
-        severity="error",
-        said="GPUs of ml.inf2.xlarge is not known",
-    ),
-    Case(
-        "scale-to-zero",
-        GPT,
-        f"{_TO_ZERO}\n{_RESERVED}",
-        STACK,
-        severity="warning",
-        said="billed at zero instances, too",
-    ),
+    warning("scale-to-zero", "until an instance runs", GPT, _TO_ZERO, STACK),
+    error("scale-to-zero", "found several", GPT, f"{_TO_ZERO}{_TWO_TYPES}", STACK),
+    error("scale-to-zero", "GPUs of ml.inf2.xlarge is not known", GPT, f"{_TO_ZERO}{_NEURON}", STACK),
+    warning("scale-to-zero", "billed at zero instances, too", GPT, f"{_TO_ZERO}\n{_RESERVED}", STACK),
     Case("scale-to-zero", GPT, context=STACK),
-    Case(
-        "second-fleet",
-        GPT,
-        context=STACK,
-        severity="info",
-        said="1 x ml.g7e.2xlarge beside the first, for 4.20 USD/hour more",
-    ),
-    Case("second-fleet", GPT, _RESERVED, STACK, severity="warning", said="runs a second fleet"),
+    info("second-fleet", "1 x ml.g7e.2xlarge beside the first, for 4.20 USD/hour more", GPT, context=STACK),
+    warning("second-fleet", "runs a second fleet", GPT, _RESERVED, STACK),
     Case("second-fleet", GPT, "update: off-update-on", STACK),
 ]

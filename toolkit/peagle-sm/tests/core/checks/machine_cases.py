@@ -16,16 +16,14 @@ _GOOD = Machine(
 )
 
 
-def _bad(check: str, severity: str, said: str, **facts: Any) -> Case:
-    return Case(check, fact=replace(_GOOD, **facts), severity=severity, said=said)
+def _bad(check: str, severity: str, message: str, **facts: Any) -> Case:
+    return Case(check, fact=replace(_GOOD, **facts), severity=severity, text=message)
 
 
 CASES = [
     _bad(
         "local-packages", "warning", "missing packages: aiohttp, moto", missing_packages=("aiohttp", "moto")
     ),
-    _bad("engine-environment", "warning", "a build was interrupted", engine="incomplete"),
-    _bad("engine-environment", "info", "is not built", engine="not built"),
     _bad("local-disk", "warning", "/cache has 1.0 GB free", engine="not built", disk_free_bytes=10**9),
     _bad("local-memory", "warning", "1.0 GB of memory are free", memory_free_bytes=10**9),
     _bad("platform", "warning", "this is darwin", platform="darwin"),
@@ -33,7 +31,6 @@ CASES = [
         Case(check, fact=_GOOD)
         for check in (
             "local-packages",
-            "engine-environment",
             "local-disk",
             "local-memory",
             "platform",

@@ -6,7 +6,7 @@ from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks.base import Artifacts, Prefix
 from peagle_sm.core.heads.layout import HeadLook
 from peagle_sm.core.words import Finding
-from tests.core.checks.cases import Case
+from tests.core.checks.cases import Case, error, info, warning
 from tests.core.support import CONTAINER, GPT, LOCAL, TINY, gated_catalog
 
 _URI = "s3://bucket/head/"
@@ -34,107 +34,73 @@ _GPT = load_catalog().models["gpt-oss-20b"].model_copy(update={"architecture": "
 MIXTRAL = load_catalog().model_copy(update={"models": {**load_catalog().models, "gpt-oss-20b": _GPT}})
 
 CASES = [
-    Case("missing-fact", TINY, severity="error", said="model_uri: found nothing"),
-    Case("missing-fact", TINY, severity="error", said="head 'tiny-code-p-eagle' are missing"),
-    Case("missing-fact", TINY, severity="error", said="vllm-cpu image"),
-    Case(
+    error("missing-fact", "model_uri: found nothing", TINY),
+    error("missing-fact", "head 'tiny-code-p-eagle' are missing", TINY),
+    error("missing-fact", "vllm-cpu image", TINY),
+    error(
         "missing-fact",
+        "engines of the local SageMaker: vllm-cpu, vllm-cpu:0.30.0",
         TINY,
         "image: vllm-cpu:0.1.0",
         LOCAL,
-        severity="error",
-        said="engines of the local SageMaker: vllm-cpu, vllm-cpu:0.30.0",
     ),
-    Case(
-        "missing-fact",
-        TINY,
-        "speculation: {mode: eagle3}",
-        LOCAL,
-        severity="error",
-        said="known for tiny-code: tiny-code-eagle3",
+    error(
+        "missing-fact", "known for tiny-code: tiny-code-eagle3", TINY, "speculation: {mode: eagle3}", LOCAL
     ),
-    Case(
+    error("missing-fact", "known for gpt-oss-20b: gpt-oss-20b-eagle3", GPT, "speculation: {mode: eagle3}"),
+    error(
         "missing-fact",
-        GPT,
-        "speculation: {mode: eagle3}",
-        severity="error",
-        said="known for gpt-oss-20b: gpt-oss-20b-eagle3",
-    ),
-    Case(
-        "missing-fact",
+        "none is in the catalogue",
         GPT.replace("gpt-oss-20b", "gemma-4-31b-it"),
         "source: container",
-        severity="error",
-        said="none is in the catalogue",
     ),
-    Case(
+    error(
         "missing-fact",
+        "Did you mean 'tiny-code-p-eagle'?",
         TINY,
         "speculation: {draft_head: tiny-code-p-eagel}",
         LOCAL,
-        severity="error",
-        said="Did you mean 'tiny-code-p-eagle'?",
     ),
-    Case(
-        "missing-fact", TINY, "source: jumpstart", LOCAL, severity="error", said="source: found 'jumpstart'"
-    ),
-    Case(
-        "missing-fact",
-        GPT,
-        "placement: {region: eu-noth-1}",
-        severity="error",
-        said="Did you mean 'eu-north-1'?",
-    ),
+    error("missing-fact", "source: found 'jumpstart'", TINY, "source: jumpstart", LOCAL),
+    error("missing-fact", "Did you mean 'eu-north-1'?", GPT, "placement: {region: eu-noth-1}"),
     Case("missing-fact", TINY, context=LOCAL),
-    Case("missing-fact", OWN_UNREAD, severity="error", said="model.config: Qwen/Qwen3-4B was not read"),
-    Case("missing-fact", OWN, severity="error", said="model.config: found nothing"),
-    Case("draft-target", CONTAINER, catalog=MIXTRAL, severity="error", said="MixtralForCausalLM"),
-    Case("draft-target", CONTAINER, _UNKNOWN, catalog=MIXTRAL, severity="warning", said="Mixtral"),
+    error("missing-fact", "model.config: Qwen/Qwen3-4B was not read", OWN_UNREAD),
+    error("missing-fact", "model.config: found nothing", OWN),
+    error("draft-target", "MixtralForCausalLM", CONTAINER, catalog=MIXTRAL),
+    warning("draft-target", "Mixtral", CONTAINER, _UNKNOWN, catalog=MIXTRAL),
     Case("draft-target", CONTAINER, "speculation: {mode: none}", catalog=MIXTRAL),
     Case("draft-target", CONTAINER),
-    Case("own-licence", OWN, severity="warning", said="model.license: found nothing"),
+    warning("own-licence", "model.license: found nothing", OWN),
     Case("own-licence", OWN.replace("name: mine", "name: mine, license: mit")),
     Case("own-licence", CONTAINER),
-    Case("stand-in-weights", TINY, context=LOCAL, severity="info", said="small stand-in weights"),
-    Case("stand-in-weights", GPT),
-    Case(
+    error(
         "memory",
+        "does not fit: needs 25.0 GB; available: 1 x 24 GB (L4) of ml.g6.xlarge",
         CONTAINER,
         "placement: {instance_types: [ml.g6.xlarge]}\nserving: {max_model_len: 131072}",
-        severity="error",
-        said="does not fit: needs 25.0 GB; available: 1 x 24 GB (L4) of ml.g6.xlarge",
     ),
-    Case(
-        "memory",
-        CONTAINER,
-        "placement: {instance_types: [ml.g7.2xlarge]}",
-        severity="info",
-        said="memory of ml.g7.2xlarge",
-    ),
+    info("memory", "memory of ml.g7.2xlarge", CONTAINER, "placement: {instance_types: [ml.g7.2xlarge]}"),
     Case("memory", GPT),
-    Case(
+    error(
         "memory",
+        "kv_cache_memory_bytes: found a KV cache of 1.07 GB; one sequence of 262144",
         QWEN,
         "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 262144, extra_args: "
         "{kv_cache_memory_bytes: 1073741824}}",
-        severity="error",
-        said="kv_cache_memory_bytes: found a KV cache of 1.07 GB; one sequence of 262144",
     ),
-    Case(
+    error(
         "memory",
+        "kv_cache_memory_bytes: found a KV cache of 214.75 GB",
         QWEN,
         "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 16384, extra_args: "
         "{kv_cache_memory_bytes: 200G}}",
-        severity="error",
-        said="kv_cache_memory_bytes: found a KV cache of 214.75 GB",
     ),
-    Case(
+    error(
         "memory",
+        "num_gpu_blocks_override: found a KV cache of 1.57 GB; one sequence of 16384",
         QWEN,
         "placement: {instance_types: [ml.p5.4xlarge]}\nserving: {max_model_len: 16384, extra_args: "
         "{num_gpu_blocks_override: 1000}}",
-        severity="error",
-        said="num_gpu_blocks_override: found a KV cache of 1.57 GB; one sequence of 16384",
     ),
     Case(
         "memory",
@@ -148,26 +114,21 @@ CASES = [
         "placement: {instance_types: [ml.g6.xlarge]}\nserving: {max_model_len: 131072, extra_args: "
         "{cpu_offload_gb: 4}}",
     ),
-    Case(
-        "context-length", TINY, "serving: {max_model_len: 9000}", LOCAL, severity="error", said="at most 8192"
-    ),
+    error("context-length", "at most 8192", TINY, "serving: {max_model_len: 9000}", LOCAL),
     Case("context-length", TINY, "serving: {max_model_len: 8192}", LOCAL),
-    Case(
+    error(
         "head-length",
+        "max_model_len is 4096: drafting ends at token 2048, and vLLM below 0.27.0 can crash",
         CONTAINER,
         f"{_VLLM}:0.26.0-gpu-py312-cu130\nserving: {{max_model_len: 4096}}",
         fact=HeadLook(_URI, "files", (), context=2048),
-        severity="error",
-        said="has 2048 positions; serving.max_model_len is 4096: drafting ends at token 2048, and vLLM below "
-        "0.27.0 can crash there",
     ),
-    Case(
+    warning(
         "head-length",
+        "drafting ends at token 2048",
         CONTAINER,
         f"{_VLLM}:0.27.0-gpu-py312-cu130\nserving: {{max_model_len: 4096}}",
         fact=HeadLook(_URI, "files", (), context=2048),
-        severity="warning",
-        said="drafting ends at token 2048",
     ),
     Case(
         "head-length",
@@ -176,13 +137,12 @@ CASES = [
         fact=HeadLook(_URI, "files", (), context=2048),
     ),
     Case("head-length", CONTAINER, fact=HeadLook(_URI, "manifest", ())),
-    Case(
+    error(
         "head-vllm",
+        "needs vLLM 0.25.0 or later; the image has 0.23.0",
         CONTAINER,
         f"{_VLLM}:0.23.0-gpu-py312-cu130",
         fact=HeadLook(_URI, "files", (), vllm="0.25.0"),
-        severity="error",
-        said="needs vLLM 0.25.0 or later; the image has 0.23.0",
     ),
     Case(
         "head-vllm",
@@ -190,113 +150,85 @@ CASES = [
         f"{_VLLM}:0.25.0-gpu-py312-cu130",
         fact=HeadLook(_URI, "files", (), vllm="0.25.0"),
     ),
-    Case(
+    error(
         "trained-depth",
+        "found 13; allowed: 1 to 12",
         TINY,
         "speculation: {num_speculative_tokens: 13}",
         LOCAL,
-        severity="error",
-        said="found 13; allowed: 1 to 12",
     ),
-    Case(
+    info(
         "trained-depth",
+        "tiny-code-eagle3 was trained with depth 7; found 13",
         TINY,
         "speculation: {mode: eagle3, draft_head: tiny-code-eagle3, num_speculative_tokens: 13}",
         LOCAL,
-        severity="info",
-        said="tiny-code-eagle3 was trained with depth 7; found 13",
     ),
-    Case(
+    info(
         "trained-depth",
+        "the trained depth of mine is not known",
         CONTAINER,
         "speculation: {draft_head: mine}",
-        severity="info",
-        said="the trained depth of mine is not known",
     ),
     Case("trained-depth", TINY, "speculation: {num_speculative_tokens: 12}", LOCAL),
-    Case(
-        "head-fits",
-        TINY,
-        "speculation: {draft_head: gpt-oss-20b-p-eagle}",
-        LOCAL,
-        severity="error",
-        said="a head of gpt-oss-20b",
+    error(
+        "head-fits", "a head of gpt-oss-20b", TINY, "speculation: {draft_head: gpt-oss-20b-p-eagle}", LOCAL
     ),
-    Case(
-        "head-fits",
-        TINY,
-        "speculation: {draft_head: tiny-code-eagle3}",
-        LOCAL,
-        severity="error",
-        said="an EAGLE-3 head",
-    ),
+    error("head-fits", "an EAGLE-3 head", TINY, "speculation: {draft_head: tiny-code-eagle3}", LOCAL),
     Case("head-fits", TINY, "speculation: {draft_head: tiny-code-p-eagle}", LOCAL),
-    Case(
+    error(
         "head-engine",
+        "head gpt-oss-20b-eagle3 needs vLLM 0.19.0 or later; the image has 0.18.0",
         CONTAINER,
         f"{_EAGLE3}\n{_VLLM}:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
-        severity="error",
-        said="head gpt-oss-20b-eagle3 needs vLLM 0.19.0 or later; the image has 0.18.0",
     ),
     Case("head-engine", CONTAINER, f"{_EAGLE3}\n{_VLLM}:0.19.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
-    Case(
-        "ignored-speculation",
-        TINY,
-        "speculation: {mode: none, draft_head: x}",
-        LOCAL,
-        severity="info",
-        said="no effect",
-    ),
+    error("licence", "needs true", GPT, catalog=gated_catalog()),
+    Case("licence", GPT, "accept_eula: true", catalog=gated_catalog()),
+    info("ignored-speculation", "no effect", TINY, "speculation: {mode: none, draft_head: x}", LOCAL),
     Case("ignored-speculation", TINY, "speculation: {mode: none}", LOCAL),
-    Case(
+    info(
         "ignored-speculation",
+        "speculation.draft_sample_method: 'greedy' has no effect",
         TINY,
         "speculation: {mode: none, draft_sample_method: greedy}",
         LOCAL,
-        severity="info",
-        said="speculation.draft_sample_method: 'greedy' has no effect",
     ),
-    Case("licence", GPT, catalog=gated_catalog(), severity="error", said="needs true"),
-    Case("licence", GPT, "accept_eula: true", catalog=gated_catalog()),
-    Case(
+    error(
         "head-whole",
+        "the head at s3://bucket/head/: d2t is missing",
         CONTAINER,
         fact=HeadLook(_URI, "files", (_LOST,)),
-        severity="error",
-        said="the head at s3://bucket/head/: d2t is missing",
     ),
     Case("head-whole", CONTAINER, fact=HeadLook(_URI, "manifest", (_TOLD,))),
     Case("head-whole", CONTAINER, fact=HeadLook(_URI, "manifest", ())),
-    Case(
+    error(
         "chat-vocabulary-file",
+        "s3://bucket/target/ lacks o200k_base.tiktoken: gpt-oss-20b would start but could not chat",
         CONTAINER,
         fact=_BOTH,
-        severity="error",
-        said="s3://bucket/target/ lacks o200k_base.tiktoken: gpt-oss-20b would start but could not chat",
     ),
     Case("chat-vocabulary-file", CONTAINER, fact=_WITH_VOCABULARY),
     Case("chat-vocabulary-file", CONTAINER, "security: {network_isolation: false}", fact=_BOTH),
     Case("chat-vocabulary-file", CONTAINER, _NEWER, fact=_BOTH),
     Case("chat-vocabulary-file", CONTAINER, "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/x}}", fact=_BOTH),
     Case("chat-vocabulary-file", CONTAINER, _UNKNOWN, fact=_BOTH),
-    Case(
+    error(
         "chat-vocabulary-file",
+        "s3://bucket/target/ lacks o200k_base.tiktoken",
         CONTAINER,
         f"{_UNKNOWN}\n{_FOLDER}",
         fact=_BOTH,
-        severity="error",
-        said="s3://bucket/target/ lacks o200k_base.tiktoken",
     ),
     Case("chat-vocabulary-file", QWEN, fact=_BOTH),
     Case("chat-vocabulary-file", GPT, fact=_BOTH),
-    Case("chat-vocabulary", CONTAINER, severity="info", said="vLLM 0.30.0 needs o200k_base.tiktoken"),
+    info("chat-vocabulary", "vLLM 0.30.0 needs o200k_base.tiktoken", CONTAINER),
     Case("chat-vocabulary", CONTAINER, _NEWER),
-    Case(
+    warning(
         "chat-vocabulary",
+        "vllm:mine is unknown; below 0.31.0, with network isolation, gpt-oss-20b needs",
         CONTAINER,
         _UNKNOWN,
-        severity="warning",
-        said="vllm:mine is unknown; below 0.31.0, with network isolation, gpt-oss-20b needs",
     ),
     Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\n{_FOLDER}"),
     Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\nsecurity: {{network_isolation: false}}"),

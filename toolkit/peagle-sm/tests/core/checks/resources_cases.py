@@ -16,7 +16,7 @@ from peagle_sm.core.checks.base import (
     Reservation,
     Rights,
 )
-from tests.core.checks.cases import Case
+from tests.core.checks.cases import Case, error, warning
 from tests.core.support import CONTAINER, GPT, NOW, STACK
 
 _PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/one"
@@ -34,160 +34,110 @@ _VPC = "security: {vpc: {subnet_ids: [subnet-1], security_group_ids: [sg-1]}}"
 _KEY = "security: {kms_key_id: alias/mine}"
 
 CASES = [
-    Case(
-        "quota-instances",
-        GPT,
-        fact=Quotas({_TYPE: 0}),
-        severity="error",
-        said="'ml.g7e.2xlarge for endpoint usage' is 0; needed: 1",
+    error(
+        "quota-instances", "'ml.g7e.2xlarge for endpoint usage' is 0; needed: 1", GPT, fact=Quotas({_TYPE: 0})
     ),
-    Case(
+    error(
         "quota-instances",
+        "is 2, 2 in use by other endpoints; needed: 1",
         GPT,
         fact=Quotas({_TYPE: 2}, {_TYPE: 2}),
-        severity="error",
-        said="is 2, 2 in use by other endpoints; needed: 1",
     ),
-    Case("quota-instances", GPT, fact=Quotas({}), severity="error", said="this account has no quota"),
-    Case("quota-instances", GPT, context=STACK, fact=Quotas({_TYPE: 1}), severity="error", said="needed: 2"),
-    Case(
-        "quota-instances",
-        GPT,
-        _TWO,
-        fact=Quotas({_TYPE: 0, "ml.g7e.4xlarge": 1}),
-        severity="warning",
-        said="is 0; needed: 1",
-    ),
+    error("quota-instances", "this account has no quota", GPT, fact=Quotas({})),
+    error("quota-instances", "needed: 2", GPT, context=STACK, fact=Quotas({_TYPE: 1})),
+    warning("quota-instances", "is 0; needed: 1", GPT, _TWO, fact=Quotas({_TYPE: 0, "ml.g7e.4xlarge": 1})),
     Case("quota-instances", GPT, fact=Quotas({_TYPE: 2}, {_TYPE: 2}, {_TYPE: 1})),
     Case("quota-instances", GPT, "update: off-update-on", STACK, fact=Quotas({_TYPE: 1})),
     Case("quota-instances", GPT, _RESERVED, fact=Quotas({_TYPE: 0})),
-    Case(
+    error(
         "quota-all-instances",
+        "is 3, 3 in use by other endpoints; needed: 1",
         GPT,
         fact=Quotas({}, {"ml.m5.large": 3}, all_granted=3),
-        severity="error",
-        said="is 3, 3 in use by other endpoints; needed: 1",
     ),
     Case("quota-all-instances", GPT, fact=Quotas({}, {"ml.m5.large": 3}, {"ml.m5.large": 1}, 3)),
-    Case(
-        "reservation", GPT, _RESERVED, fact=Reservation(_PLAN, problem="gone"), severity="error", said="gone"
-    ),
-    Case(
+    error("reservation", "gone", GPT, _RESERVED, fact=Reservation(_PLAN, problem="gone")),
+    error("reservation", "plan is Expired", GPT, _RESERVED, fact=Reservation(_PLAN, "Expired")),
+    error(
         "reservation",
-        GPT,
-        _RESERVED,
-        fact=Reservation(_PLAN, "Expired"),
-        severity="error",
-        said="plan is Expired",
-    ),
-    Case(
-        "reservation",
+        "is for training-job",
         GPT,
         _RESERVED,
         fact=Reservation(_PLAN, "Active", targets=("training-job",)),
-        severity="error",
-        said="is for training-job",
     ),
-    Case(
+    error(
         "reservation",
+        "needed: ml.g7e.2xlarge",
         GPT,
         _RESERVED,
         fact=Reservation(_PLAN, "Active", instance_types=("ml.p5.48xlarge",)),
-        severity="error",
-        said="needed: ml.g7e.2xlarge",
     ),
-    Case(
+    error("reservation", "0 free", GPT, _RESERVED, fact=Reservation(_PLAN, "Active", free=0)),
+    warning(
         "reservation",
-        GPT,
-        _RESERVED,
-        fact=Reservation(_PLAN, "Active", free=0),
-        severity="error",
-        said="0 free",
-    ),
-    Case(
-        "reservation",
+        "before the lifetime ends",
         GPT,
         _RESERVED,
         fact=Reservation(_PLAN, "Active", NOW + timedelta(hours=7)),
-        severity="warning",
-        said="before the lifetime ends",
     ),
     Case("reservation", GPT, _RESERVED, fact=_LIVE),
-    Case(
-        "image-exists",
-        GPT,
-        fact=EcrImage(_IMAGE, False, "ImageNotFound"),
-        severity="error",
-        said="does not exist: ImageNotFound",
+    error(
+        "image-exists", "does not exist: ImageNotFound", GPT, fact=EcrImage(_IMAGE, False, "ImageNotFound")
     ),
     Case("image-exists", GPT, fact=EcrImage(_IMAGE, True)),
-    Case(
+    error(
         "artifacts-readable",
+        "model_uri: s3://bucket/target/: NoSuchBucket",
         CONTAINER,
         fact=Artifacts(Prefix("s3://bucket/target/", problem="NoSuchBucket"), _HEAD),
-        severity="error",
-        said="model_uri: s3://bucket/target/: NoSuchBucket",
     ),
-    Case(
+    error(
         "artifacts-readable",
+        "head_uri: no objects exist below s3://bucket/head/",
         CONTAINER,
         fact=Artifacts(_TARGET, Prefix("s3://bucket/head/")),
-        severity="error",
-        said="head_uri: no objects exist below s3://bucket/head/",
     ),
     Case("artifacts-readable", CONTAINER, fact=_BOTH),
-    Case(
+    error(
         "artifacts-region",
+        "is in eu-west-1; needed: us-east-1",
         CONTAINER,
         fact=Artifacts(Prefix("s3://bucket/target/", _FILES, region="eu-west-1")),
-        severity="error",
-        said="is in eu-west-1; needed: us-east-1",
     ),
     Case("artifacts-region", CONTAINER, fact=_BOTH),
-    Case(
+    error(
         "artifacts-files",
+        "has no config.json",
         CONTAINER,
         fact=Artifacts(Prefix("s3://bucket/target/", {"model.safetensors": 1})),
-        severity="error",
-        said="has no config.json",
     ),
-    Case(
+    error(
         "artifacts-files",
+        "has no *.safetensors",
         CONTAINER,
         fact=Artifacts(Prefix("s3://bucket/target/", {"config.json": 1, "x.bin": 1})),
-        severity="error",
-        said="has no *.safetensors",
     ),
-    Case(
+    warning(
         "artifacts-files",
+        "files that can run code: modeling.py",
         CONTAINER,
         fact=Artifacts(Prefix("s3://bucket/target/", {**_FILES, "modeling.py": 1})),
-        severity="warning",
-        said="files that can run code: modeling.py",
     ),
     Case("artifacts-files", CONTAINER, fact=_BOTH),
-    Case(
+    error(
         "artifacts-markers",
+        "`aws s3 rm s3://bucket/target/`; `aws s3 rm s3://bucket/target/old/`",
         CONTAINER,
         fact=Artifacts(Prefix("s3://bucket/target/", {**_FILES, "": 0, "old/": 0})),
-        severity="error",
-        said="`aws s3 rm s3://bucket/target/`; `aws s3 rm s3://bucket/target/old/`",
     ),
     Case("artifacts-markers", CONTAINER, fact=_BOTH),
-    Case(
+    error("artifacts-requirements", "cannot be installed with network isolation", CONTAINER, fact=_NEEDS),
+    warning(
         "artifacts-requirements",
-        CONTAINER,
-        fact=_NEEDS,
-        severity="error",
-        said="cannot be installed with network isolation",
-    ),
-    Case(
-        "artifacts-requirements",
+        "is installed at each start",
         CONTAINER,
         "security: {network_isolation: false}",
         fact=_NEEDS,
-        severity="warning",
-        said="is installed at each start",
     ),
     Case(
         "artifacts-requirements",
@@ -195,34 +145,23 @@ CASES = [
         "serving: {env: {STANDARD_AUTO_INSTALL_REQ: 'false'}}",
         fact=_NEEDS,
     ),
-    Case(
+    warning(
         "artifacts-kms",
+        "encrypted with arn:k; the role may not kms:Decrypt on arn:k",
         CONTAINER,
         fact=KeyRights(("arn:k",), Rights("r", (), ("kms:Decrypt on arn:k",))),
-        severity="warning",
-        said="encrypted with arn:k; the role may not kms:Decrypt on arn:k",
     ),
     Case("artifacts-kms", CONTAINER, fact=KeyRights((), Rights("r"))),
-    Case("kms-key", CONTAINER, _KEY, fact=Key("alias/mine"), severity="error", said="is missing"),
-    Case(
-        "kms-key", CONTAINER, _KEY, fact=Key("alias/mine", "Disabled"), severity="error", said="is Disabled"
-    ),
+    error("kms-key", "is missing", CONTAINER, _KEY, fact=Key("alias/mine")),
+    error("kms-key", "is Disabled", CONTAINER, _KEY, fact=Key("alias/mine", "Disabled")),
     Case("kms-key", CONTAINER, _KEY, fact=Key("alias/mine", "Enabled")),
-    Case(
+    error("vpc", "not found in us-east-1: subnet-1, sg-1", CONTAINER, _VPC, fact=Network()),
+    error(
         "vpc",
-        CONTAINER,
-        _VPC,
-        fact=Network(),
-        severity="error",
-        said="not found in us-east-1: subnet-1, sg-1",
-    ),
-    Case(
-        "vpc",
+        "subnet-1 in us-east-1a has 0 free addresses",
         CONTAINER,
         _VPC,
         fact=Network({"subnet-1": ("us-east-1a", 0)}, ("sg-1",)),
-        severity="error",
-        said="subnet-1 in us-east-1a has 0 free addresses",
     ),
     Case("vpc", CONTAINER, _VPC, fact=Network({"subnet-1": ("us-east-1a", 200)}, ("sg-1",))),
 ]

@@ -120,24 +120,9 @@ def test_shards_and_their_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "gpus", "said"),
     [
-        (
-            4,
-            2,
-            3,
-            "over 3 GPUs; allowed: 1, 2, 4",
-        ),
-        (
-            6,
-            2,
-            3,
-            "over 3 GPUs; allowed: 1, 2, 6",
-        ),
-        (
-            4,
-            2,
-            8,
-            "over 8 GPUs; allowed: 1, 2, 4",
-        ),
+        (4, 2, 3, "over 3 GPUs; allowed: 1, 2, 4"),
+        (6, 2, 3, "over 3 GPUs; allowed: 1, 2, 6"),
+        (4, 2, 8, "over 8 GPUs; allowed: 1, 2, 4"),
         (4, 2, 4, None),
         (4, 2, 1, None),
         (4, 2, None, None),

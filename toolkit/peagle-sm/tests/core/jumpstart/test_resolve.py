@@ -123,7 +123,6 @@ def test_each_region_has_its_own_image_and_bucket() -> None:
 def test_the_environment_redirects_buckets_as_the_sdk_s_does() -> None:
     environ = {
         "AWS_JUMPSTART_CONTENT_BUCKET_OVERRIDE": "mirror",
-        "AWS_JUMPSTART_MODEL_BUCKET_OVERRIDE": "mine",
     }
     config = resolve_config(
         document(),
@@ -132,7 +131,7 @@ def test_the_environment_redirects_buckets_as_the_sdk_s_does() -> None:
         instance_types=(),
         buckets=buckets_for("us-east-1", environ),
     )
-    assert config.instances["ml.g7e.2xlarge"].target_uri.startswith("s3://mine/openai-reasoning/")
+    assert config.instances["ml.g7e.2xlarge"].target_uri.startswith("s3://mirror/openai-reasoning/")
     assert config.heads[0].uri.startswith("s3://mirror/lmi-eagle-heads/")
 
 
@@ -170,30 +169,12 @@ def test_a_head_lies_in_its_provider_s_bucket(provider: dict[str, str] | None, b
     assert resolved(change=put).heads[0].uri.startswith(f"s3://{bucket}/lmi-eagle-heads/")
 
 
-def _by_neo(spec: dict[str, Any]) -> None:
-    best(spec)["hosting_additional_data_sources"]["speculative_decoding"][0]["provider"] = {"name": "Neo"}
-
-
-def test_a_region_without_a_bucket_of_heads_is_refused_with_the_regions_that_have_one() -> None:
-    with pytest.raises(
-        NotFound, match=r"lmi-optimized in af-south-1: draft head .*which this region lacks"
-    ) as at:
-        resolved(region="af-south-1", change=_by_neo)
-    assert "us-east-1, us-east-2, us-west-1, us-west-2" in (at.value.next_step or "")
-
-
-def test_a_head_by_its_whole_address_or_in_ones_own_bucket_needs_no_bucket_of_the_region() -> None:
+def test_a_head_by_its_whole_address_needs_no_bucket_of_the_region() -> None:
     def elsewhere(spec: dict[str, Any]) -> None:
-        _by_neo(spec)
         channel = best(spec)["hosting_additional_data_sources"]["speculative_decoding"][0]
         channel["s3_data_source"]["s3_uri"] = "s3://mine/head/"
 
     assert resolved(region="af-south-1", change=elsewhere).heads[0].uri == "s3://mine/head/"
-    own = buckets_for("af-south-1", {"AWS_NEO_CONTENT_BUCKET_OVERRIDE": "mine"})
-    config = resolve_config(
-        document(_by_neo), "lmi-optimized", region="af-south-1", instance_types=(), buckets=own
-    )
-    assert config.heads[0].uri.startswith("s3://mine/lmi-eagle-heads/")
 
 
 def test_what_an_instance_type_says_goes_before_what_its_family_says() -> None:
@@ -286,20 +267,12 @@ def drop(path: str, value: Any = None) -> Any:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (
-            "inference_environment_variables",
-            {"A": "1"},
-            "inference_environment_variables: found {'A': '1'}; allowed: a list",
-        ),
+        ("inference_environment_variables", {"A": "1"}, "found {'A': '1'}; allowed: a list"),
         ("inference_environment_variables", [{"name": "A"}], "'inference_environment_variables.0.default"),
         ("hosting_instance_type_variants.variants", [], "hosting_instance_type_variants.variants: found []"),
         ("deploy_kwargs.model_data_download_timeout", "3600", "model_data_download_timeout: found '3600'"),
         ("inference_enable_network_isolation", "true", "inference_enable_network_isolation: found 'true'"),
-        (
-            "supported_inference_instance_types",
-            "ml.g5.xlarge",
-            "supported_inference_instance_types: found 'ml.g5.xlarge'",
-        ),
+        ("supported_inference_instance_types", "ml.g5.xlarge", "found 'ml.g5.xlarge'"),
     ],
 )
 def test_a_damaged_spec_is_told_with_the_field(path: str, value: Any, said: str) -> None:
@@ -314,16 +287,8 @@ def test_a_damaged_spec_is_told_with_the_field(path: str, value: Any, said: str)
     [
         ("inference_configs", [], "inference_configs: found []; allowed: a mapping of names to fields"),
         ("inference_configs", {"a": 1}, "inference_configs.a: found 1; allowed: a mapping of fields"),
-        (
-            "inference_configs",
-            {"a": {"component_names": ["b"]}},
-            "found 'b'; allowed: one of lmi, lmi-optimized",
-        ),
-        (
-            "inference_config_rankings",
-            {"overall": {"rankings": ["x"]}},
-            "found 'x'; allowed: one of lmi, lmi-optimized",
-        ),
+        ("inference_configs", {"a": {"component_names": ["b"]}}, "found 'b'; allowed: one of lmi"),
+        ("inference_config_rankings", {"overall": {"rankings": ["x"]}}, "found 'x'; allowed: one of lmi"),
         ("model_id", None, "model_id: found null; allowed: a text"),
         ("version", 3, "version: found 3; allowed: a text"),
     ],

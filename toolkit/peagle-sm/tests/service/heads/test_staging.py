@@ -44,8 +44,8 @@ def bucket(session: Session) -> str:
 
 @pytest.fixture
 def hub() -> Iterator[LocalHub]:
-    with local_hub() as found:
-        yield found
+    with local_hub() as server:
+        yield server
 
 
 @pytest.fixture
@@ -148,29 +148,6 @@ def test_a_second_run_sends_nothing(session: Session, bucket: str, staged: Stage
     )
 
 
-class Stopped(BaseException):
-    """An end of the program that is not an error."""
-
-
-def test_a_run_that_is_stopped_leaves_no_parts_and_the_next_sends_the_file(
-    session: Session, bucket: str, staged: Stage
-) -> None:
-    def stop(step: str, name: str, done: int, size: int) -> None:
-        if step == "send" and name == "model.safetensors":
-            raise Stopped
-
-    uri = f"s3://{bucket}/stopped/"
-    with pytest.raises(Stopped):
-        staged(uri, progress=stop)
-    assert uploads(session, bucket) == []
-    assert not {"stopped/manifest.json", "stopped/model.safetensors"} & objects(session, bucket).keys()
-    calls = Calls(session, "UploadPart")
-    done = staged(uri)
-    assert calls.count == 3
-    assert done.manifest.files
-    assert staged(uri).sent == 0
-
-
 def test_an_upload_of_a_killed_process_is_not_used_and_deleted(
     session: Session, bucket: str, staged: Stage
 ) -> None:
@@ -192,33 +169,41 @@ def test_an_upload_of_a_killed_process_is_not_used_and_deleted(
     assert uploads(session, bucket) == []
 
 
-def test_ctrl_c_leaves_no_incomplete_upload_and_says_what_is_left(
+def _ends(error: BaseException) -> Callable[[str, str, int, int], None]:
+    """Progress that ends the run in the middle of the largest file."""
+
+    def end(step: str, name: str, done: int, size: int) -> None:
+        if step == "send" and name == "model.safetensors":
+            raise error
+
+    return end
+
+
+def test_a_run_that_ends_leaves_no_incomplete_upload_and_ctrl_c_says_what_is_left(
     session: Session, bucket: str, staged: Stage
 ) -> None:
-    def press(step: str, name: str, done: int, size: int) -> None:
-        if step == "send" and name == "model.safetensors":
-            raise KeyboardInterrupt
-
     uri = f"s3://{bucket}/pressed/"
+    with pytest.raises(SystemExit):
+        staged(uri, progress=_ends(SystemExit()))
+    assert uploads(session, bucket) == []
     with pytest.raises(Interrupted, match=r"no incomplete upload is left. 1 whole files") as caught:
-        staged(uri, progress=press)
+        staged(uri, progress=_ends(KeyboardInterrupt()))
     assert uploads(session, bucket) == []
     assert caught.value.next_step == f"Run it again, or delete them: aws s3 rm --recursive {uri}"
     assert caught.value.details["resources"] == [f"{uri}config.json"]
-    assert staged(uri).sent == 4
+    assert not {"pressed/manifest.json", "pressed/model.safetensors"} & objects(session, bucket).keys()
+    calls = Calls(session, "UploadPart")
+    assert (staged(uri).sent, calls.count) == (4, 3)
+    assert staged(uri).sent == 0
 
 
 def test_a_fault_on_the_way_names_what_stays_and_what_removes_it(
     session: Session, bucket: str, staged: Stage
 ) -> None:
-    def fail(step: str, name: str, done: int, size: int) -> None:
-        if step == "send" and name == "model.safetensors":
-            raise NotFound("gone", next_step="Look.")
-
     uri = f"s3://{bucket}/failed/"
     session.client("s3").create_multipart_upload(Bucket=bucket, Key="failed/of-a-killed-process")
     with pytest.raises(NotFound) as caught:
-        staged(uri, progress=fail)
+        staged(uri, progress=_ends(NotFound("gone", next_step="Look.")))
     assert uploads(session, bucket) == ["failed/of-a-killed-process"]
     command = f"peagle-sm heads stage --to {uri} --abort{session.command_flags()}"
     assert caught.value.next_step == (

@@ -56,13 +56,13 @@ def test_the_file_is_fetched_once_and_checked(published: Vocabulary, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [({"url": "http://127.0.0.1:9/x"}, "cannot download"), ({"sha256": "0" * 64}, "wrong content")],
 )
 def test_what_cannot_be_fetched_says_where_to_put_it(
-    published: Vocabulary, tmp_path: Path, change: dict[str, str], said: str
+    published: Vocabulary, tmp_path: Path, change: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ServiceFault, match=said) as failed:
+    with pytest.raises(ServiceFault, match=message) as failed:
         fetch(published.model_copy(update=change), tmp_path / "cache")
     assert f"put it at {tmp_path / 'cache' / 'words.tiktoken'}" in str(failed.value.next_step)
     assert not (tmp_path / "cache").exists(), "no partial file"
@@ -85,40 +85,24 @@ def test_gpt_oss_needs_the_file_and_a_folder_that_has_it_does_not() -> None:
 
 
 @pytest.mark.slow
-def test_staging_a_model_adds_its_vocabulary(server: Server, published: Vocabulary, tmp_path: Path) -> None:
+def test_staging_a_model_adds_its_vocabulary_once(
+    server: Server, published: Vocabulary, tmp_path: Path
+) -> None:
+    """Also to a model that an earlier version of peagle-sm staged without it."""
     session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
     session.client("s3").create_bucket(Bucket="vocabulary")
     write_family(tmp_path / "shipped")
-    catalog = load_catalog()
-    entry = catalog.models["tiny-code"].model_copy(update={"vocabulary": published})
-    catalog = catalog.model_copy(update={"models": {**catalog.models, "tiny-code": entry}})
-    sources = Sources(lambda: session, catalog=catalog, shipped=tmp_path / "shipped")
-    for sent in (True, False):
-        plan = plan_staging("tiny-code", "s3://vocabulary/tiny/", sources=sources)
-        assert [part.kind for part in plan.parts] == ["target", "vocabulary", "head"]
-        staged = stage(plan, sources=sources, cache=tmp_path / "cache", version="1")
-        assert (staged.sent > 0) == sent
-        body = session.client("s3").get_object(Bucket="vocabulary", Key="tiny/words.tiktoken")["Body"].read()
-        assert body == CONTENT
-    assert "words.tiktoken" in [file.name for file in staged.manifest.files]
-
-
-@pytest.mark.slow
-def test_a_model_that_was_staged_without_the_file_gets_it(
-    server: Server, published: Vocabulary, tmp_path: Path
-) -> None:
-    """As by an earlier version of peagle-sm."""
-    session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
-    session.client("s3").create_bucket(Bucket="vocabulary-later")
-    write_family(tmp_path / "shipped")
-    catalog = load_catalog()
-    entry = catalog.models["tiny-code"].model_copy(update={"vocabulary": published})
-    newer = catalog.model_copy(update={"models": {**catalog.models, "tiny-code": entry}})
+    earlier = load_catalog()
+    entry = earlier.models["tiny-code"].model_copy(update={"vocabulary": published})
+    catalog = earlier.model_copy(update={"models": {**earlier.models, "tiny-code": entry}})
     sent = []
-    for known in (catalog, newer):
+    for known in (earlier, catalog, catalog):
         sources = Sources(lambda: session, catalog=known, shipped=tmp_path / "shipped")
-        plan = plan_staging("tiny-code", "s3://vocabulary-later/tiny/", sources=sources)
+        plan = plan_staging("tiny-code", "s3://vocabulary/tiny/", sources=sources)
         staged = stage(plan, sources=sources, cache=tmp_path / "cache", version="1")
         sent.append(staged.sent)
-    assert sent[1] == 1
+    assert sent[1:] == [1, 0]
+    assert [part.kind for part in plan.parts] == ["target", "vocabulary", "head"]
+    body = session.client("s3").get_object(Bucket="vocabulary", Key="tiny/words.tiktoken")["Body"].read()
+    assert body == CONTENT
     assert "words.tiktoken" in [file.name for file in staged.manifest.files]

@@ -56,6 +56,18 @@ def test_labels_reach_the_container(proxy: Serving, labels: str | None, sent: st
     assert told["headers"].get("x-amzn-sagemaker-custom-attributes") == sent
 
 
+def _chat(proxy: Serving, *, stream: bool = True, **settings: Any) -> Any:
+    """A question to an engine that answers by these settings of its script."""
+    body = script(**settings)
+    client = proxy.client()
+    return client.chat.completions.create(model="", messages=QUESTION, stream=stream, extra_body=body)
+
+
+def _events(*documents: object) -> str:
+    """A stream of these documents, ended as engines do."""
+    return "".join(f"data: {json.dumps(each)}\n\n" for each in documents) + "data: [DONE]\n\n"
+
+
 def test_a_chat_is_streamed_and_written_down(proxy: Serving, endpoint: str) -> None:
     stream = proxy.client().chat.completions.create(
         model=endpoint,
@@ -113,14 +125,8 @@ def test_tool_calls_and_logprobs_come_through_a_stream(proxy: Serving) -> None:
     token = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
     choice = {"index": 0, "delta": {"tool_calls": [call]}, "logprobs": {"content": [token]}}
     done = {"index": 0, "delta": {}, "finish_reason": "tool_calls"}
-    sse = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in (choice, done))
-    stream = proxy.client().chat.completions.create(
-        model="",
-        messages=QUESTION,
-        stream=True,
-        extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=sse + "data: [DONE]\n\n"),
-    )
-    first, last = list(stream)
+    sse = _events({"choices": [choice]}, {"choices": [done]})
+    first, last = list(_chat(proxy, SCRIPT_INVOKE="say", SCRIPT_BODY=sse))
     assert first.choices[0].delta.tool_calls is not None
     assert first.choices[0].delta.tool_calls[0].function is not None
     assert first.choices[0].delta.tool_calls[0].function.name == "add"
@@ -142,12 +148,7 @@ def test_the_engine_is_asked_by_an_empty_name_and_otherwise_letter_for_letter(
 
 @pytest.mark.parametrize("how", ["cut", "stall"])
 def test_a_broken_stream_ends_with_an_error_and_without_done(proxy: Serving, how: str) -> None:
-    stream = proxy.client().chat.completions.create(
-        model="",
-        messages=QUESTION,
-        stream=True,
-        extra_body=script(SCRIPT_INVOKE=how, SCRIPT_CHUNKS=2, SCRIPT_STALL=9),
-    )
+    stream = _chat(proxy, SCRIPT_INVOKE=how, SCRIPT_CHUNKS=2, SCRIPT_STALL=9)
     chunks: list[Any] = []
     with pytest.raises(openai.APIError, match="ModelStreamError") as raised:
         chunks.extend(stream)
@@ -170,13 +171,8 @@ def test_every_error_form_in_a_stream_raises_in_openai_s_client(
     proxy: Serving, document: dict[str, object], before: int
 ) -> None:
     chunk = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
-    sse = "".join(f"data: {json.dumps(each)}\n\n" for each in [*[chunk] * before, document])
-    stream = proxy.client().chat.completions.create(
-        model="",
-        messages=QUESTION,
-        stream=True,
-        extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=sse + "data: [DONE]\n\n"),
-    )
+    sse = _events(*[chunk] * before, document)
+    stream = _chat(proxy, SCRIPT_INVOKE="say", SCRIPT_BODY=sse)
     chunks: list[Any] = []
     with pytest.raises(openai.APIError, match="out of memory"):
         chunks.extend(stream)
@@ -191,14 +187,7 @@ def test_every_error_form_without_a_stream_raises_in_openai_s_client(
 ) -> None:
     """Also where a stream was asked for: an engine may answer 200 and one JSON document."""
     with pytest.raises(openai.APIError, match="out of memory") as raised:
-        list(
-            proxy.client().chat.completions.create(
-                model="",
-                messages=QUESTION,
-                stream=streamed,
-                extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(document)),
-            )
-        )
+        list(_chat(proxy, SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(document), stream=streamed))
     if not streamed:
         assert isinstance(raised.value, openai.InternalServerError)
         assert raised.value.status_code == (507 if "507" in json.dumps(document) else 502)
@@ -209,8 +198,8 @@ def test_every_error_form_without_a_stream_raises_in_openai_s_client(
 def test_an_answer_that_the_engine_gave_up_raises_in_openai_s_client(
     proxy: Serving, reason: str, streamed: bool
 ) -> None:
-    document = json.dumps({"choices": [{"index": 0, "text": "a", "finish_reason": reason}]})
-    answer = f"data: {document}\n\ndata: [DONE]\n\n" if streamed else document
+    document = {"choices": [{"index": 0, "text": "a", "finish_reason": reason}]}
+    answer = _events(document) if streamed else json.dumps(document)
     with pytest.raises(openai.APIError, match=f"finish_reason '{reason}'"):
         list(
             proxy.client().completions.create(
@@ -224,14 +213,7 @@ def test_an_answer_that_the_engine_gave_up_raises_in_openai_s_client(
 
 def test_an_engine_that_ignores_stream_raises_in_openai_s_client(proxy: Serving) -> None:
     with pytest.raises(openai.APIError, match="ignored `stream`"):
-        list(
-            proxy.client().chat.completions.create(
-                model="",
-                messages=QUESTION,
-                stream=True,
-                extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY='{"choices": []}'),
-            )
-        )
+        list(_chat(proxy, SCRIPT_INVOKE="say", SCRIPT_BODY='{"choices": []}'))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +225,7 @@ def test_a_cut_stream_of_several_answers_raises_in_openai_s_client(
 ) -> None:
     """One answer is whole, the others are cut or never came."""
     events = [{"index": 1, "text": "b"}, {"index": 0, "text": "a", "finish_reason": "stop"}]
-    sse = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in events)
+    sse = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in events)  # and no [DONE]
     chunks: list[Any] = []
     with pytest.raises(openai.APIError, match=f"{missing} answers have no finish_reason"):
         chunks.extend(
@@ -279,12 +261,7 @@ def test_a_body_that_the_engine_would_read_otherwise_is_refused(
 def test_an_engine_s_error_has_its_own_status_and_words(proxy: Serving) -> None:
     text = '{"error": {"message": "max_tokens is too large", "type": "BadRequestError", "code": 400}}'
     with pytest.raises(openai.BadRequestError, match="max_tokens is too large"):
-        proxy.client().chat.completions.create(
-            model="",
-            messages=QUESTION,
-            stream=True,
-            extra_body=script(SCRIPT_INVOKE="status:400", SCRIPT_BODY=text),
-        )
+        _chat(proxy, SCRIPT_INVOKE="status:400", SCRIPT_BODY=text)
 
 
 def test_models_and_health_need_no_call(proxy: Serving, endpoint: str) -> None:
@@ -356,12 +333,7 @@ def server_engines(server: Server) -> list[dict[str, Any]]:
 def test_a_client_that_leaves_ends_the_engine_s_work(server: Server) -> None:
     endpoint = server.deploy()
     with serving(server, endpoint) as proxy:
-        stream = proxy.client().chat.completions.create(
-            model="",
-            messages=QUESTION,
-            stream=True,
-            extra_body=script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=200, SCRIPT_CHUNK_DELAY=0.05),
-        )
+        stream = _chat(proxy, SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=200, SCRIPT_CHUNK_DELAY=0.05)
         next(iter(stream))
         assert proxy.running.proxy.busy == 1
         stream.close()

@@ -86,7 +86,7 @@ def test_a_bad_checksum_ends_it() -> None:
     frame[-5] ^= 1
     passed, relay = relayed([eventstream.payload_part(event("a")) + bytes(frame)])
     assert passed == event("a")
-    assert "checksum" in said(relay)
+    assert "Checksum" in said(relay)
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,6 @@ def test_every_form_of_an_engine_s_error_ends_it(document: dict[str, object], bl
     assert passed == event("a")
     assert isinstance(relay.problem, StreamReportedError)
     assert relay.problem.details["engine_error"]["message"] == "out of memory"
-
-
-@pytest.mark.parametrize("reason", ["abort", "error"])
-def test_an_answer_that_the_engine_gave_up_is_not_whole(reason: str) -> None:
-    passed, relay = relayed(
-        [event("a") + event("b", finish_reason=reason) + b"data: [DONE]\n\n"], framed=False
-    )
-    assert passed == event("a")
-    assert f"finish_reason '{reason}'" in said(relay)
-    assert not relay.is_answer
 
 
 def of_answer(index: int, **more: object) -> bytes:
@@ -146,13 +136,6 @@ def test_done_does_not_stand_for_an_answer_that_lacks_its_end() -> None:
     passed, relay = relayed([data], framed=False, answers=2)
     assert b"[DONE]" not in passed
     assert "before the finish_reason of answer 1" in said(relay)
-
-
-def test_an_engine_that_ignores_stream_ends_it() -> None:
-    whole = {"object": "text_completion", "choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}
-    passed, relay = relayed([eventstream.payload_part(json.dumps(whole).encode())])
-    assert passed == b""
-    assert "ignored `stream`" in said(relay)
 
 
 @pytest.mark.parametrize("bad", [b"data: {half\n\n", b"data: 7\n\n", b"data: \xff\n\n"])

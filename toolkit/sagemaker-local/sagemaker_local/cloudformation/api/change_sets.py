@@ -9,12 +9,12 @@ from typing import Any
 
 from sagemaker_local.cloudformation.api.drafts import Drafts, Request
 from sagemaker_local.cloudformation.api.stacks import Stacks, check_name, refuse_without_rollback
-from sagemaker_local.cloudformation.api.wire import page
-from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
+from sagemaker_local.cloudformation.errors import TemplateError, invalid
 from sagemaker_local.cloudformation.language.intrinsics import UNKNOWN
 from sagemaker_local.cloudformation.stack import Change, ChangeSet, Finding, PropertyChange, Stack
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools
+from sagemaker_local.control.errors import ApiError
 
 NO_CHANGES = (
     "The submitted information didn't contain changes. Submit different information to create a change set."
@@ -96,7 +96,7 @@ _NOT_HERE = (("ResourcesToImport", "imports"), ("DeploymentMode", "reverting dri
 
 
 class ChangeSets:
-    """Create, describe, execute, delete, list. Methods raise CloudFormationError or TemplateError."""
+    """Create, describe, execute, delete, list. Methods raise ApiError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, stacks: Stacks, drafts: Drafts) -> None:
         self._tools = tools
@@ -118,7 +118,7 @@ class ChangeSets:
             stack, is_new = self._stack_for(kind, request)
             try:
                 change_set = self._planned(stack, kind, request)
-            except (CloudFormationError, TemplateError):
+            except (ApiError, TemplateError):
                 if is_new:
                     self._store.forget(stack)
                 raise
@@ -144,7 +144,7 @@ class ChangeSets:
         if kind == "UPDATE":
             self._stacks.check_updatable(stack)
         if any(each.name == change_set for each in stack.change_sets):
-            raise CloudFormationError(
+            raise ApiError(
                 "AlreadyExistsException",
                 f"ChangeSet {change_set} cannot be created due to a mismatch with existing attribute Name",
             )
@@ -163,7 +163,6 @@ class ChangeSets:
             desired=desired,
             description=request.get("Description"),
             role_arn=request.get("RoleARN"),
-            on_failure=request.get("OnStackFailure"),
         )
         try:
             evaluation = self._drafts.evaluation(desired, stack)
@@ -195,7 +194,7 @@ class ChangeSets:
         """Find a change set by its id, or by its name and its stack.
 
         Raises:
-            CloudFormationError: there is none.
+            ApiError: there is none.
         """
         name, stack_name = request["ChangeSetName"], request.get("StackName")
         if not name.startswith("arn:") and stack_name is None:
@@ -205,39 +204,27 @@ class ChangeSets:
             for each in stack.change_sets:
                 if name in (each.name, each.change_set_id):
                     return stack, each
-        raise CloudFormationError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
+        raise ApiError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
 
     def describe_change_set(self, request: Request) -> dict[str, Any]:
         """Answer DescribeChangeSet."""
         stack, change_set = self.find(request)
         values = request.get("IncludePropertyValues", False)
-        rows, token = page(
-            [described(each, values=values) for each in change_set.changes], request.get("NextToken")
-        )
         desired = change_set.desired
         return {
             **_summary(stack, change_set),
             "Parameters": desired.bound.described() if desired else [],
             "Capabilities": list(desired.capabilities) if desired else [],
-            "NotificationARNs": list(desired.notification_arns) if desired else [],
             "Tags": tag_rows(desired.tags) if desired else [],
             "RollbackConfiguration": {},
-            "OnStackFailure": change_set.on_failure,
-            "Changes": rows,
-            "NextToken": token,
+            "Changes": [described(each, values=values) for each in change_set.changes],
         }
 
-    def list_change_sets(self, request: Request) -> dict[str, Any]:
-        """Answer ListChangeSets."""
-        stack = self._store.get(request["StackName"])
-        rows, token = page([_summary(stack, each) for each in stack.change_sets], request.get("NextToken"))
-        return {"Summaries": rows, "NextToken": token}
-
     def delete_change_set(self, request: Request) -> dict[str, Any]:
-        """Answer DeleteChangeSet; a missing one is no error if its stack exists."""
+        """Answer DeleteChangeSet; it succeeds for a missing one whose stack exists."""
         try:
             stack, change_set = self.find(request)
-        except CloudFormationError as error:
+        except ApiError as error:
             if error.code == "ChangeSetNotFound":
                 return {}
             raise
@@ -253,7 +240,7 @@ class ChangeSets:
         with self._tools.lock:
             desired = change_set.desired
             if change_set.execution_status != "AVAILABLE" or desired is None:
-                raise CloudFormationError(
+                raise ApiError(
                     "InvalidChangeSetStatus",
                     f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current status of "
                     f"[{change_set.status}]",
@@ -265,9 +252,7 @@ class ChangeSets:
             stack.change_set_id = change_set.change_set_id
             stack.change_sets.clear()
             if change_set.kind == "CREATE":
-                self._stacks.begin_creation(
-                    stack, desired, evaluation, change_set.on_failure or "ROLLBACK", token
-                )
+                self._stacks.begin_creation(stack, desired, evaluation, token)
             else:
                 self._stacks.begin_update(stack, desired, evaluation, token)
         return {}

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from sagemaker_local.cloudformation.api.change_sets import tag_rows
 from sagemaker_local.cloudformation.api.drafts import Request
-from sagemaker_local.cloudformation.api.wire import page
-from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
+from sagemaker_local.cloudformation.errors import invalid
 from sagemaker_local.cloudformation.stack import ChangeSet, Event, Resource, Stack
 from sagemaker_local.cloudformation.store import Store
+from sagemaker_local.control.errors import ApiError
 
 _NOT_CHECKED = {"StackDriftStatus": "NOT_CHECKED"}
 _RESOURCE_NOT_CHECKED = {"StackResourceDriftStatus": "NOT_CHECKED"}
 
 
 class Descriptions:
-    """Describe and list. Methods raise CloudFormationError or TemplateError."""
+    """Describe and list. Methods raise ApiError or TemplateError."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -26,73 +25,47 @@ class Descriptions:
         """Answer DescribeStacks."""
         name = request.get("StackName")
         stacks = [self._store.get(name)] if name else [each for each in self._store.all() if not each.deleted]
-        rows, token = page([_stack(each) for each in stacks], request.get("NextToken"))
-        return {"Stacks": rows, "NextToken": token}
+        return {"Stacks": [_stack(each) for each in stacks]}
 
     def list_stacks(self, request: Request) -> dict[str, Any]:
         """Answer ListStacks; deleted stacks are listed too."""
         wanted = set(request.get("StackStatusFilter", ()))
         stacks = [each for each in self._store.all() if not wanted or each.status in wanted]
-        rows, token = page([_stack_summary(each) for each in stacks], request.get("NextToken"))
-        return {"StackSummaries": rows, "NextToken": token}
+        return {"StackSummaries": [_stack_summary(each) for each in stacks]}
 
     def describe_stack_events(self, request: Request) -> dict[str, Any]:
         """Answer DescribeStackEvents, newest first."""
         stack = self._store.get(request["StackName"])
-        rows, token = page([_event(stack, each) for each in reversed(stack.events)], request.get("NextToken"))
-        return {"StackEvents": rows, "NextToken": token}
+        return {"StackEvents": [_event(stack, each) for each in reversed(stack.events)]}
 
     def describe_events(self, request: Request) -> dict[str, Any]:
-        """Answer DescribeEvents: the history of a stack, or what early validation found in a change set."""
-        if "StackName" not in request:
-            raise invalid("StackName must be specified")
-        stack = self._store.get(request["StackName"])
+        """Answer DescribeEvents of a change set: what early validation found in it."""
         named = request.get("ChangeSetName")
-        if named is not None:
-            rows = [
-                row
-                for change_set in stack.change_sets
-                if named in (change_set.name, change_set.change_set_id)
-                for row in _findings(stack, change_set)
-            ]
-        else:
-            only_failed = (request.get("Filters") or {}).get("FailedEvents", False)
-            rows = [
-                {**_event(stack, each), "EventType": "STACK_EVENT"}
-                for each in reversed(stack.events)
-                if not only_failed or each.status.endswith("_FAILED")
-            ]
-        shown, token = page(rows, request.get("NextToken"))
-        return {"OperationEvents": shown, "NextToken": token}
+        if "StackName" not in request or named is None:
+            raise invalid(
+                "the local CloudFormation has DescribeEvents of change sets only: give StackName and "
+                "ChangeSetName, or use DescribeStackEvents"
+            )
+        stack = self._store.get(request["StackName"])
+        rows = [
+            row
+            for change_set in stack.change_sets
+            if named in (change_set.name, change_set.change_set_id)
+            for row in _findings(stack, change_set)
+        ]
+        return {"OperationEvents": rows}
 
     def describe_stack_resources(self, request: Request) -> dict[str, Any]:
-        """Answer DescribeStackResources, by stack or by a resource's physical id."""
-        logical, physical = request.get("LogicalResourceId"), request.get("PhysicalResourceId")
-        if "StackName" in request:
-            stacks = [self._store.get(request["StackName"])]
-        elif physical is not None:
-            stacks = [each for each in self._store.all() if not each.deleted and _owns(each, physical)][:1]
-            if not stacks:
-                raise invalid(f"Stack for {physical} does not exist")
-        else:
-            raise invalid("One of StackName or PhysicalResourceId must be specified")
+        """Answer DescribeStackResources of a stack."""
+        if "StackName" not in request:
+            raise invalid("the local CloudFormation needs StackName; a physical id alone is not enough")
+        stack, logical = self._store.get(request["StackName"]), request.get("LogicalResourceId")
         rows = [
             _resource(stack, each, "Timestamp")
-            for stack in stacks
             for each in list(stack.resources.values())
             if logical in (None, each.logical_id)
         ]
         return {"StackResources": rows}
-
-    def describe_stack_resource(self, request: Request) -> dict[str, Any]:
-        """Answer DescribeStackResource."""
-        stack, name = self._store.get(request["StackName"]), request["LogicalResourceId"]
-        resource = stack.resources.get(name)
-        if resource is None:
-            raise invalid(f"Resource {name} does not exist for stack {stack.name}")
-        metadata = json.dumps(resource.metadata or {})
-        row = _resource(stack, resource, "LastUpdatedTimestamp")
-        return {"StackResourceDetail": {**row, "Metadata": metadata}}
 
     def list_stack_resources(self, request: Request) -> dict[str, Any]:
         """Answer ListStackResources."""
@@ -100,8 +73,7 @@ class Descriptions:
         resources = [
             _resource(stack, each, "LastUpdatedTimestamp") for each in list(stack.resources.values())
         ]
-        rows, token = page(resources, request.get("NextToken"))
-        return {"StackResourceSummaries": rows, "NextToken": token}
+        return {"StackResourceSummaries": resources}
 
     def get_template(self, request: Request) -> dict[str, Any]:
         """Answer GetTemplate: the text that was sent, of a stack or of one of its change sets."""
@@ -111,7 +83,7 @@ class Descriptions:
         if named is not None:
             sets = [each for each in stack.change_sets if named in (each.name, each.change_set_id)]
             if not sets:
-                raise CloudFormationError("ChangeSetNotFound", f"ChangeSet [{named}] does not exist", 404)
+                raise ApiError("ChangeSetNotFound", f"ChangeSet [{named}] does not exist", 404)
             desired = sets[0].desired
         # A stack that has only a change set yet is asked for its template by the CDK, too.
         text = "" if desired is None else desired.template.text
@@ -119,12 +91,11 @@ class Descriptions:
 
     def list_exports(self, request: Request) -> dict[str, Any]:
         """Answer ListExports."""
+        exports = sorted(self._store.exports(), key=lambda each: each.name)
         rows = [
-            {"ExportingStackId": each.stack.stack_id, "Name": each.name, "Value": each.value}
-            for each in sorted(self._store.exports(), key=lambda each: each.name)
+            {"ExportingStackId": each.stack.stack_id, "Name": each.name, "Value": each.value} for each in exports
         ]
-        shown, token = page(rows, request.get("NextToken"))
-        return {"Exports": shown, "NextToken": token}
+        return {"Exports": rows}
 
     def list_imports(self, request: Request) -> dict[str, Any]:
         """Answer ListImports."""
@@ -132,12 +103,7 @@ class Descriptions:
         users = self._store.importers(name)
         if not users:
             raise invalid(f"Export '{name}' is not imported by any stack.")
-        names, token = page(users, request.get("NextToken"))
-        return {"Imports": names, "NextToken": token}
-
-
-def _owns(stack: Stack, physical_id: str) -> bool:
-    return any(each.physical_id == physical_id for each in list(stack.resources.values()))
+        return {"Imports": users}
 
 
 def _stack(stack: Stack) -> dict[str, Any]:
@@ -155,7 +121,6 @@ def _stack(stack: Stack) -> dict[str, Any]:
         "StackStatus": stack.status,
         "StackStatusReason": stack.reason,
         "DisableRollback": False,
-        "NotificationARNs": list(desired.notification_arns) if desired else [],
         "Capabilities": list(desired.capabilities) if desired else [],
         "Outputs": [
             {
@@ -168,7 +133,6 @@ def _stack(stack: Stack) -> dict[str, Any]:
         ],
         "RoleARN": stack.role_arn,
         "Tags": tag_rows(desired.tags) if desired else [],
-        "EnableTerminationProtection": stack.termination_protection,
         "DriftInformation": _NOT_CHECKED,
     }
 

@@ -37,7 +37,7 @@ class Sources:
 
 
 class Drafts:
-    """Makes drafts of stacks. Methods raise CloudFormationError or TemplateError for what is wrong."""
+    """Makes drafts of stacks. Methods raise ApiError or TemplateError for what is wrong."""
 
     def __init__(self, tools: Tools, store: Store, sources: Sources) -> None:
         self._tools = tools
@@ -73,13 +73,13 @@ class Drafts:
             declared, request.get("Parameters", []), kept.bound.texts if kept is not None else {}
         )
         tags = request.get("Tags")
-        arns = request.get("NotificationARNs")
+        if request.get("NotificationARNs"):
+            raise invalid("the local CloudFormation sends no notifications; leave NotificationARNs out")
         return Desired(
             template=wanted,
             bound=parameters.bind(declared, texts, self._sources.stored),
             tags=(kept.tags if kept else {}) if tags is None else {tag["Key"]: tag["Value"] for tag in tags},
             capabilities=given,
-            notification_arns=(kept.notification_arns if kept else ()) if arns is None else tuple(arns),
         )
 
     def evaluation(self, desired: Desired, stack: Stack) -> Evaluation:
@@ -90,7 +90,6 @@ class Drafts:
             stack.name,
             stack.stack_id,
             self._tools.partition,
-            desired.notification_arns,
         )
         return Evaluation(desired.template, desired.bound, place, self._store.export_values)
 
@@ -119,7 +118,7 @@ def split_url(url: str) -> tuple[str, str]:
     """Split the URL of an S3 object, path or virtual style, at AWS or on this machine, into bucket and key.
 
     Raises:
-        CloudFormationError: it is not such a URL.
+        ApiError: it is not such a URL.
     """
     parts = urlsplit(url)
     host, path = parts.hostname or "", unquote(parts.path.lstrip("/"))

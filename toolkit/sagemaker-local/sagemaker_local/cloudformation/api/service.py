@@ -19,9 +19,10 @@ from sagemaker_local.cloudformation.api.describe import Descriptions
 from sagemaker_local.cloudformation.api.drafts import Drafts, Sources
 from sagemaker_local.cloudformation.api.stacks import Stacks
 from sagemaker_local.cloudformation.engine import Engine
-from sagemaker_local.cloudformation.errors import CloudFormationError, Interrupted, TemplateError, invalid
+from sagemaker_local.cloudformation.errors import Interrupted, TemplateError, invalid
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools, Types
+from sagemaker_local.control.errors import ApiError
 from sagemaker_local.wire import awsjson, tokens
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class CloudFormation:
         caller = awsjson.caller_of(request)
         if caller is None or caller.region != self._region:
             message = "Credential should be scoped to a valid region."
-            refused = CloudFormationError("SignatureDoesNotMatch", message, 403)
+            refused = ApiError("SignatureDoesNotMatch", message, 403)
             return web.Response(status=403, body=wire.refusal(refused), content_type="text/xml")
         form = {**request.query, **dict(parse_qsl((await request.read()).decode(), keep_blank_values=True))}
         status, body = await asyncio.get_running_loop().run_in_executor(self._threads, self.answer, form)
@@ -81,19 +82,19 @@ class CloudFormation:
             work = self._answers.get(operation.name)
             if work is None:
                 known = ", ".join(sorted(self._answers))
-                raise CloudFormationError(
+                raise ApiError(
                     "InvalidAction", f"the local CloudFormation has no {operation.name}; it has {known}"
                 )
             parameters = wire.parameters_of(operation, form)
             return 200, wire.answer(operation, _paged(operation.name, work, parameters))
-        except CloudFormationError as error:
+        except ApiError as error:
             return error.status, wire.refusal(error)
         except TemplateError as error:
             return 400, wire.refusal(invalid(str(error)))
         except Exception as error:
             log.exception("%s failed", form.get("Action"))
             message = f"{form.get('Action')} failed: {type(error).__name__}: {error}"
-            return 500, wire.refusal(CloudFormationError("InternalFailure", message, 500))
+            return 500, wire.refusal(ApiError("InternalFailure", message, 500))
 
     async def close(self) -> None:
         """Stop every operation at once."""
@@ -106,17 +107,31 @@ class CloudFormation:
             raise Interrupted
 
 
+# The lists that come in pages.
+_PAGED = {
+    "DescribeChangeSet": "Changes",
+    "DescribeEvents": "OperationEvents",
+    "DescribeStackEvents": "StackEvents",
+    "DescribeStacks": "Stacks",
+    "ListExports": "Exports",
+    "ListImports": "Imports",
+    "ListStackResources": "StackResourceSummaries",
+    "ListStacks": "StackSummaries",
+}
+
+
 def _paged(operation: str, work: Answer, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the operation's result; a NextToken belongs to one operation and its filters."""
-    parameters = dict(request)
-    if "NextToken" in request:
-        parameters["NextToken"] = tokens.unbound(operation, request)
-        if parameters["NextToken"] is None:
-            raise invalid("NextToken is invalid")
-    result = work(parameters)
-    if result.get("NextToken") is None:
-        return result
-    return {**result, "NextToken": tokens.bound(operation, request, result["NextToken"])}
+    key = _PAGED.get(operation)
+    if key is None:
+        return work(request)
+    token = request.get("NextToken")
+    if token is not None and (token := tokens.unbound(operation, request)) is None:
+        raise invalid("NextToken is invalid")
+    result = work(request)
+    rows, following = wire.page(result[key], token)
+    bound = None if following is None else tokens.bound(operation, request, following)
+    return {**result, key: rows, "NextToken": bound}
 
 
 def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) -> dict[str, Answer]:
@@ -128,16 +143,13 @@ def _table(stacks: Stacks, change_sets: ChangeSets, descriptions: Descriptions) 
         "DescribeChangeSet": change_sets.describe_change_set,
         "DescribeEvents": descriptions.describe_events,
         "DescribeStackEvents": descriptions.describe_stack_events,
-        "DescribeStackResource": descriptions.describe_stack_resource,
         "DescribeStackResources": descriptions.describe_stack_resources,
         "DescribeStacks": descriptions.describe_stacks,
         "ExecuteChangeSet": change_sets.execute_change_set,
         "GetTemplate": descriptions.get_template,
-        "ListChangeSets": change_sets.list_change_sets,
         "ListExports": descriptions.list_exports,
         "ListImports": descriptions.list_imports,
         "ListStackResources": descriptions.list_stack_resources,
         "ListStacks": descriptions.list_stacks,
         "UpdateStack": stacks.update_stack,
-        "UpdateTerminationProtection": stacks.update_termination_protection,
     }

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_local.cloudformation.api.drafts import Drafts, Request
 from sagemaker_local.cloudformation.engine import Engine
-from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
+from sagemaker_local.cloudformation.errors import TemplateError, invalid
 from sagemaker_local.cloudformation.language.evaluation import Evaluation
 from sagemaker_local.cloudformation.planning import changes, outputs_after
 from sagemaker_local.cloudformation.stack import Change, Desired, Stack
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools
+from sagemaker_local.control.errors import ApiError
 
 NO_UPDATES = "No updates are to be performed."
 
@@ -25,7 +25,7 @@ def check_name(name: str) -> None:
     """Refuse a name that a stack cannot have.
 
     Raises:
-        CloudFormationError: it is not allowed.
+        ApiError: it is not allowed.
     """
     if not re.fullmatch(_NAME, name) or len(name) > 128:
         raise invalid(
@@ -38,17 +38,15 @@ def refuse_without_rollback(request: Request) -> None:
     """Refuse what would leave a stack half-way: here every failure is rolled back.
 
     Raises:
-        CloudFormationError: the request disables the rollback.
+        ApiError: the request disables the rollback.
     """
-    if request.get("DisableRollback") or "DO_NOTHING" in (
-        request.get("OnFailure"),
-        request.get("OnStackFailure"),
-    ):
+    on_failure = {request.get("OnFailure"), request.get("OnStackFailure")}
+    if request.get("DisableRollback") or on_failure - {None, "ROLLBACK"}:
         raise invalid("the local CloudFormation always rolls a failure back; leave DisableRollback out")
 
 
 class Stacks:
-    """Create, update, delete. Methods raise CloudFormationError or TemplateError."""
+    """Create, update, delete. Methods raise ApiError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, engine: Engine, drafts: Drafts) -> None:
         self._tools = tools
@@ -61,8 +59,10 @@ class Stacks:
         name = request["StackName"]
         check_name(name)
         if self._store.named(name) is not None:
-            raise CloudFormationError("AlreadyExistsException", f"Stack [{name}] already exists")
+            raise ApiError("AlreadyExistsException", f"Stack [{name}] already exists")
         refuse_without_rollback(request)
+        if request.get("EnableTerminationProtection"):
+            raise invalid("the local CloudFormation has no termination protection; leave it out")
         self._drafts.check_role(request.get("RoleARN"))
         desired = self._drafts.desired(request, None)
         stack = self._store.add(name, "CREATE_IN_PROGRESS")
@@ -72,20 +72,18 @@ class Stacks:
             self._store.forget(stack)
             raise
         stack.role_arn = request.get("RoleARN")
-        stack.termination_protection = request.get("EnableTerminationProtection", False)
-        on_failure = request.get("OnFailure", "ROLLBACK")
-        self.begin_creation(stack, desired, evaluation, on_failure, request.get("ClientRequestToken"))
+        self.begin_creation(stack, desired, evaluation, request.get("ClientRequestToken"))
         return {"StackId": stack.stack_id}
 
     def begin_creation(
-        self, stack: Stack, desired: Desired, evaluation: Evaluation, on_failure: str, token: str | None
+        self, stack: Stack, desired: Desired, evaluation: Evaluation, token: str | None
     ) -> None:
         """Start creating a new stack's resources."""
         with self._tools.lock:
             stack.desired = desired
             self._engine.start(
                 stack,
-                lambda operation: operation.create(desired, evaluation, on_failure),
+                lambda operation: operation.create(desired, evaluation),
                 status="CREATE_IN_PROGRESS",
                 token=token,
             )
@@ -142,16 +140,10 @@ class Stacks:
         if stack is None or stack.deleted or stack.status == "DELETE_IN_PROGRESS":
             return {}
         self._drafts.check_role(request.get("RoleARN"))
-        if stack.termination_protection:
-            raise invalid(f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled")
-        retain = frozenset(request.get("RetainResources", ()))
+        if request.get("RetainResources"):
+            raise invalid("the local CloudFormation deletes every resource; leave RetainResources out")
         token = request.get("ClientRequestToken")
         with self._tools.lock:
-            if retain and stack.status != "DELETE_FAILED":
-                raise invalid(
-                    f"Invalid operation on stack [{stack.stack_id}]. RetainResources can be specified only "
-                    "for stacks in DELETE_FAILED state."
-                )
             if stack.in_progress and stack.status != "CREATE_IN_PROGRESS":
                 raise invalid(f"Stack [{stack.stack_id}] cannot be deleted while in status {stack.status}")
             in_use = self._exports_in_use(stack)
@@ -168,7 +160,7 @@ class Stacks:
                 self._engine.cancel(stack)
             self._engine.start(
                 stack,
-                lambda operation: operation.delete(retain),
+                lambda operation: operation.delete(),
                 status="DELETE_IN_PROGRESS",
                 token=token,
             )
@@ -180,9 +172,3 @@ class Stacks:
             if users:
                 return f"Export {output.export} cannot be deleted as it is in use by {' and '.join(users)}"
         return None
-
-    def update_termination_protection(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer UpdateTerminationProtection."""
-        stack = self._store.get(request["StackName"])
-        stack.termination_protection = request["EnableTerminationProtection"]
-        return {"StackId": stack.stack_id}

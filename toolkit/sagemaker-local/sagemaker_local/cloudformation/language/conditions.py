@@ -54,12 +54,6 @@ def is_true(node: Any, value: Value, named: Callable[[str], bool]) -> bool:
             return bool(_comparable(value(left)) == _comparable(value(right)))
         case "Fn::Contains", [items, item]:
             return _comparable(value(item)) in _comparable_list(value(items))
-        case "Fn::EachMemberEquals", [items, item]:
-            wanted = _comparable(value(item))
-            return all(each == wanted for each in _comparable_list(value(items)))
-        case "Fn::EachMemberIn", [items, allowed]:
-            known = _comparable_list(value(allowed))
-            return all(each in known for each in _comparable_list(value(items)))
     raise TemplateError(f"Template format error: {name} is no condition function, or has wrong arguments")
 
 

@@ -14,8 +14,6 @@ from sagemaker_local.cloudformation.language.parameters import Bound
 from sagemaker_local.cloudformation.language.references import in_order, references
 from sagemaker_local.cloudformation.language.template import Definition, Template
 
-_ZONES = "abc"
-
 
 @dataclass(frozen=True)
 class Place:
@@ -26,14 +24,12 @@ class Place:
     stack_name: str
     stack_id: str
     partition: str = "aws"
-    notification_arns: tuple[str, ...] = ()
 
     def pseudo(self) -> dict[str, Any]:
         """Return the pseudo parameters."""
         return {
             "AWS::AccountId": self.account,
             "AWS::NoValue": NO_VALUE,
-            "AWS::NotificationARNs": list(self.notification_arns),
             "AWS::Partition": self.partition,
             "AWS::Region": self.region,
             "AWS::StackId": self.stack_id,
@@ -185,9 +181,6 @@ class _Scope:
 
     def imported(self, export: str) -> Any:
         return self._evaluation.imported(export)
-
-    def zones(self, region: str) -> list[str]:
-        return [f"{region or self._evaluation.place.region}{letter}" for letter in _ZONES]
 
     def _there(self, logical_id: str) -> str:
         if isinstance(self._standing, Nothing) or logical_id in self._evaluation.active:

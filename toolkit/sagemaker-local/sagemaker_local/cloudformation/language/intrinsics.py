@@ -6,7 +6,6 @@ from it is UNKNOWN too. A property with NO_VALUE is removed.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -47,9 +46,6 @@ class Scope(Protocol):
 
     def imported(self, export: str) -> Any:
         """Return another stack's exported value."""
-
-    def zones(self, region: str) -> list[str]:
-        """Return a region's availability zones."""
 
 
 def evaluate(node: Any, scope: Scope) -> Any:
@@ -183,19 +179,9 @@ def _import_value(argument: Any, scope: Scope) -> Any:
     return scope.imported(as_text(evaluate(argument, scope)))
 
 
-def _base64(argument: Any, scope: Scope) -> Any:
-    return base64.b64encode(as_text(evaluate(argument, scope)).encode()).decode()
-
-
-def _get_azs(argument: Any, scope: Scope) -> Any:
-    return scope.zones(as_text(evaluate(argument, scope)))
-
-
 _FUNCTIONS: dict[str, Callable[[Any, Scope], Any]] = {
     "Ref": _ref,
-    "Fn::Base64": _base64,
     "Fn::FindInMap": _find_in_map,
-    "Fn::GetAZs": _get_azs,
     "Fn::GetAtt": _get_att,
     "Fn::If": _if,
     "Fn::ImportValue": _import_value,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from sagemaker_local.cloudformation.errors import TemplateError
@@ -93,25 +94,8 @@ def in_order(dependencies: Mapping[str, frozenset[str]]) -> list[str]:
     Raises:
         TemplateError: some depend on each other.
     """
-    ordered: list[str] = []
-    waiting = dict(dependencies)
-    while waiting:
-        ready = [name for name, needs in waiting.items() if not needs & waiting.keys()]
-        if not ready:
-            raise TemplateError(f"Circular dependency between resources: [{', '.join(_cycle(waiting))}]")
-        ordered.extend(ready)
-        for name in ready:
-            del waiting[name]
-    return ordered
-
-
-def _cycle(waiting: Mapping[str, frozenset[str]]) -> list[str]:
-    """Return the resources of a cycle, without those that only depend on it."""
-    left = dict(waiting)
-    while True:
-        needed = frozenset[str]().union(*left.values())
-        behind = [name for name in left if name not in needed]
-        if not behind:
-            return sorted(left)
-        for name in behind:
-            del left[name]
+    try:
+        return list(TopologicalSorter(dependencies).static_order())
+    except CycleError as error:
+        circle = ", ".join(sorted(set(error.args[1])))
+        raise TemplateError(f"Circular dependency between resources: [{circle}]") from None

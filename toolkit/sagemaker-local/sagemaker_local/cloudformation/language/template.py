@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError
+from sagemaker_local.cloudformation.errors import TemplateError
 from sagemaker_local.cloudformation.language import template_text
 from sagemaker_local.cloudformation.language.references import Reference, references
+from sagemaker_local.control.errors import ApiError
 
 PSEUDO = frozenset(
     f"AWS::{name}"
     for name in (
-        "AccountId", "NoValue", "NotificationARNs", "Partition", "Region", "StackId", "StackName",
-        "URLSuffix",
+        "AccountId", "NoValue", "Partition", "Region", "StackId", "StackName", "URLSuffix",
     )
 )  # fmt: skip
 
@@ -31,7 +31,7 @@ _RESOURCE_MEMBERS = frozenset(
         "UpdatePolicy", "UpdateReplacePolicy", "Version",
     )
 )  # fmt: skip
-_POLICIES = ("Delete", "Retain", "RetainExceptOnCreate", "Snapshot")
+_POLICIES = ("Delete", "Retain")
 _MOST_RESOURCES = 500
 
 
@@ -125,7 +125,10 @@ def _definition(name: str, raw: Any) -> Definition:
         raise TemplateError(f"Template format error: [{where}/Properties] 'Properties' must be an object.")
     for member in ("DeletionPolicy", "UpdateReplacePolicy"):
         if raw.get(member, "Delete") not in _POLICIES:
-            raise TemplateError(f"Template error: Unrecognized {member} {raw[member]} for resource {name}")
+            raise TemplateError(
+                f"Template error: Unrecognized {member} {raw[member]} for resource {name}; the local "
+                f"CloudFormation has {' and '.join(_POLICIES)}"
+            )
     after = raw.get("DependsOn") or []
     return Definition(
         logical_id=name,
@@ -180,17 +183,9 @@ _IAM = "CAPABILITY_IAM"
 _NAMED_IAM = "CAPABILITY_NAMED_IAM"
 # The types of IAM that need it, and the property that names each (None: it has no name of its own).
 _NAMES = {
-    "AWS::IAM::AccessKey": None,
-    "AWS::IAM::Group": "GroupName",
-    "AWS::IAM::GroupPolicy": None,
-    "AWS::IAM::InstanceProfile": "InstanceProfileName",
     "AWS::IAM::ManagedPolicy": "ManagedPolicyName",
     "AWS::IAM::Policy": None,
     "AWS::IAM::Role": "RoleName",
-    "AWS::IAM::RolePolicy": None,
-    "AWS::IAM::User": "UserName",
-    "AWS::IAM::UserPolicy": None,
-    "AWS::IAM::UserToGroupAddition": None,
 }
 
 
@@ -206,10 +201,10 @@ def check_capability(template: Template, given: Iterable[str]) -> None:
     """Refuse a template with IAM resources if the request lacks the capability.
 
     Raises:
-        CloudFormationError: the capability is missing.
+        ApiError: the capability is missing.
     """
     wanted = needed_capability(template)
     granted = set(given)
     if wanted is None or wanted in granted or (wanted == _IAM and _NAMED_IAM in granted):
         return
-    raise CloudFormationError("InsufficientCapabilitiesException", f"Requires capabilities : [{wanted}]")
+    raise ApiError("InsufficientCapabilitiesException", f"Requires capabilities : [{wanted}]")

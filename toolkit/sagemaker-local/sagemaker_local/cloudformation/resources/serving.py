@@ -24,7 +24,7 @@ _GONE = "Could not find"
 _LONGEST_NAME = 63
 # Real seconds between two looks at the status.
 _POLL_S = 0.2
-_MOVING = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
+_MOVING = frozenset({"Creating", "Updating", "RollingBack"})
 
 
 @dataclass(frozen=True)

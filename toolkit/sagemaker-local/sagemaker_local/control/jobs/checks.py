@@ -130,6 +130,8 @@ def _check_channels(channels: list[Mapping[str, Any]], algorithm: Mapping[str, A
         source = channel["DataSource"].get("S3DataSource")
         if source is None or source["S3DataType"] != "S3Prefix":
             raise not_local(f"{where}: a source other than S3DataSource of S3DataType S3Prefix", "use that.")
+        if source.get("S3DataDistributionType") == "ShardedByS3Key":
+            raise not_local(f"{where}: S3DataDistributionType ShardedByS3Key", "use FullyReplicated.")
         _check_s3(source["S3Uri"], f"{where}: S3Uri")
 
 

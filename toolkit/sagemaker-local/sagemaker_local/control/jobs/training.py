@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from sagemaker_local.clock import LocalClock
-from sagemaker_local.control.capacity import Quotas
 from sagemaker_local.control.errors import ApiError, invalid, not_local
 from sagemaker_local.control.jobs.checks import check
 from sagemaker_local.control.models import check_role, from_list
@@ -145,7 +144,6 @@ class TrainingJobs:
 
     Args:
         life: runs the jobs; None refuses them.
-        quotas: that a test has set.
         assumable: whether SageMaker may assume a role; None believes it.
         permitted: whether a role's policies allow an action; None believes it.
         prefix_exists: whether a key begins with an S3 URI's; None believes it.
@@ -157,14 +155,12 @@ class TrainingJobs:
         clock: LocalClock,
         life: JobLife | None,
         *,
-        quotas: Quotas,
         assumable: Callable[[str], bool] | None = None,
         permitted: Permitted | None = None,
         prefix_exists: PrefixExists | None = None,
     ) -> None:
         self._clock = clock
         self._life = life
-        self._quotas = quotas
         self._assumable = assumable
         self._permitted = permitted or (lambda *_: True)
         self._exists = prefix_exists
@@ -197,7 +193,6 @@ class TrainingJobs:
         row = TrainingRecord(name, self._jobs.arn(name), now, now, request, tags)
         check_role(role, self._assumable)
         self._check_pull(role, row.image)
-        self._check_quota(row)
         for source in row.sources:
             await self._check_data(role, source["S3Uri"])
         self._refuse_taken(name)  # another request may have come while S3 was asked
@@ -304,24 +299,6 @@ class TrainingJobs:
                 f"the bucket exists in the selected region ({self._region}), that objects exist under that "
                 f'S3 prefix, and that the role "{role}" has "s3:ListBucket" permissions on bucket '
                 f'"{bucket}".'
-            )
-
-    def _check_quota(self, job: TrainingRecord) -> None:
-        """Refuse instances beyond a quota that a test has set (`ResourceLimitExceeded`)."""
-        spot = "spot " if job.spot else ""
-        quota = f"{job.instance_type} for {spot}training job usage"
-        limit = self._quotas.limit(quota)
-        used = sum(
-            len(row.hosts)
-            for row in self._jobs
-            if row.status in IN_PROGRESS and (row.instance_type, row.spot) == (job.instance_type, job.spot)
-        )
-        if limit is not None and used + len(job.hosts) > limit:
-            raise ApiError(
-                "ResourceLimitExceeded",
-                f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
-                f"of {used} Instances and a request delta of {len(job.hosts)} Instances. Please use AWS "
-                "Service Quotas to request an increase for this quota.",
             )
 
 

@@ -147,12 +147,12 @@ class World:
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call an operation; a refusal is raised as boto3 raises it."""
-        model = wire.model().operation_model(operation)
+        model = wire.operation_of({"Action": operation})
         request = create_serializer("query").serialize_to_request(parameters, model)
         form = {name: str(value) for name, value in request["body"].items()}
         status, body = self.service.answer(form)
         answer = {"status_code": status, "headers": {}, "body": body}
-        parsed: dict[str, Any] = create_parser("query").parse(answer, model.output_shape)  # type: ignore[arg-type]
+        parsed: dict[str, Any] = create_parser("query").parse(answer, model.output_shape)
         if status >= 300:
             raise ClientError(parsed, operation)  # type: ignore[arg-type]
         return parsed

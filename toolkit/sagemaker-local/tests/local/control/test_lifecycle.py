@@ -30,34 +30,6 @@ async def test_update_is_refused_while_creating(aws: Account) -> None:
     await aws.refused(IN_PROGRESS, "UpdateEndpoint", EndpointName="e", EndpointConfigName="c")
 
 
-@pytest.mark.parametrize("status", ["SystemUpdating", "Updating"])
-async def test_maintenance_by_aws_refuses_update_and_deletion_and_serves_on(
-    aws: Account, status: str
-) -> None:
-    await aws.serve()
-    aws.plane.pretend("e", status)
-    assert await aws.status() == status
-    await aws.refused(IN_PROGRESS, "DeleteEndpoint", EndpointName="e")
-    await aws.refused(IN_PROGRESS, "UpdateEndpoint", EndpointName="e", EndpointConfigName="c")
-    assert aws.plane.route("e").engine_url
-    aws.plane.pretend("e", "InService")
-    assert await aws.call("DeleteEndpoint", EndpointName="e") == {}
-
-
-async def test_an_update_whose_rollback_failed_can_be_deleted(aws: Account) -> None:
-    await aws.serve()
-    aws.plane.pretend("e", "UpdateRollbackFailed", "no capacity")
-    assert (await aws.describe())["FailureReason"] == "no capacity"
-    assert await aws.call("DeleteEndpoint", EndpointName="e") == {}
-    await gone(aws)
-
-
-async def test_only_statuses_of_aws_s_own_doing_can_be_pretended(aws: Account) -> None:
-    await aws.serve()
-    with pytest.raises(ApiError, match="cannot pretend status 'Creating'"):
-        aws.plane.pretend("e", "Creating")
-
-
 async def test_deleting_takes_time_refuses_a_second_delete_and_leaves_nothing(aws: Account) -> None:
     await aws.serve()
     (process,) = aws.launcher.processes

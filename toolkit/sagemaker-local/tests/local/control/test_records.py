@@ -113,32 +113,6 @@ async def test_an_endpoint_is_described_in_awss_shape_at_every_stage(aws: Accoun
     fits("DescribeEndpoint", await aws.until("Failed"))
 
 
-async def test_data_capture_is_recorded_and_said_to_be_stopped(aws: Account) -> None:
-    await aws.model()
-    capture = {
-        "EnableCapture": True,
-        "InitialSamplingPercentage": 10,
-        "DestinationS3Uri": "s3://bucket/capture",
-        "CaptureOptions": [{"CaptureMode": "Input"}],
-    }
-    variant = {
-        "VariantName": "A",
-        "ModelName": "m",
-        "InstanceType": "ml.g7e.2xlarge",
-        "InitialInstanceCount": 1,
-    }
-    await aws.call(
-        "CreateEndpointConfig",
-        EndpointConfigName="c",
-        ProductionVariants=[variant],
-        DataCaptureConfig=capture,
-    )
-    await aws.endpoint()
-    served = await aws.until("InService")
-    fits("DescribeEndpoint", served)
-    assert served["DataCaptureConfig"]["CaptureStatus"] == "Stopped"
-
-
 async def test_names_are_unique_whatever_their_case(aws: Account) -> None:
     await aws.call("CreateModel", **MODEL)
     await aws.call("CreateEndpointConfig", **CONFIG)

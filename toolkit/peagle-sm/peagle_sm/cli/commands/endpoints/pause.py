@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import click
 
 from peagle_sm.cli.arguments import (
-    complete_endpoint,
     endpoint_argument,
     follower,
     name_from_spec,
@@ -119,7 +118,7 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("words", nargs=-1, metavar="[NAME] DURATION", shell_complete=complete_endpoint)
+@click.argument("words", nargs=-1, metavar="[NAME] DURATION")
 @yes_option
 @global_options
 @click.pass_context
@@ -232,7 +231,7 @@ def render_kept(lease: Lease) -> str:
 
 
 @click.command(cls=Command)
-@click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1, shell_complete=complete_endpoint)
+@click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1)
 @yes_option
 @click.option("--with-logs", is_flag=True, help="Also delete each endpoint's log group.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
@@ -245,7 +244,7 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
     'demo-*'. Without NAME, the name comes from ./peagle.yaml.
 
     All endpoints are asked to be deleted at once. The command waits until AWS reports that each resource is
-    gone. A name that is already gone is no error. It keeps the log group, unless you confirm
+    gone. It also succeeds for a name that is already gone. It keeps the log group, unless you confirm
     the second prompt or give --with-logs. `cdk deploy` of a stack with the same name fails while the log
     group exists.
     """

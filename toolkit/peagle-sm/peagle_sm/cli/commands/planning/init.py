@@ -1,4 +1,4 @@
-"""`peagle-sm init`, `schema`, `cdk init`: write a spec, its schema, the CDK app.
+"""`peagle-sm init`, `cdk init`: write a spec with its schema, and the CDK app.
 
 `init` writes the schema beside the spec, so that editors check it. `cdk init` is for users of the wheel: a
 clone of the project already has the same app.py.
@@ -25,14 +25,8 @@ SCHEMA_NAME = "peagle.schema.json"
 MODES = ("none", "eagle3", "p-eagle")
 
 
-def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from peagle_sm.core.catalog import load_catalog
-
-    return [name for name in load_catalog().models if name.startswith(incomplete)]
-
-
 @click.command(cls=Command)
-@click.argument("model", required=False, shell_complete=_complete_model)
+@click.argument("model", required=False)
 @click.option("--mode", type=click.Choice(MODES), default="p-eagle", help="Speculation mode.")
 @click.option("--name", help="Endpoint name.  [default: MODEL-MODE]")
 @click.option(
@@ -167,15 +161,6 @@ def _write(path: Path, text: str, force: bool) -> None:
     except CannotWrite as error:
         error.next_step = f"{error.next_step} Or write another file with --output FILE."
         raise
-
-
-@click.command(cls=Command)
-@global_options
-def schema() -> None:
-    """Print the JSON schema of peagle.yaml."""
-    from peagle_sm.core.spec.endpoint_spec import json_schema
-
-    click.echo(to_json(json_schema()))
 
 
 CDK_ENTRIES = (Entry("init", "commands.planning.init:cdk_init", "Write the CDK app into a folder."),)
