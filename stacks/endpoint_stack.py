@@ -14,10 +14,8 @@ from aws_cdk import (
     CfnOutput,
     CfnParameter,
     CfnResource,
-    DefaultStackSynthesizer,
     Environment,
     Fn,
-    Stack,
     Tags,
 )
 from constructs import Construct
@@ -29,6 +27,7 @@ from stacks.alarms import watches
 from stacks.endpoint import add_resources, stack_tags
 from stacks.metrics import add_filters, watched
 from stacks.observability import dashboard_body
+from stacks.stack import PeagleStack
 
 _REGION = "${AWS::Region}"
 _BODY = {"messages": [{"role": "user", "content": "Write a haiku about the sea."}], "max_tokens": 64}
@@ -107,7 +106,7 @@ def _dashboard(stack: str) -> str:
 SWITCH = "EndpointState"
 
 
-class EndpointStack(Stack):
+class EndpointStack(PeagleStack):
     """Stack of one endpoint. It has no IAM role, so it deploys without capabilities.
 
     With the parameter `EndpointState` off, everything that is billed by the hour is deleted, the rest stays.
@@ -129,12 +128,9 @@ class EndpointStack(Stack):
         super().__init__(
             scope,
             name,
+            f"peagle-sm: endpoint {plan.names.endpoint} ({plan.spec.model_name})",
             stack_name=name,
-            description=f"peagle-sm: endpoint {plan.names.endpoint} ({plan.spec.model_name})",
             env=env,
-            # without the rule the template has one parameter, and the switch has one to pass
-            synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
-            analytics_reporting=False,
         )
         self._plan = plan
         self._endpoint = watched(plan)

@@ -15,12 +15,10 @@ from aws_cdk import (
     CfnOutput,
     CfnParameter,
     CfnResource,
-    DefaultStackSynthesizer,
     Duration,
     Fn,
     IgnoreMode,
     RemovalPolicy,
-    Stack,
     Tags,
 )
 from aws_cdk import aws_codebuild as codebuild
@@ -33,6 +31,7 @@ from aws_cdk.aws_s3_assets import Asset
 
 from stacks.guard.policies import allow
 from stacks.guard.reasons import acknowledge
+from stacks.stack import PeagleStack
 
 STACK = "PeagleImage"
 REPOSITORY = "peagle-sm/vllm"
@@ -62,7 +61,7 @@ REASONS = {
 }
 
 
-class ImageStack(Stack):
+class ImageStack(PeagleStack):
     """Stack with the repository, the bucket of build records, their key, and the build project.
 
     Key, repository and records are kept when the stack is deleted: endpoints pull the image again when they
@@ -70,12 +69,12 @@ class ImageStack(Stack):
     """
 
     def __init__(self, scope: Any, construct_id: str = STACK, **more: Any) -> None:
-        options: dict[str, Any] = {
-            "analytics_reporting": False,
-            "description": "peagle-sm: builds the serving image and keeps it (one per region)",
-            "synthesizer": DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
-        }
-        super().__init__(scope, construct_id, **{**options, **more})
+        super().__init__(
+            scope,
+            construct_id,
+            "peagle-sm: builds the serving image and keeps it (one per region)",
+            **more,
+        )
         base = CfnParameter(
             self,
             "BaseImage",

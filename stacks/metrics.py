@@ -24,7 +24,6 @@ from peagle_sm.core.ineffective import DRAFTS_NEEDED, is_ineffective
 from peagle_sm.core.plan.environment import (
     GATE_NAMESPACE,
     GATE_SLICES,
-    SpeculativeConfig,
     acceptance_namespace,
     speculative_config,
 )
@@ -84,7 +83,7 @@ def watched(plan: Plan) -> Watched:
     sent = plan.parameters("create_endpoint_config")
     container = plan.parameters("create_model")["PrimaryContainer"]
     drafting = speculative_config(plan.draft)
-    tokens = drafting.num_speculative_tokens if drafting else None
+    tokens = drafting["num_speculative_tokens"] if drafting else None
     count = plan.spec.placement.instance_count
     lifecycle = plan.spec.lifecycle
     return Watched(
@@ -93,7 +92,7 @@ def watched(plan: Plan) -> Watched:
         component=plan.names.component,
         tokens=tokens,
         ks=_ks(drafting),
-        parallel=drafting is not None and drafting.parallel_drafting,
+        parallel=drafting is not None and "parallel_drafting" in drafting,
         gated=GATE_NAMESPACE in container["Environment"],
         slices=read_chosen(plan.spec.metrics.slices if GATE_SLICES in container["Environment"] else ()),
         gpus=max(_gpus(name) for name in plan.draft.instance_types),
@@ -107,12 +106,12 @@ def watched(plan: Plan) -> Watched:
     )
 
 
-def _ks(drafting: SpeculativeConfig | None) -> frozenset[int]:
+def _ks(drafting: Mapping[str, Any] | None) -> frozenset[int]:
     """Return every K that the engine may use."""
     if drafting is None:
         return frozenset()
-    rows = drafting.num_speculative_tokens_per_batch_size
-    return frozenset(row[2] for row in rows) if rows else frozenset({drafting.num_speculative_tokens})
+    rows = drafting.get("num_speculative_tokens_per_batch_size")
+    return frozenset(row[2] for row in rows) if rows else frozenset({drafting["num_speculative_tokens"]})
 
 
 def _gpus(instance_type: str) -> int:

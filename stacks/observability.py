@@ -18,6 +18,7 @@ from constructs import Construct
 
 from stacks.alarms import AlarmRule
 from stacks.endpoint import add_checked
+from stacks.guard.policies import alarms_publish, document, only_by_tls
 from stacks.metrics import (
     ACCEPTED,
     DRAFTED,
@@ -236,7 +237,7 @@ def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.Cfn
         description=f"peagle-sm: the alarms of endpoint {endpoint.name}",
         enable_key_rotation=True,
         pending_window_in_days=7,
-        key_policy=_policy(
+        key_policy=document(
             {
                 "Sid": "TheAccountRules",
                 "Effect": "Allow",
@@ -263,23 +264,8 @@ def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.Cfn
         scope,
         "AlarmsPolicy",
         topics=[topic.ref],
-        policy_document=_policy(
-            {
-                "Sid": "AlarmsSpeak",
-                "Effect": "Allow",
-                "Principal": {"Service": "cloudwatch.amazonaws.com"},
-                "Action": "sns:Publish",
-                "Resource": topic.ref,
-                "Condition": _from_our_alarms(endpoint),
-            },
-            {
-                "Sid": "OnlyByTls",
-                "Effect": "Deny",
-                "Principal": {"AWS": "*"},
-                "Action": "sns:Publish",
-                "Resource": topic.ref,
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            },
+        policy_document=document(
+            alarms_publish(topic.ref, _from_our_alarms(endpoint)), only_by_tls("sns:Publish", topic.ref)
         ),
     )
     if email is not None:
@@ -348,7 +334,3 @@ def _from_our_alarms(endpoint: Watched) -> dict[str, Any]:
         "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
         "ArnLike": {"aws:SourceArn": alarms},
     }
-
-
-def _policy(*statements: dict[str, Any]) -> dict[str, Any]:
-    return {"Version": "2012-10-17", "Statement": list(statements)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import CfnCondition, CfnOutput, CfnParameter, DefaultStackSynthesizer, Fn, Stack, Tags
+from aws_cdk import CfnCondition, CfnOutput, CfnParameter, Fn, Stack, Tags
 
 from peagle_sm.core.guard import (
     TRAINING_LOG_GROUP,
@@ -18,6 +18,7 @@ from peagle_sm.core.guard import (
 )
 from stacks.guard.functions import role
 from stacks.guard.policies import Statement, allow, arn, join_vpc, only_if, sub
+from stacks.stack import PeagleStack
 
 STACK = TRAINING_STACK
 DESCRIPTION = "peagle-sm: the role of training jobs (one per region)"
@@ -26,16 +27,11 @@ _BUCKET = "arn:${AWS::Partition}:s3:::${Bucket}"
 _PROMPTS = "arn:${AWS::Partition}:s3:::${PromptsBucket}"
 
 
-class TrainingStack(Stack):
+class TrainingStack(PeagleStack):
     """Stack with the execution role of training jobs."""
 
     def __init__(self, scope: Any, construct_id: str = STACK, **more: Any) -> None:
-        options: dict[str, Any] = {
-            "analytics_reporting": False,
-            "description": DESCRIPTION,
-            "synthesizer": DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
-        }
-        super().__init__(scope, construct_id, **{**options, **more})
+        super().__init__(scope, construct_id, DESCRIPTION, **more)
         add_parameters(self)
         created = role(
             self,

@@ -4,19 +4,16 @@ An acceptance length alone cannot decide: a healthy head on text that it does no
 a broken one on text that it does. The shape separates them (`ineffective`). While the drafts cannot decide,
 more are collected.
 
-`emf_line` writes the figures in CloudWatch's embedded metric format. CloudWatch reads them from the log, so
-the container needs no permission and no network.
-https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+`emf_line` writes the figures for CloudWatch.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from peagle_gate.embedded_metrics import COUNT, NONE, metrics_line
 from peagle_gate.ineffective import DRAFTS_NEEDED, is_ineffective, is_open
 
 MOST_DRAFTS = 4000  #: a window that still cannot decide is closed without a fault
@@ -179,32 +176,21 @@ def emf_line(
     """Return the log line with ``counts``, and whether it judges ``window``.
 
     ``counts`` are those since the last line, ``window`` those since the last judgement: windows are summed
-    until they can be judged. The namespace contains the endpoint's name, so no metric needs a dimension.
+    until they can be judged.
     """
-    values: dict[str, Any] = {DRAFTS: counts.drafts, GENERATED: counts.generated}
+    metrics: dict[str, tuple[float, str]] = {
+        DRAFTS: (counts.drafts, COUNT),
+        GENERATED: (counts.generated, COUNT),
+    }
     if counts.drafts:
-        values[ACCEPTANCE_LENGTH] = round(counts.acceptance_length, 4)
+        metrics[ACCEPTANCE_LENGTH] = (round(counts.acceptance_length, 4), NONE)
         for position, rate in enumerate(counts.survival, 1):
-            values[f"Survival{position}"] = round(rate, 4)
-    reasons: dict[str, Any] = {}
+            metrics[f"Survival{position}"] = (round(rate, 4), NONE)
+    members = {}
     judges = enough(window, parallel=parallel, always=always)
     if judges:
         reason = fault(window, parallel=parallel, always=always)
-        values[FAULT] = 1 if reason else 0
+        metrics[FAULT] = (1 if reason else 0, COUNT)
         if reason:
-            reasons["reason"] = reason
-    described = {
-        "Timestamp": unix_ms,
-        "CloudWatchMetrics": [
-            {
-                "Namespace": namespace,
-                "Dimensions": [[]],
-                "Metrics": [{"Name": name, "Unit": _unit(name)} for name in values],
-            }
-        ],
-    }
-    return json.dumps({"_aws": described, "source": "peagle_gate", **reasons, **values}), judges
-
-
-def _unit(name: str) -> str:
-    return "Count" if name in (DRAFTS, GENERATED, FAULT) else "None"
+            members["reason"] = reason
+    return metrics_line(metrics, members, namespace=namespace, unix_ms=unix_ms), judges

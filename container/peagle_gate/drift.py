@@ -91,8 +91,8 @@ class Sums:
     def to_list(self) -> list[int]:
         """Return the sums as the log has them."""
         return [
-            round(one)
-            for one in (
+            round(total)
+            for total in (
                 self.requests,
                 self.drafts,
                 self.accepted,
@@ -151,7 +151,7 @@ class _Side:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Candidate:
     slice: Slice
     index: int
     z: float
@@ -178,7 +178,7 @@ class Detector:
         """Add what was counted in an interval that began at ``since``, in seconds; oldest first."""
         if not counts:
             return
-        whole = {one: Sums.of_request(sums.drafts, sums.accepted) for one, sums in counts.items()}
+        whole = {stratum: Sums.of_request(sums.drafts, sums.accepted) for stratum, sums in counts.items()}
         block = _Block(since, 1, {}, {})
         for target, added in ((block.sums, counts), (block.intervals, whole), (self._total, counts)):
             _add(target, added)
@@ -205,23 +205,23 @@ class Detector:
 
     def changes(self) -> tuple[AcceptanceFall, ...]:
         """Return the falls that last; the clearest first, each in what the ones before it leave."""
-        found: list[AcceptanceFall] = []
+        falls: list[AcceptanceFall] = []
         left = set(self._total)
-        while left and len(found) < 4:
+        while left and len(falls) < 4:
             best = self._clearest(left)
             if best is None:
                 break
-            found.append(self._change(best))
+            falls.append(self._change(best))
             left -= {stratum for stratum in left if best.slice in _slices(stratum)}
-        return tuple(found)
+        return tuple(falls)
 
-    def _clearest(self, left: set[Stratum]) -> _Found | None:
+    def _clearest(self, left: set[Stratum]) -> _Candidate | None:
         """Return the clearest fall; None if there is none, or not yet one slice that explains it."""
         members: dict[Slice, list[Stratum]] = {}
         for stratum in left:
-            for one in _slices(stratum):
-                members.setdefault(one, []).append(stratum)
-        best: tuple[_Found, _Split] | None = None
+            for key in _slices(stratum):
+                members.setdefault(key, []).append(stratum)
+        best: tuple[_Candidate, _Split] | None = None
         for tried in self._candidates(left, members):
             split = self._split(tried.index)
             difference = self._compared(tried.slice, members, split)
@@ -229,22 +229,22 @@ class Detector:
                 best = difference, split
         return self._leader(*best, members) if best is not None else None
 
-    def _candidates(self, left: set[Stratum], members: Mapping[Slice, Sequence[Stratum]]) -> list[_Found]:
+    def _candidates(self, left: set[Stratum], members: Mapping[Slice, Sequence[Stratum]]) -> list[_Candidate]:
         """Return the clearest slices and beginnings as all requests together show the noise."""
         noise = _Noise(self._total)
-        sides = {one: _Side() for one in members}
+        sides = {key: _Side() for key in members}
         after: dict[Stratum, Sums] = {}
-        found: list[_Found] = []
+        candidates: list[_Candidate] = []
         for index in range(len(self._blocks) - 1, 0, -1):
-            for one in self._take_in(index, left, after, sides):
-                side = sides[one]
+            for key in self._take_in(index, left, after, sides):
+                side = sides[key]
                 if side.drafts < max(DRAFTS_AFTER, GROWTH * side.tried) or side.requests < REQUESTS_AFTER:
                     continue
                 side.tried = side.drafts
-                tried = _difference(one, members[one], self._total, after, noise, index)
+                tried = _difference(key, members[key], self._total, after, noise, index)
                 if tried is not None and tried.z >= Z and tried.fall >= LEAST_FALL:
-                    found.append(tried)
-        return sorted(found, key=lambda tried: -tried.z)[:MOST_COMPARED]
+                    candidates.append(tried)
+        return sorted(candidates, key=lambda tried: -tried.z)[:MOST_COMPARED]
 
     def _take_in(
         self, index: int, left: set[Stratum], after: dict[Stratum, Sums], sides: Mapping[Slice, _Side]
@@ -254,10 +254,10 @@ class Detector:
         for stratum, sums in self._blocks[index].sums.items():
             if stratum in left:
                 after.setdefault(stratum, Sums()).add(sums)
-                for one in _slices(stratum):
-                    sides[one].drafts += sums.drafts
-                    sides[one].requests += sums.requests
-                    touched.add(one)
+                for key in _slices(stratum):
+                    sides[key].drafts += sums.drafts
+                    sides[key].requests += sums.requests
+                    touched.add(key)
         return touched
 
     def _split(self, index: int) -> _Split:
@@ -274,18 +274,18 @@ class Detector:
         return _Split(index, before, after, _Noise(before, intervals), older)
 
     def _compared(
-        self, one: Slice, members: Mapping[Slice, Sequence[Stratum]], split: _Split
-    ) -> _Found | None:
+        self, key: Slice, members: Mapping[Slice, Sequence[Stratum]], split: _Split
+    ) -> _Candidate | None:
         """Compare a slice after a beginning with before; None if it did not fall, or the fall is over."""
-        difference = _difference(one, members[one], self._total, split.after, split.noise, split.index)
+        difference = _difference(key, members[key], self._total, split.after, split.noise, split.index)
         if difference is None or difference.fall < LEAST_FALL:
             return None
-        inside = set(members[one])
+        inside = set(members[key])
         more = self._unrest(difference, inside, split)
         difference.z, difference.error = _normal(difference.z / more, split.older), difference.error * more
         return difference if self._lasts(difference, inside, split) else None
 
-    def _unrest(self, found: _Found, inside: set[Stratum], split: _Split) -> float:
+    def _unrest(self, candidate: _Candidate, inside: set[Stratum], split: _Split) -> float:
         """Return by how much the standard error is larger, since whole stretches of traffic differ.
 
         A stretch has half as many drafts of the slice as there are after the beginning, or a few more.
@@ -296,18 +296,18 @@ class Detector:
             for stratum, sums in block.sums.items():
                 if stratum in inside:
                     off += sums.accepted - sums.drafts * split.before[stratum].rate
-                    spread += sums.drafts * split.noise.of(stratum, found.slice)
+                    spread += sums.drafts * split.noise.of(stratum, candidate.slice)
                     drafts += sums.drafts
-            if drafts >= found.drafts / 2:
+            if drafts >= candidate.drafts / 2:
                 # Without any spread, as in a stratum that accepts nothing, a stretch is what was expected.
                 squares, stretches = squares + (off * off / spread if spread > 0 else 0.0), stretches + 1
                 off = spread = drafts = 0.0
         known = stretches + _STRETCH_PRIOR
         return math.sqrt(_excess((squares + _STRETCH_PRIOR) / known, known))
 
-    def _lasts(self, found: _Found, inside: set[Stratum], split: _Split) -> bool:
+    def _lasts(self, candidate: _Candidate, inside: set[Stratum], split: _Split) -> bool:
         """Decide whether the newest quarter of a long fall is low as well: at least half as much."""
-        if found.drafts < _RECENT_FROM:
+        if candidate.drafts < _RECENT_FROM:
             return True
         lost = expected = drafts = 0.0
         for block in reversed(self._blocks):
@@ -317,18 +317,18 @@ class Detector:
                     expected += sums.drafts * (1 + rate)
                     lost += sums.drafts * rate - sums.accepted
                     drafts += sums.drafts
-            if drafts >= found.drafts / 4:
+            if drafts >= candidate.drafts / 4:
                 break
-        return expected > 0 and lost / expected >= found.fall / 2
+        return expected > 0 and lost / expected >= candidate.fall / 2
 
     def _leader(
-        self, best: _Found, split: _Split, members: Mapping[Slice, Sequence[Stratum]]
-    ) -> _Found | None:
+        self, best: _Candidate, split: _Split, members: Mapping[Slice, Sequence[Stratum]]
+    ) -> _Candidate | None:
         """Return the slice that explains the fall best; None while another may do so as well."""
         rivals = []
-        for one, strata in members.items():
+        for key, strata in members.items():
             # With the same noise for all, so that only the drafts decide.
-            tried = _difference(one, strata, self._total, split.after, split.noise, split.index, like=ALL)
+            tried = _difference(key, strata, self._total, split.after, split.noise, split.index, like=ALL)
             if tried is not None:
                 tried.z = _normal(tried.z, split.older)
                 rivals.append(tried)
@@ -342,22 +342,22 @@ class Detector:
             return None
         return best if first.slice == best.slice else self._compared(first.slice, members, split)
 
-    def _change(self, found: _Found) -> AcceptanceFall:
-        half = 1.96 * found.error
+    def _change(self, candidate: _Candidate) -> AcceptanceFall:
+        half = 1.96 * candidate.error
         return AcceptanceFall(
-            self.name(found.slice),
-            self._blocks[found.index].since,
-            found.fall,
-            found.fall - half,
-            found.fall + half,
-            found.before,
-            found.after,
-            round(found.drafts),
+            self.name(candidate.slice),
+            self._blocks[candidate.index].since,
+            candidate.fall,
+            candidate.fall - half,
+            candidate.fall + half,
+            candidate.before,
+            candidate.after,
+            round(candidate.drafts),
         )
 
-    def name(self, one: Slice) -> str:
+    def name(self, key: Slice) -> str:
         """Return a slice's name: ``script: han``."""
-        return ALL_REQUESTS if one == ALL else f"{self.dimensions[one[0]]}: {one[1]}"
+        return ALL_REQUESTS if key == ALL else f"{self.dimensions[key[0]]}: {key[1]}"
 
 
 @dataclass(slots=True)
@@ -372,7 +372,7 @@ class _Split:
 
 
 def _difference(
-    one: Slice,
+    key: Slice,
     members: Sequence[Stratum],
     total: Counts,
     after: Counts,
@@ -380,7 +380,7 @@ def _difference(
     index: int,
     *,
     like: Slice | None = None,
-) -> _Found | None:
+) -> _Candidate | None:
     """Compare a slice after a beginning with before, stratum by stratum; None with too little of either.
 
     ``like`` is the slice with whose noise it is compared, by default its own.
@@ -399,7 +399,7 @@ def _difference(
         share = n0 * n1 / (n0 + n1)
         difference += share * (before - now)
         weight += share * (1 + before)
-        variance += share * share * noise.of(stratum, like or one) * (1 / n0 + 1 / n1)
+        variance += share * share * noise.of(stratum, like or key) * (1 / n0 + 1 / n1)
         earlier += n0
         requests += requests0
         drafts += n1
@@ -409,7 +409,7 @@ def _difference(
         return None
     error = math.sqrt(variance)
     means = 1 + before_mean / drafts, 1 + after_mean / drafts
-    return _Found(one, index, difference / error, difference / weight, error / weight, *means, drafts)
+    return _Candidate(key, index, difference / error, difference / weight, error / weight, *means, drafts)
 
 
 class _Noise:
@@ -424,21 +424,21 @@ class _Noise:
         for stratum, sums in total.items():
             whole = intervals[stratum] if intervals is not None else sums
             if whole.requests >= 2 and sums.requests >= 2:
-                for one in _slices(stratum):
-                    row = rows.setdefault(one, [0.0, 0.0, 0.0, 0.0])
+                for key in _slices(stratum):
+                    row = rows.setdefault(key, [0.0, 0.0, 0.0, 0.0])
                     row[0] += sums.residual2 * sums.requests / (sums.requests - 1)
                     row[1] += whole.residual2 * whole.requests / (whole.requests - 1)
                     row[2] += sums.drafts
                     row[3] += whole.requests
-        self._slices = {one: row[0] / row[2] for one, row in rows.items()}
-        self._alike = {one: _excess(row[1] / row[0], row[3]) for one, row in rows.items() if row[0] > 0}
+        self._slices = {key: row[0] / row[2] for key, row in rows.items()}
+        self._alike = {key: _excess(row[1] / row[0], row[3]) for key, row in rows.items() if row[0] > 0}
         self._strata = {stratum: (sums.residual2, sums.drafts) for stratum, sums in total.items()}
 
-    def of(self, stratum: Stratum, one: Slice) -> float:
+    def of(self, stratum: Stratum, key: Slice) -> float:
         """Return a stratum's variance; with few drafts, that of the slice."""
         residual2, drafts = self._strata[stratum]
-        own = (residual2 + _NOISE_PRIOR * self._slices.get(one, 1.0)) / (drafts + _NOISE_PRIOR)
-        return own * self._alike.get(one, 1.0)
+        own = (residual2 + _NOISE_PRIOR * self._slices.get(key, 1.0)) / (drafts + _NOISE_PRIOR)
+        return own * self._alike.get(key, 1.0)
 
 
 def _excess(ratio: float, of: float) -> float:
@@ -474,14 +474,14 @@ def read_counts(rows: Iterable[Sequence[object]]) -> dict[Stratum, Sums]:
     Raises:
         ValueError: a row is something else.
     """
-    found: dict[Stratum, Sums] = {}
+    counts: dict[Stratum, Sums] = {}
     for row in rows:
         try:
             values, k, *sums = row
             if not isinstance(values, list) or len(sums) != 6:
                 raise ValueError(row)
             stratum = tuple(str(value) for value in values), int(k)  # type: ignore[call-overload]
-            found.setdefault(stratum, Sums()).add(Sums(*(float(one) for one in sums)))  # type: ignore[arg-type]
+            counts.setdefault(stratum, Sums()).add(Sums(*(float(value) for value in sums)))  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise ValueError(f"no counts of a stratum: {str(row)[:100]}") from error
-    return found
+    return counts

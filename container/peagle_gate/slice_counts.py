@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from peagle_gate.drift import AcceptanceFall, Stratum, Sums
+from peagle_gate.embedded_metrics import COUNT, PERCENT, metrics_line
 from peagle_gate.slice_values import (
     LABEL_HEADER,
     OTHER,
@@ -44,7 +45,7 @@ class SliceCounter:
     def __init__(self, chosen: Sequence[Chosen], *, usage_is_forced: bool = False) -> None:
         """``usage_is_forced``: the engine sends each caller the usage of a stream."""
         self.chosen = tuple(chosen)
-        self.dimensions = tuple(one.dimension for one in self.chosen)
+        self.dimensions = tuple(chosen.dimension for chosen in self.chosen)
         self._forced = usage_is_forced
         self._seen: tuple[set[str], ...] = tuple(set() for _ in self.chosen)
         self._strata: set[Stratum] = set()
@@ -71,7 +72,9 @@ class SliceCounter:
         if drafts <= 0:
             return  # a single token, or a K of 0: there is nothing to accept
         all_slices = {**slices, **slices_of_answer(usage)}
-        values = tuple(one.value(all_slices, seen) for one, seen in zip(self.chosen, self._seen, strict=True))
+        values = tuple(
+            chosen.value(all_slices, seen) for chosen, seen in zip(self.chosen, self._seen, strict=True)
+        )
         stratum = (values, round(drafted / drafts))
         if stratum not in self._strata:
             if len(self._strata) >= MOST_STRATA:
@@ -160,59 +163,42 @@ def log_lines(
     since: float,
     unix_ms: int,
 ) -> list[str]:
-    """Return the lines of an interval in CloudWatch's embedded metric format: one, and one a listed slice.
+    """Return the log lines of an interval: one, and one for each listed slice.
 
     The first has the counts of all strata beside its metrics, which `peagle-sm acceptance` reads.
     """
     largest = max((change.fall for change in changes), default=0.0)
     lines = [
-        _line(
+        metrics_line(
             {
-                DRIFTING: (len(changes), "Count"),
-                LARGEST_FALL: (round(100 * largest, 2), "Percent"),
-                UNCOUNTED: (uncounted, "Count"),
+                DRIFTING: (len(changes), COUNT),
+                LARGEST_FALL: (round(100 * largest, 2), PERCENT),
+                UNCOUNTED: (uncounted, COUNT),
             },
-            namespace,
-            unix_ms,
             {
                 SINCE: round(since, 3),
                 DIMENSIONS: list(counter.dimensions),
                 COUNTS: [[list(values), k, *sums.to_list()] for (values, k), sums in counts.items()],
                 CHANGES: [
-                    {"slice": one.slice, "since": round(one.since, 3), "fall": round(one.fall, 4)}
-                    for one in changes
+                    {"slice": fall.slice, "since": round(fall.since, 3), "fall": round(fall.fall, 4)}
+                    for fall in changes
                 ],
             },
+            namespace=namespace,
+            unix_ms=unix_ms,
         )
     ]
-    for place, one in enumerate(counter.chosen):
-        for value, name in zip(one.listed, one.slices, strict=True):
+    for place, dimension in enumerate(counter.chosen):
+        for value, name in zip(dimension.listed, dimension.slices, strict=True):
             rows = [sums for (values, _), sums in counts.items() if values[place] == value]
             if rows:
-                metrics: dict[str, tuple[float, str]] = {
-                    SLICE_ACCEPTED: (round(sum(row.accepted for row in rows)), "Count"),
-                    SLICE_DRAFTS: (round(sum(row.drafts for row in rows)), "Count"),
+                metrics = {
+                    SLICE_ACCEPTED: (round(sum(row.accepted for row in rows)), COUNT),
+                    SLICE_DRAFTS: (round(sum(row.drafts for row in rows)), COUNT),
                 }
-                lines.append(_line(metrics, namespace, unix_ms, {SLICE: name}, [SLICE]))
+                lines.append(
+                    metrics_line(
+                        metrics, {SLICE: name}, namespace=namespace, unix_ms=unix_ms, dimensions=[SLICE]
+                    )
+                )
     return lines
-
-
-def _line(
-    metrics: Mapping[str, tuple[float, str]],
-    namespace: str,
-    unix_ms: int,
-    members: Mapping[str, Any],
-    dimensions: Sequence[str] = (),
-) -> str:
-    described = {
-        "Timestamp": unix_ms,
-        "CloudWatchMetrics": [
-            {
-                "Namespace": namespace,
-                "Dimensions": [list(dimensions)],
-                "Metrics": [{"Name": name, "Unit": unit} for name, (_, unit) in metrics.items()],
-            }
-        ],
-    }
-    values = {name: value for name, (value, _) in metrics.items()}
-    return json.dumps({"_aws": described, "source": "peagle_gate", **members, **values})

@@ -132,14 +132,14 @@ def _end_of_content(content: Any) -> str:
     """Return the end of a message's text; its parts are objects with a text, or texts, as vLLM takes both."""
     if isinstance(content, str):
         return content[-_READ:]
-    found: list[str] = []
+    texts: list[str] = []
     for part in islice(reversed(content), _READ_PARTS) if isinstance(content, list) else ():
         text = part.get("text") if isinstance(part, Mapping) else part
         if isinstance(text, str):
-            found.append(text[-_READ:])
-            if sum(map(len, found)) >= _READ:
+            texts.append(text[-_READ:])
+            if sum(map(len, texts)) >= _READ:
                 break
-    return " ".join(reversed(found))[-_READ:]
+    return " ".join(reversed(texts))[-_READ:]
 
 
 def _script(text: str) -> str:
@@ -162,7 +162,9 @@ def _script(text: str) -> str:
     letters = sum(counts.values())
     if letters < _LETTERS_SHARE * characters:
         return "symbols"
-    if sum(counts[one] for one in _JAPANESE) >= 0.1 * letters:  # Japanese writes Han beside its own scripts
+    if (
+        sum(counts[script] for script in _JAPANESE) >= 0.1 * letters
+    ):  # Japanese writes Han beside its own scripts
         return "japanese"
     name, most = counts.most_common(1)[0]
     return name if most >= _MAIN_SHARE * letters else "mixed"

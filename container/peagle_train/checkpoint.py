@@ -42,8 +42,8 @@ def save(
 ) -> None:
     """Save a checkpoint; ``write`` writes the state into a file. Older ones go, but for the one before."""
     folder.mkdir(parents=True, exist_ok=True)
-    made, part = folder / f"step-{step:08}", folder / f".step-{step:08}.part"
-    for left in (part, made):
+    final, part = folder / f"step-{step:08}", folder / f".step-{step:08}.part"
+    for left in (part, final):
         shutil.rmtree(left, ignore_errors=True)
     part.mkdir()
     write(part / STATE)
@@ -55,7 +55,7 @@ def save(
         "files": {STATE: (part / STATE).stat().st_size},
     }
     (part / MANIFEST).write_text(json.dumps(manifest) + "\n", encoding="utf-8")
-    os.replace(part, made)
+    os.replace(part, final)
     complete = [each.folder for each in _complete(folder)]
     for each in folder.iterdir():
         older = _NAME.fullmatch(each.name) and each not in complete[-KEPT:]

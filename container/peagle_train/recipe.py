@@ -88,9 +88,9 @@ class CountingTrainer(PEagleTrainerModule):
 
     def take_counts(self, training: bool) -> Any:
         """Return the counts since the last call, by depth: right ones, all, and the sum of the losses."""
-        taken = self.counts[training]
-        self.counts[training] = torch.zeros_like(taken)
-        return taken
+        counts = self.counts[training]
+        self.counts[training] = torch.zeros_like(counts)
+        return counts
 
 
 class HeadRecipe(TrainEagle3Recipe):

@@ -32,7 +32,6 @@ from stacks.guard import policies
 from stacks.guard.policies import HAS_BUCKETS, HAS_ENCRYPTION_KEY, HAS_ENDPOINT_KEYS
 from stacks.guard.reasons import acknowledge, acknowledge_wildcards
 
-HAS_EMAIL = "HasNoticesEmail"
 RESERVES = "ReservesConcurrency"
 
 _ARN_LIST = "CommaDelimitedList"
@@ -83,14 +82,14 @@ class Inputs:
     def _conditions(self, buckets: CfnParameter, keys: CfnParameter) -> None:
         for name, parameter in ((HAS_BUCKETS, buckets), (HAS_ENDPOINT_KEYS, keys)):
             self._given(name, Fn.join("", parameter.value_as_list))
-        for name, parameter in ((HAS_EMAIL, self.email), (HAS_ENCRYPTION_KEY, self.key)):
-            self._given(name, parameter.value_as_string)
+        self._given(HAS_ENCRYPTION_KEY, self.key.value_as_string)
+        self.has_email = self._given("HasNoticesEmail", self.email.value_as_string)
         wanted = Fn.condition_equals(self._reserve.value_as_string, "yes")
         CfnCondition(self._stack, RESERVES, expression=wanted)
 
-    def _given(self, name: str, text: str) -> None:
+    def _given(self, name: str, text: str) -> CfnCondition:
         is_given: ICfnConditionExpression = Fn.condition_not(Fn.condition_equals(text, ""))
-        CfnCondition(self._stack, name, expression=is_given)
+        return CfnCondition(self._stack, name, expression=is_given)
 
     def _text(
         self, name: str, description: str, default: str = "", pattern: str | None = None
@@ -233,7 +232,7 @@ def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda
     )
     log.add_property_override("KmsKeyId", inputs.if_key(policies.sub("${EncryptionKeyArn}")))
     log.apply_removal_policy(RemovalPolicy.DESTROY)
-    taken = role(stack, f"{job.construct_id}Role", f"{job.name}-", "lambda", job.does, job.statements)
+    lambda_role = role(stack, f"{job.construct_id}Role", f"{job.name}-", "lambda", job.does, job.statements)
     function = lambda_.CfnFunction(
         stack,
         job.construct_id,
@@ -243,7 +242,7 @@ def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda
         architectures=["arm64"],
         handler=job.handler,
         code=lambda_.CfnFunction.CodeProperty(s3_bucket=around.code.bucket, s3_key=around.code.key),
-        role=taken.attr_arn,
+        role=lambda_role.attr_arn,
         memory_size=_MEMORY_MB,
         timeout=job.timeout_s,
         environment=lambda_.CfnFunction.EnvironmentProperty(variables=around.environment),
@@ -285,7 +284,7 @@ def role(
         policies=[
             iam.CfnRole.PolicyProperty(
                 policy_name="least-privilege",
-                policy_document={"Version": "2012-10-17", "Statement": statements},
+                policy_document=policies.document(*statements),
             )
         ],
     )

@@ -16,11 +16,8 @@ from typing import Any
 
 from aws_cdk import (
     App,
-    CfnCondition,
     CfnMapping,
     CfnOutput,
-    CfnResource,
-    DefaultStackSynthesizer,
     RemovalPolicy,
     Stack,
     Tags,
@@ -37,8 +34,9 @@ from constructs import Construct
 from peagle_sm.core import guard
 from peagle_sm.core.catalog import load_catalog
 from stacks.guard import functions, policies
-from stacks.guard.functions import HAS_EMAIL, Inputs, cdk_asset, code_parameters
+from stacks.guard.functions import Inputs, cdk_asset, code_parameters
 from stacks.guard.policies import REGISTRIES, execution_statements
+from stacks.stack import PeagleStack
 
 _DEAD_LETTERS_LAST_S = 14 * 24 * 3600
 """SQS's longest retention of a message."""
@@ -50,7 +48,9 @@ def add_register(stack: Stack, inputs: Inputs) -> dynamodb.CfnTable:
         stack,
         "Register",
         table_name=guard.TABLE,
-        attribute_definitions=[_attribute("pk", "S")],
+        attribute_definitions=[
+            dynamodb.CfnTable.AttributeDefinitionProperty(attribute_name="pk", attribute_type="S")
+        ],
         key_schema=[dynamodb.CfnTable.KeySchemaProperty(attribute_name="pk", key_type="HASH")],
         billing_mode="PAY_PER_REQUEST",
         time_to_live_specification=dynamodb.CfnTable.TimeToLiveSpecificationProperty(
@@ -76,22 +76,17 @@ def add_notices(stack: Stack, inputs: Inputs) -> sns.CfnTopic:
         stack,
         "NoticesPolicy",
         topics=[topic.ref],
-        policy_document=_policy(
-            _only_by_tls("sns:Publish", topic.ref),
-            {
-                "Sid": "AlarmsSpeak",
-                "Effect": "Allow",
-                "Principal": {"Service": "cloudwatch.amazonaws.com"},
-                "Action": "sns:Publish",
-                "Resource": topic.ref,
-                "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
-            },
+        policy_document=policies.document(
+            policies.only_by_tls("sns:Publish", topic.ref),
+            policies.alarms_publish(
+                topic.ref, {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+            ),
         ),
     )
     mail = sns.CfnSubscription(
         stack, "NoticesMail", topic_arn=topic.ref, protocol="email", endpoint=inputs.email.value_as_string
     )
-    _under(stack, mail, HAS_EMAIL)
+    mail.cfn_options.condition = inputs.has_email
     return topic
 
 
@@ -110,34 +105,9 @@ def add_dead_letters(stack: Stack, inputs: Inputs) -> sqs.CfnQueue:
         stack,
         "DeadLettersPolicy",
         queues=[queue.ref],
-        policy_document=_policy(_only_by_tls("sqs:*", queue.attr_arn)),
+        policy_document=policies.document(policies.only_by_tls("sqs:*", queue.attr_arn)),
     )
     return queue
-
-
-def _attribute(name: str, kind: str) -> dynamodb.CfnTable.AttributeDefinitionProperty:
-    return dynamodb.CfnTable.AttributeDefinitionProperty(attribute_name=name, attribute_type=kind)
-
-
-def _policy(*statements: dict[str, Any]) -> dict[str, Any]:
-    return {"Version": "2012-10-17", "Statement": list(statements)}
-
-
-def _only_by_tls(action: str, resource: str) -> dict[str, Any]:
-    return {
-        "Sid": "OnlyByTls",
-        "Effect": "Deny",
-        "Principal": {"AWS": "*"},
-        "Action": action,
-        "Resource": resource,
-        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-    }
-
-
-def _under(stack: Stack, resource: CfnResource, condition: str) -> None:
-    cfn_condition = stack.node.find_child(condition)
-    assert isinstance(cfn_condition, CfnCondition)
-    resource.cfn_options.condition = cfn_condition
 
 
 _PERIOD_S = 60 * guard.SWEEP_MINUTES
@@ -164,15 +134,17 @@ def add_alarms(stack: Stack, notices_arn: str) -> None:
         "evaluation_periods": 1,
         "treat_missing_data": "notBreaching",
     }
-    each = [_lambda(f"m{number}", name, "Errors") for number, name in enumerate(guard.FUNCTIONS)]
+    errors = [_lambda(f"m{number}", name, "Errors") for number, name in enumerate(guard.FUNCTIONS)]
     total = _Query(
-        id="errors", expression="+".join(f"FILL({one.id}, 0)" for one in each), label="errors of the guard"
+        id="errors",
+        expression="+".join(f"FILL({query.id}, 0)" for query in errors),
+        label="errors of the guard",
     )
     alarm(
         "ErrorsAlarm",
         guard.ALARM_ERRORS,
         "A Lambda of the peagle-sm guard failed. Read the logs /aws/lambda/peagle-guard-*.",
-        metrics=[*each, total],
+        metrics=[*errors, total],
         **above_zero,
     )
     ran, failed = _lambda("ran", guard.SWEEPER, "Invocations"), _lambda("failed", guard.SWEEPER, "Errors")
@@ -222,7 +194,7 @@ def _lambda(query_id: str, function: str, metric: str) -> _Query:
 DESCRIPTION = "peagle-sm: turns off unused SageMaker endpoints and sends notices (one per region)"
 
 
-class GuardStack(Stack):
+class GuardStack(PeagleStack):
     """Stack of the guard: sweeper, switch, two providers and their resources.
 
     ``shipped`` makes the template that `peagle-sm guard install` deploys without Node: parameters give the
@@ -232,12 +204,7 @@ class GuardStack(Stack):
     def __init__(
         self, scope: Construct, construct_id: str = guard.GUARD_STACK, *, shipped: bool = False, **more: Any
     ) -> None:
-        options: dict[str, Any] = {
-            "analytics_reporting": False,
-            "description": DESCRIPTION,
-            "synthesizer": DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
-        }
-        super().__init__(scope, construct_id, **{**options, **more})
+        super().__init__(scope, construct_id, DESCRIPTION, **more)
         code = code_parameters(self) if shipped else cdk_asset(self)
         inputs = Inputs(self)
         regions = load_catalog().regions

@@ -49,6 +49,35 @@ def allow(
     return {**statement, "Condition": conditions} if conditions else statement
 
 
+def document(*statements: Any) -> dict[str, Any]:
+    """Return a policy of these statements."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def only_by_tls(action: str, resource: Any) -> Statement:
+    """Return the statement of a resource's policy that denies everybody an action without TLS."""
+    return {
+        "Sid": "OnlyByTls",
+        "Effect": "Deny",
+        "Principal": {"AWS": "*"},
+        "Action": action,
+        "Resource": resource,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+
+
+def alarms_publish(topic: Any, conditions: dict[str, Any]) -> Statement:
+    """Return the statement of a topic's policy that lets CloudWatch's alarms publish."""
+    return {
+        "Sid": "AlarmsSpeak",
+        "Effect": "Allow",
+        "Principal": {"Service": "cloudwatch.amazonaws.com"},
+        "Action": "sns:Publish",
+        "Resource": topic,
+        "Condition": conditions,
+    }
+
+
 def only_if(condition: str, statement: Statement) -> dict[str, Any]:
     """Return a statement that the policy contains only under a condition of the template."""
     return {"Fn::If": [condition, statement, {"Ref": "AWS::NoValue"}]}
@@ -70,7 +99,7 @@ def trust(service: str) -> dict[str, Any]:
     # Lambda does not send the account when it assumes a function's role.
     if service != "lambda":
         statement["Condition"] = {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
-    return {"Version": "2012-10-17", "Statement": [statement]}
+    return document(statement)
 
 
 # --- parts that several functions share ---------------------------------------------------------------
@@ -299,7 +328,16 @@ HAS_BUCKETS = "HasModelBuckets"
 
 def execution_statements() -> list[Any]:
     """Return the execution role's statements; those on buckets and keys only if parameters name some."""
-    return [*_images(), *_telemetry(), _updates(), _jumpstart(), *_buckets(), *join_vpc(), *_keys()]
+    return [
+        *_images(),
+        *_telemetry(),
+        # SageMaker reads the alarms of an update's auto-rollback, also the user's own, by any name.
+        allow("WatchUpdates", ["cloudwatch:DescribeAlarms"], [arn("cloudwatch", "alarm:*")]),
+        _jumpstart(),
+        *_buckets(),
+        *join_vpc(),
+        *_keys(),
+    ]
 
 
 def _images() -> list[Statement]:
@@ -344,14 +382,6 @@ def _telemetry() -> list[Statement]:
             },
         ),
     ]
-
-
-def _updates() -> Statement:
-    """Return the statement that lets SageMaker read the alarms of an update's auto-rollback.
-
-    Some alarms are the user's own (`peagle-sm update --alarm`), with any name.
-    """
-    return allow("WatchUpdates", ["cloudwatch:DescribeAlarms"], [arn("cloudwatch", "alarm:*")])
 
 
 def _jumpstart() -> Statement:

@@ -229,7 +229,12 @@ def campaign(bodies: int, seed: int) -> dict[str, Any]:
         counts["above"] += any(above.values())
         if refusal is None and any(above.values()):
             bypasses.append({"body": body.decode("utf-8", "replace")[:400], "above": above})
-    reasons = [reason for each in bypasses for found in each["above"].values() for reason in found]
+    reasons = [
+        reason
+        for each in bypasses
+        for reasons_of_kind in each["above"].values()
+        for reason in reasons_of_kind
+    ]
     return {
         **counts,
         "bypass_count": len(bypasses),

@@ -139,7 +139,7 @@ def test_a_clear_window_is_judged_at_200_drafts_and_an_unclear_one_at_4000() -> 
     assert enough(counts(4000, 0.4, 0.06), parallel=True)
 
 
-rates = st.lists(st.floats(0, 1), min_size=2, max_size=7).map(lambda found: sorted(found, reverse=True))
+rates = st.lists(st.floats(0, 1), min_size=2, max_size=7).map(lambda values: sorted(values, reverse=True))
 
 
 @given(st.integers(200, 10_000), rates)

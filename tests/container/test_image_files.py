@@ -32,7 +32,10 @@ def hadolint(text: str) -> list[str]:
     done = subprocess.run(
         [program, "--no-color", "--format", "json", "-"], input=text, capture_output=True, text=True
     )
-    return [f"{found['code']} line {found['line']}: {found['message']}" for found in json.loads(done.stdout)]
+    return [
+        f"{finding['code']} line {finding['line']}: {finding['message']}"
+        for finding in json.loads(done.stdout)
+    ]
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.train"])
@@ -41,8 +44,8 @@ def test_an_image_is_of_its_base_and_of_what_is_sent(name: str) -> None:
     assert hadolint(text) == []
     assert of("FROM", text) == ["${BASE_IMAGE}"]
     # asked for, without a default, before and after FROM
-    assert [one for one in of("ARG", text) if one.startswith("BASE_IMAGE")] == ["BASE_IMAGE"] * 2
-    copied = [word for one in of("COPY", text) for word in one.split()[:-1] if not word.startswith("--")]
+    assert [words for words in of("ARG", text) if words.startswith("BASE_IMAGE")] == ["BASE_IMAGE"] * 2
+    copied = [word for words in of("COPY", text) for word in words.split()[:-1] if not word.startswith("--")]
     assert [name for name in copied if not (CONTAINER / name).exists()] == []
     ignored = CONTAINER / (".dockerignore" if name == "Dockerfile" else f"{name}.dockerignore")
     sent = ignored.read_text(encoding="utf-8").splitlines()

@@ -110,14 +110,14 @@ async def test_traffic_is_told_in_embedded_metrics(started: Started) -> None:
     async with asyncio.timeout(60):
         while True:
             rows = [json.loads(line) for line in started.lines if '"GeneratedTokens"' in line]
-            if (tokens := sum(told["GeneratedTokens"] for told in rows)) >= 16:
+            if (tokens := sum(row["GeneratedTokens"] for row in rows)) >= 16:
                 break
             await asyncio.sleep(0.1)
     assert tokens == 16
-    assert {told["_aws"]["CloudWatchMetrics"][0]["Namespace"] for told in rows} == {"peagle-sm/real"}
-    drafted = [told for told in rows if told["Drafts"] > 0]
+    assert {row["_aws"]["CloudWatchMetrics"][0]["Namespace"] for row in rows} == {"peagle-sm/real"}
+    drafted = [row for row in rows if row["Drafts"] > 0]
     assert drafted
-    assert all({"Survival1", "Survival2", "Survival3"} <= told.keys() for told in drafted)
+    assert all({"Survival1", "Survival2", "Survival3"} <= row.keys() for row in drafted)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

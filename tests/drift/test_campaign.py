@@ -1,7 +1,7 @@
 """What issue 15 asks of the detector, in worlds of traffic with fresh seeds.
 
 A window is 2,000 drafts of an endpoint; the detector looks at the end of each interval, some 600 drafts. Each
-run of the tests has 600 healthy windows; `--all` has 12,000 tuned and 9,000 hostile windows, and 600 falls. A
+run of the tests has 300 healthy windows; `--all` has 12,000 tuned and 9,000 hostile windows, and 600 falls. A
 fall is one of the acceptance length, by 15%, in all requests of one slice.
 """
 
@@ -115,7 +115,7 @@ def report(title: str, runs: Sequence[Run]) -> tuple[float, float]:
     """Print the figures; return the shares found within 2,000 drafts, and named right."""
     rows = [run for run in runs if run.named and not run.false]
     drafts = [run.drafts if run.named else 10**6 for run in runs if not run.false]
-    within = sum(one <= WINDOW for one in drafts) / len(runs)
+    within = sum(count <= WINDOW for count in drafts) / len(runs)
     right = sum(run.named[0] == run.true for run in rows) / max(1, len(rows))
     median, most = np.percentile(drafts, [50, 99])
     print(
@@ -129,7 +129,7 @@ def report(title: str, runs: Sequence[Run]) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", ["usual", "the real engine's requests", "new slices and jumps of the mix"])
 def test_no_alarm_in_healthy_traffic(name: str) -> None:
-    assert [healthy_alarms((HEALTHY[name], seed)) for seed in range(20_000, 20_004)] == [[], [], [], []]
+    assert [healthy_alarms((HEALTHY[name], seed)) for seed in (20_000, 20_001)] == [[], []]
 
 
 @pytest.mark.campaign

@@ -77,7 +77,7 @@ def test_simpsons_paradox_a_mix_that_changes_is_no_fall() -> None:
     before = minute({HAN: (1.0, 2), LATIN: (4.0, 28), JSON_HAN: (1.2, 2), JSON_LATIN: (5.0, 8)})
     now = minute({HAN: (1.05, 28), LATIN: (4.2, 2), JSON_HAN: (1.26, 8), JSON_LATIN: (5.2, 2)})
     pooled = [
-        sum(one.accepted for one in counts.values()) / sum(one.drafts for one in counts.values())
+        sum(sums.accepted for sums in counts.values()) / sum(sums.drafts for sums in counts.values())
         for counts in (before, now)
     ]
     assert pooled[1] < 0.5 * pooled[0]
@@ -176,10 +176,10 @@ def test_a_year_of_minutes_takes_few_blocks() -> None:
 
 @given(st.dictionaries(strata, sums))
 def test_counts_in_the_log_are_read_back(counts: Counts) -> None:
-    rows = [[list(value), k, *one.to_list()] for (value, k), one in counts.items()]
+    rows = [[list(value), k, *sums.to_list()] for (value, k), sums in counts.items()]
     read = read_counts(json.loads(json.dumps(rows)))
-    assert {stratum: one.to_list() for stratum, one in read.items()} == {
-        stratum: one.to_list() for stratum, one in counts.items()
+    assert {stratum: sums.to_list() for stratum, sums in read.items()} == {
+        stratum: sums.to_list() for stratum, sums in counts.items()
     }
 
 

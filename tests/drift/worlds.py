@@ -95,7 +95,7 @@ def recorded() -> dict[str, list[NDArray[np.int64]]]:
     banks: dict[str, list[NDArray[np.int64]]] = {}
     with gzip.open(RECORDED, "rt") as file:
         for row in json.load(file):
-            banks.setdefault(row["kind"], []).append(np.array([int(one) for one in row["accepted"]]))
+            banks.setdefault(row["kind"], []).append(np.array([int(digit) for digit in row["accepted"]]))
     return banks
 
 

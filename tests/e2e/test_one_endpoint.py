@@ -21,7 +21,6 @@ import pytest
 
 from peagle_bench.benchmark.acceptance import from_requests
 from peagle_bench.workloads import load_workload
-from peagle_sm.service import Endpoint
 from peagle_sm.traffic.reading import read
 from sagemaker_local import lifecycle
 from sagemaker_local.process import client as client_of_server
@@ -234,18 +233,3 @@ def test_traffic_is_recorded_with_its_acceptance_and_is_a_workload(stack: LocalS
     out = ("--out", tmp_path / "bench.jsonl", "--format", "json", "--local-port", port)
     benched = run("bench", NAME, "--workload", "s3://traffic/team", *size, *out)
     assert benched.exit_code in (0, 1), benched.output  # 1: a busy machine, figures withheld
-
-
-def test_python_records_the_same_to_a_file(stack: LocalStack, tmp_path: Path) -> None:
-    endpoint = Endpoint(NAME, stack.session)
-    path = tmp_path / "t.jsonl"
-    with endpoint.record(path) as recording:
-        answer = endpoint.stream(prompt="def add(a, b):\n", max_tokens=24, temperature=0)
-        text = "".join(chunk.text for chunk in answer)
-    assert recording.summary.line() == "recorded 1 of 1 requests"
-    (record,) = read(path).records
-    assert record.answers[0].text == text
-    assert answer.summary.acceptance is not None
-    assert record.histogram == answer.summary.acceptance.histogram
-    assert record.usage is not None
-    assert record.usage.completion_tokens == answer.summary.output_tokens

@@ -63,7 +63,6 @@ def port(environ: Mapping[str, str]) -> Iterator[str]:
     _, log = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "POST /v1/completions 200  tokens 5  AL -" in log
-    assert "POST /v1/responses 200  tokens 5  AL -" in log
     assert "POST /v1/chat/completions 200 stream  tokens 5  AL -" in log
 
 

@@ -129,8 +129,8 @@ def test_metrics_are_asked_by_minute_and_a_part_is_not_whole(session: Session) -
     assert page.items == (Result("i0", {START: 2.0}, whole=False),)
 
 
-def payload(told: object) -> StreamingBody:
-    body = json.dumps(told).encode()
+def payload(document: object) -> StreamingBody:
+    body = json.dumps(document).encode()
     return StreamingBody(io.BytesIO(body), len(body))
 
 

@@ -55,10 +55,10 @@ def test_utilisation_all_along_and_no_requests_is_quiet_up_to_the_last_point() -
 
 @pytest.mark.parametrize("minute", [0, 15, 29])
 def test_one_request_anywhere_in_the_window_is_traffic(minute: int) -> None:
-    one = {FROM + minute * MINUTE: 1.0}
-    assert kind(subject(invocations=one)) is Kind.TRAFFIC
-    assert kind(subject(concurrency=one)) is Kind.TRAFFIC
-    assert kind(subject(), subject(invocations=one)) is Kind.TRAFFIC
+    request = {FROM + minute * MINUTE: 1.0}
+    assert kind(subject(invocations=request)) is Kind.TRAFFIC
+    assert kind(subject(concurrency=request)) is Kind.TRAFFIC
+    assert kind(subject(), subject(invocations=request)) is Kind.TRAFFIC
 
 
 def test_a_request_before_the_window_is_not_of_interest() -> None:

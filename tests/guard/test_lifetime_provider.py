@@ -194,9 +194,9 @@ def test_an_update_keeps_the_schedule_of_a_component_that_its_cleanup_will_delet
     update["OldResourceProperties"] = {"InferenceComponentNames": ["a"]}
     provide(scheduler, FakeEndpoints(), register, SETTINGS, update, START + HOUR)
     ended = {
-        json.loads(one["Target"]["Input"])["InferenceComponentName"]: one["StartDate"]
-        for one in scheduler.schedules.values()
-        if one["Target"]["Arn"].endswith(":deleteInferenceComponent")
+        json.loads(schedule["Target"]["Input"])["InferenceComponentName"]: schedule["StartDate"]
+        for schedule in scheduler.schedules.values()
+        if schedule["Target"]["Arn"].endswith(":deleteInferenceComponent")
     }
     assert ended == dict.fromkeys(["c", "a"], START + 9.5 * HOUR)
 
@@ -404,7 +404,7 @@ def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched()
 
 
 @pytest.mark.parametrize(
-    ("asked", "exists"),
+    ("update", "exists"),
     [
         (_scaling(["b"], "chat-new", ["a"]), False),  # off: nothing runs that could be refused
         (_scaling(["b"], "chat-old", ["a"]), True),  # CloudFormation's rollback: this config runs already
@@ -413,8 +413,8 @@ def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched()
         (_scaling([], "chat-new", ["a"]), True),  # it does not scale any more
     ],
 )
-def test_any_other_update_of_a_scaling_endpoint_passes(asked: dict[str, Any], exists: bool) -> None:
+def test_any_other_update_of_a_scaling_endpoint_passes(update: dict[str, Any], exists: bool) -> None:
     scheduler = scheduler_client()
     endpoints = FakeEndpoints(status="InService" if exists else "", config="chat-old")
-    provide(scheduler, endpoints, FakeAws().register, SETTINGS, asked, START)
+    provide(scheduler, endpoints, FakeAws().register, SETTINGS, update, START)
     assert scheduler.schedules

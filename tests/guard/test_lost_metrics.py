@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_guard.decide import decide
@@ -36,10 +36,10 @@ HOURS_30 = 30.0
 def _off(rules: CloudWatch, idle: int = IDLE, grace: int = GRACE) -> tuple[GuardRun, float]:
     """Run an unused endpoint that goes into service at minute 5; return when it was turned off."""
     given_plan = plan(lifetime_hours=HOURS_30, idle_minutes=idle, grace_minutes=grace)
-    found, verdict = run(world(given_plan, cloudwatch=rules, end=BEGIN + 30 * HOUR))
+    guard, verdict = run(world(given_plan, cloudwatch=rules, end=BEGIN + 30 * HOUR))
     assert {name: getattr(verdict, name) for name in BROKEN} == dict.fromkeys(BROKEN, 0), verdict.notes
-    assert found.account.sagemaker.lives[0].ended_by == "guard"
-    return found, off_after(found)
+    assert guard.account.sagemaker.lives[0].ended_by == "guard"
+    return guard, off_after(guard)
 
 
 @cache
@@ -54,13 +54,12 @@ def _minutes(*lost: tuple[int, int]) -> tuple[tuple[int, int], ...]:
 @pytest.mark.parametrize("zeros", [True, False])
 @pytest.mark.parametrize("lost", range(4, 75))
 def test_one_lost_minute_costs_what_a_request_in_it_would(lost: int, zeros: bool) -> None:
-    found, off = _off(CloudWatch(zeros=zeros, gaps=_minutes((lost, lost + 1))))
+    guard, off = _off(CloudWatch(zeros=zeros, gaps=_minutes((lost, lost + 1))))
     late = 0 if zeros else REQUESTS_LATE
     assert off <= max(_complete(zeros), lost + 1 + IDLE + GRACE + late + SHOWN + 2 * SWEEP)
-    assert len(found.aws.notices) == 1
+    assert len(guard.aws.notices) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lost=st.lists(st.tuples(st.integers(0, 700), st.integers(1, 300)), max_size=6),
     every=st.integers(2, 90),
@@ -86,10 +85,10 @@ def test_any_pattern_that_ends_is_over_after_the_idle_time_and_the_grace(
         "request_gaps": CloudWatch(zeros=zeros, request_gaps=_minutes(*gaps)),
         "host_gaps": CloudWatch(zeros=zeros, host_gaps=_minutes(*gaps)),
     }
-    found, off = _off(rules[where], idle, grace)
+    guard, off = _off(rules[where], idle, grace)
     last = max([5, *(end for _, end in gaps)])
     assert off <= last + idle + grace + REQUESTS_LATE + SHOWN + 2 * SWEEP
-    sent = [at for at, _, _ in found.aws.notices]
+    sent = [at for at, _, _ in guard.aws.notices]
     assert all(later - first >= DAY for first, later in zip(sent, sent[3:], strict=False))
 
 
@@ -101,12 +100,12 @@ def test_lost_utilisation_costs_nothing_where_each_minutes_requests_are_written(
 def test_metrics_that_are_lost_for_ever_leave_it_to_the_lifetime_with_two_notices() -> None:
     """A minute lost in each grace: the endpoint is marked again and again, and announced once."""
     gaps = _minutes(*((minute, minute + 1) for minute in range(10, 48 * 60, IDLE + GRACE - 5)))
-    found, verdict = run(world(plan(lifetime_hours=20.0), cloudwatch=CloudWatch(gaps=gaps)))
+    guard, verdict = run(world(plan(lifetime_hours=20.0), cloudwatch=CloudWatch(gaps=gaps)))
     assert verdict.survivors == 0
-    assert found.account.sagemaker.lives[0].ended_by == "guard"
-    assert off_after(found) >= 19 * 60
-    assert len(found.aws.notices) == 2  # that it is idle, and that its lifetime ends
-    record = found.account.register.records["code"]
+    assert guard.account.sagemaker.lives[0].ended_by == "guard"
+    assert off_after(guard) >= 19 * 60
+    assert len(guard.aws.notices) == 2  # that it is idle, and that its lifetime ends
+    record = guard.account.register.records["code"]
     assert record.off_by == "lifetime"
 
 
@@ -123,12 +122,12 @@ def _quiet(now_minutes: int, since: int, used: int | None = None) -> Evidence:
 
 def _marks(*looks: tuple[int, Evidence]) -> list[Tell | None]:
     """Return the notice of each decision, one after the other."""
-    record, told = Record(name="chat"), list[Tell | None]()
+    record, notices = Record(name="chat"), list[Tell | None]()
     for minutes, evidence in looks:
         decision = decide(ENDPOINT, LIFE, record, evidence, START + minutes * MINUTE)
         record = decision.record
-        told.append(decision.tell)
-    return told
+        notices.append(decision.tell)
+    return notices
 
 
 def test_a_mark_is_announced_again_only_after_use_and_twice_a_day() -> None:
@@ -174,11 +173,11 @@ def test_it_stays_unknown_for_status_until_its_quiet_lasts() -> None:
 def test_a_budget_that_moves_with_the_instances_is_announced_once() -> None:
     """Two instances halve the time that is left; autoscaling goes to and fro."""
     life = Lifecycle(max_lifetime=timedelta(days=9), budget_usd=100.0, usd_per_hour=20.0)
-    record, told = Record(name="chat"), list[Tell]()
+    record, notices = Record(name="chat"), list[Tell]()
     for step in range(70):
         endpoint = replace(ENDPOINT, instances=4 if step % 2 else 2)
         now = START + step * 5 * MINUTE
         decision = decide(endpoint, life, record, Evidence(Kind.TRAFFIC), now)
         record = decision.record
-        told += [decision.tell] if decision.tell else []
-    assert told == [Tell.LIMIT_SOON]
+        notices += [decision.tell] if decision.tell else []
+    assert notices == [Tell.LIMIT_SOON]

@@ -14,6 +14,7 @@ from peagle_guard.decide import decide
 from peagle_guard.records import Evidence, Kind, OffBy, Record, lifecycle_from_tags
 from peagle_guard.register import DynamoRegister, read, written
 from tests.guard.fake_aws import MINUTE, START, tags_for
+from tests.guard.simulator.fake_services.dynamodb import Table
 from tests.local.serving import Server
 
 TABLE = "register-alone"
@@ -48,9 +49,16 @@ FULL = Record(
 )
 
 
-@pytest.fixture
-def table(server: Server) -> Iterator[Any]:
-    """A DynamoDB client with an empty table. On the shared server: moto of one's own would empty that one."""
+@pytest.fixture(params=["moto", "simulator"])
+def table(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A DynamoDB client with an empty table: moto's, and the simulator's, which must behave like it.
+
+    Moto runs on the shared server: a second moto in this process would empty that one.
+    """
+    if request.param == "simulator":
+        yield Table(lambda operation: None)
+        return
+    server: Server = request.getfixturevalue("server")
     client = server.client("dynamodb")
     client.create_table(
         TableName=TABLE,

@@ -27,9 +27,9 @@ def job(age: timedelta | None, *, spot: bool = False, max_runtime: timedelta | N
     return Job("team-a-0123456789", None if age is None else START - age, max_runtime, spot)
 
 
-def world(found: Job, tags: dict[str, str]) -> FakeAws:
+def world(running: Job, tags: dict[str, str]) -> FakeAws:
     aws = FakeAws()
-    aws.jobs[found.name] = (found, tags)
+    aws.jobs[running.name] = (running, tags)
     return aws
 
 
@@ -65,9 +65,9 @@ def test_which_jobs_a_sweep_stops(
 def test_a_dry_run_says_what_it_would_stop_and_stops_nothing() -> None:
     aws = world(job(30 * HOUR), OURS)
     report = sweep(aws, SETTINGS, START, dry_run=True)
-    (told,) = report.as_json()["training"]
-    assert (told["action"], aws.deeds) == ("stop", [])
-    assert told["reason"].startswith("its run time passed at 2026-11-")
+    (entry,) = report.as_json()["training"]
+    assert (entry["action"], aws.deeds) == ("stop", [])
+    assert entry["reason"].startswith("its run time passed at 2026-11-")
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,6 @@ def test_a_second_script_waits_for_the_first(tmp_path: Path, root: Path) -> None
         ("test", "--all"),
         ("reference", "--check"),
         ("measure-page", "--run"),
-        ("fuzz", "[SECONDS]"),
         ("fault-matrix", "pause"),
         ("engine-arguments", "VERSION"),
         ("engine-matrix", "VERSION"),

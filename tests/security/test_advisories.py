@@ -30,10 +30,10 @@ HIT = Hit("a.lock", "thing", "1.5", ("PYSEC-1", "GHSA-a"), "it breaks")
 
 def test_nothing_that_is_pinned_is_affected_without_a_waiver_in_force() -> None:
     """On the snapshot's own day: scripts/test compares on the real day, as a step of its own."""
-    made, known = read_snapshot()
+    created, known = read_snapshot()
     hits = snapshot_hits(pinned(), known)
     waivers = read_waivers()
-    assert unwaived(hits, waivers, made) == []
+    assert unwaived(hits, waivers, created) == []
     assert [waiver for waiver in waivers if not any(waiver.covers(hit) for hit in hits)] == []
 
 

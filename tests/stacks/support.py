@@ -157,5 +157,5 @@ def _value(given: Any, values: dict[str, Any]) -> Any:
 
 
 def _substituted(text: str, values: dict[str, Any]) -> str:
-    filled = re.sub(r"\$\{([^!][^}]*)\}", lambda found: str(values[found[1]]), text)
+    filled = re.sub(r"\$\{([^!][^}]*)\}", lambda match: str(values[match[1]]), text)
     return filled.replace("${!", "${")

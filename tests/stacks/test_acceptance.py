@@ -186,7 +186,7 @@ def test_a_table_of_k_raises_no_false_alarm(
     endpoint = replace(watched(plan_of("five")), ks=ks)
     assert can_be_ineffective(endpoint) == ineffective
     assert (INEFFECTIVE in {entry.metric for entry in filters(endpoint)}) == ineffective
-    assert ("no-drafts" in {one.key for one in watches(endpoint)}) == no_drafts
+    assert ("no-drafts" in {rule.key for rule in watches(endpoint)}) == no_drafts
     assert ("Acceptance at K = 5" in json.dumps(dashboard_body(endpoint, [], ""))) == length
 
 

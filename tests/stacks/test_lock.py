@@ -30,7 +30,7 @@ def test_a_stack_is_made_from_the_lock_beside_its_spec(tmp_path: Path) -> None:
     (tmp_path / "peagle.lock").write_text(dump_lock(LOCK))
     (locked,) = read_context({"spec": str(tmp_path)}).specs  # a folder: the lock in it is no spec
     plan = plan_for(locked, "us-east-1", StandIns())
-    model = next(one for one in plan.requests if one.operation == "create_model").parameters
+    model = next(request for request in plan.requests if request.operation == "create_model").parameters
     assert model["PrimaryContainer"]["Image"] == VLLM
     assert model["PrimaryContainer"]["ModelDataSource"]["S3DataSource"]["S3Uri"] == "s3://pinned/target/"
     with pytest.raises(PlanRefused, match="it is for region us-east-1, but the plan is for eu-west-1"):

@@ -139,13 +139,11 @@ def test_cdk_json_names_the_local_servers_own_addresses() -> None:
     ("context", "code"),
     [
         ({"spce": "peagle.yaml"}, 2),
-        ({"spec": "broken.yaml"}, 2),
         ({"spec": "several-faults.yaml"}, 2),
         ({"spec": "refused.yaml"}, 3),
     ],
 )
 def test_the_app_fails_with_one_line(tmp_path: Path, context: dict[str, str], code: int) -> None:
-    _write(tmp_path, "broken.yaml", "name: [")
     _write(tmp_path, "several-faults.yaml", "name: -\nmodels: x\nlifecycle: {idle_minutes: 1}\n")
     _write(tmp_path, "refused.yaml", "name: one\nmodel: gemma-4-31b-it\nsource: jumpstart\n")
     ran = subprocess.run(

@@ -97,10 +97,12 @@ def test_the_endpoint_is_created_after_the_schedules_that_end_its_life(name: str
 def test_a_provider_that_dies_holds_the_stack_for_five_minutes_at_most(name: str) -> None:
     """The default is an hour, and a rollback waits once more."""
     requests = [
-        found for found in template(name)["Resources"].values() if found["Type"].startswith("Custom::")
+        resource
+        for resource in template(name)["Resources"].values()
+        if resource["Type"].startswith("Custom::")
     ]
     assert requests
-    assert {found["Properties"].get("ServiceTimeout") for found in requests} == {300}
+    assert {resource["Properties"].get("ServiceTimeout") for resource in requests} == {300}
 
 
 def test_a_provider_that_dies_once_can_still_answer_in_time() -> None:

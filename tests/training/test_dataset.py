@@ -34,9 +34,9 @@ def test_a_channel_is_counted(tmp_path: Path) -> None:
 
 
 def test_the_hash_is_of_names_and_contents(tmp_path: Path) -> None:
-    one = checked(tmp_path, lines([GOOD])).sha256
-    assert checked(tmp_path, lines([GOOD])).sha256 == one
-    assert checked(tmp_path, lines([{**GOOD, "input_ids": [1, 2, 4]}])).sha256 != one
+    digest = checked(tmp_path, lines([GOOD])).sha256
+    assert checked(tmp_path, lines([GOOD])).sha256 == digest
+    assert checked(tmp_path, lines([{**GOOD, "input_ids": [1, 2, 4]}])).sha256 != digest
 
 
 @pytest.mark.parametrize(

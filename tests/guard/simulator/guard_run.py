@@ -82,7 +82,7 @@ class GuardRun:
             self.endings[id(life)] = (life.ended_by, None)
             return
         at, reason = self.asked.get(id(life), (0, None))
-        record = self.account.register.records.get(life.plan.name)
+        record = self.account.register.record(life.plan.name)
         # A deletion that did nothing was tried again since, maybe for another reason.
         again = record is not None and record.off_at is not None and record.off_at > moment(at + RETRIED_S)
         self.endings[id(life)] = self._reason(life) if reason is None or again else reason
@@ -90,7 +90,7 @@ class GuardRun:
     def _reason(self, life: Life) -> tuple[str, int | None]:
         """Why the guard says that a life ends, and when it had been marked."""
         name = life.plan.name
-        record = self.account.register.records.get(name)
+        record = self.account.register.record(name)
         marked = None if record is None or record.marked_at is None else self.account.marks.get(name)
         # The guard acted, and its register has no reason: that is a fault of the guard.
         cause = record.off_by if record is not None else None

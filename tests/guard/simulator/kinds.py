@@ -64,14 +64,14 @@ class Draft:
     def returning(self, plan: Plan) -> Requests:
         """A few requests, then silence that ends around the mark, in the grace, or soon after it."""
         random = self.random
-        found, moment = [], float(plan.created_at + plan.creating_s + random.uniform(0, HOUR / 2))
+        requests, moment = [], float(plan.created_at + plan.creating_s + random.uniform(0, HOUR / 2))
         for _ in range(random.randint(1, 6)):
             for _ in range(random.choice((1, 1, 1, 2, 6))):
                 length = random.choice((2, 5, 20, 60, 240, 470))
-                found.append((int(moment), int(moment) + length))
+                requests.append((int(moment), int(moment) + length))
                 moment += length * random.uniform(0.2, 1.2)
             moment += plan.idle_s + random.uniform(-3 * MINUTE, plan.grace_s + 25 * MINUTE)
-        return found
+        return requests
 
     def lanes(self, plan: Plan, requests: Requests, count: int = 1) -> tuple[tuple[str, Traffic], ...]:
         """Spread requests over variants or components."""
@@ -109,25 +109,25 @@ def late_requests(draft: Draft) -> World:
 
 
 def _lateness(draft: Draft) -> tuple[Late, ...]:
-    random, found, begin = draft.random, list[Late](), draft.begin
+    random, rows, begin = draft.random, list[Late](), draft.begin
     while begin < draft.begin + LENGTH:
         end = begin + random.choice((30, 60, 120, 480)) * MINUTE
         first = random.randint(5, 24) * MINUTE
         last = random.choice((first, random.randint(5, 24) * MINUTE))
-        found.append(Late(begin, end, first, last))
+        rows.append(Late(begin, end, first, last))
         begin = end + random.choice((0, 0, 20, 60)) * MINUTE
-    return tuple(found)
+    return tuple(rows)
 
 
 def lost_requests(draft: Draft) -> World:
     """The request metrics are not written for up to 24 minutes, now and again; the utilisation is."""
-    random, found, moment = draft.random, list[tuple[int, int]](), float(draft.begin)
+    random, gaps, moment = draft.random, list[tuple[int, int]](), float(draft.begin)
     while moment < draft.begin + LENGTH:
         moment += random.uniform(5, 60) * MINUTE
         length = random.choice((6, 12, 24, 24)) * MINUTE
-        found.append((int(moment), int(moment) + length))
+        gaps.append((int(moment), int(moment) + length))
         moment += length
-    return draft.world(draft.plan(), cloudwatch=draft.cloudwatch(request_gaps=tuple(found)))
+    return draft.world(draft.plan(), cloudwatch=draft.cloudwatch(request_gaps=tuple(gaps)))
 
 
 def lost_minutes(draft: Draft) -> World:
@@ -170,8 +170,8 @@ def _lost(draft: Draft, plan: Plan) -> tuple[tuple[int, int], ...]:
 def late_sweeps(draft: Draft) -> World:
     """A sweep runs three, five or eight minutes after the time in its event."""
     random = draft.random
-    one = random.choice((180, 300, 480))
-    delays = random.choice(((one,), (0, one), (0, 0, one), (180, 300, 480), (0, 180, 0, 480)))
+    delay_s = random.choice((180, 300, 480))
+    delays = random.choice(((delay_s,), (0, delay_s), (0, 0, delay_s), (180, 300, 480), (0, 180, 0, 480)))
     return draft.world(draft.plan(), lambdas=Lambdas(delays_s=delays))
 
 
@@ -304,12 +304,12 @@ def long_streams(draft: Draft) -> World:
     """No concurrency series, and streams of 40 to 90 minutes."""
     random = draft.random
     plan = draft.plan(lifetime_hours=7.0)
-    moment, found = float(plan.created_at + plan.creating_s + random.uniform(0, HOUR)), []
+    moment, streams = float(plan.created_at + plan.creating_s + random.uniform(0, HOUR)), []
     for _ in range(random.randint(1, 3)):
         length = random.randint(40, 90) * MINUTE
-        found.append((int(moment), int(moment) + length))
+        streams.append((int(moment), int(moment) + length))
         moment += length + random.uniform(0, plan.idle_s + plan.grace_s)
-    plan = replace(plan, traffic=draft.lanes(plan, found))
+    plan = replace(plan, traffic=draft.lanes(plan, streams))
     return draft.world(plan, cloudwatch=draft.cloudwatch(concurrency=False))
 
 

@@ -44,8 +44,8 @@ def run(given: World) -> tuple[GuardRun, Verdict]:
     return guard, judge(given, guard.ended())
 
 
-def off_after(found: GuardRun, number: int = 0) -> float:
+def off_after(guard: GuardRun, number: int = 0) -> float:
     """Return the minutes from BEGIN to the end of a life."""
-    off = found.account.sagemaker.lives[number].deleting_at
+    off = guard.account.sagemaker.lives[number].deleting_at
     assert off is not None
     return (off - BEGIN) / MINUTE

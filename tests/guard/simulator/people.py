@@ -138,10 +138,8 @@ class GuardedAccount(Account):
 
     def _claim(self, keeping: Keeping, now: int) -> None:
         """Write the register, unless the guard has just begun to turn the endpoint off: then wait."""
-        life, record = (
-            keeping.life,
-            self.register.records.get(keeping.life.plan.name, Record(keeping.lease.endpoint)),
-        )
+        life = keeping.life
+        record = self.register.record(life.plan.name) or Record(life.plan.name)
         fresh = record.created_at in (None, moment(life.created_at))
         claimed = record.off_at is not None and now - seconds(record.off_at) < CLAIM_S
         if fresh and (record.parting or claimed):
@@ -166,8 +164,8 @@ class GuardedAccount(Account):
         plan = keeping.life.plan
         if seconds(expires) > keeping.expired_at:
             with self.patience():
-                written = self.register.records.get(plan.name, Record(plan.name)).expires_at
-                expires = max(expires, written or expires)
+                record = self.register.record(plan.name)
+                expires = max(expires, (record and record.expires_at) or expires)
                 for request in reversed(schedules(replace(self._arming(plan, now), expires_at=expires))):
                     if request["Name"] in self.scheduler.armed:
                         self.schedules.update_schedule(**request)

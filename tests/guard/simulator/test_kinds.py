@@ -31,7 +31,7 @@ def test_the_same_seed_gives_the_same_world(kind: str) -> None:
         given = kind_world(kind, seed)
         assert given == kind_world(kind, seed)
         assert given.faults == {kind}
-        assert all(one.traffic for one in given.plans)
+        assert all(planned.traffic for planned in given.plans)
 
 
 @pytest.mark.parametrize("kind", HELD)
@@ -121,9 +121,9 @@ def test_the_gpu_shows_a_stream_while_it_runs() -> None:
 
 
 def test_late_sweeps_run_after_the_time_in_their_event() -> None:
-    one = plan((400, 410))
-    on_time = run_guard(world(one)).account.sagemaker.lives[0].deleting_at
-    late = run_guard(world(one, lambdas=Lambdas(delays_s=(180,)))).account.sagemaker.lives[0].deleting_at
+    endpoint = plan((400, 410))
+    on_time = run_guard(world(endpoint)).account.sagemaker.lives[0].deleting_at
+    late = run_guard(world(endpoint, lambdas=Lambdas(delays_s=(180,)))).account.sagemaker.lives[0].deleting_at
     assert on_time is not None
     assert late is not None
     assert late - BEGIN - 180 == pytest.approx(on_time - BEGIN, abs=601)
@@ -152,8 +152,8 @@ def test_what_is_on_its_way_comes_although_the_schedule_moved() -> None:
 
 def test_a_step_fails_for_its_time_from_its_nth_call_on() -> None:
     copies = tuple((f"code-copy-{n}", Traffic()) for n in range(3))
-    one = plan(components=True, traffic=copies)
-    given = world(one, failing=(Failing("DeleteInferenceComponent", 2, 14 * MINUTE),))
+    endpoint = plan(components=True, traffic=copies)
+    given = world(endpoint, failing=(Failing("DeleteInferenceComponent", 2, 14 * MINUTE),))
     run = run_guard(given)
     assert run.account.first_failures.keys() == {"DeleteInferenceComponent"}
     failed = run.account.first_failures["DeleteInferenceComponent"]

@@ -1,4 +1,4 @@
-"""Objects of the SDK and of this package, each made into the other; prints what came of it as JSON."""
+"""The SDK and this package on the same endpoints; prints the results as JSON."""
 
 from __future__ import annotations
 
@@ -28,17 +28,21 @@ def text_of(endpoint: peagle_sm.Endpoint) -> str:
         return "".join(chunk.text for chunk in stream)
 
 
-found: dict[str, object] = {}
+results: dict[str, object] = {}
 # What follows finds its way by the objects alone, unless a line says otherwise.
 url = os.environ.pop("AWS_ENDPOINT_URL")
 os.environ.pop("AWS_ENDPOINT_URL_STS")
 
-ours = peagle_sm.make_session(local=target)
-sdk = ours.to_sagemaker()
-found["account"] = sdk.account_id()
-found["bucket"] = sdk.default_bucket()
-back = peagle_sm.make_session(sagemaker_session=sdk)
-found["local_again"] = [back.is_local, back.local_url == url]
+session = peagle_sm.make_session(local=target)
+sdk = SdkSession(
+    boto_session=session.to_boto3(),
+    sagemaker_config={
+        "SchemaVersion": "1.0",
+        "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}},
+    },
+)
+results["account"] = sdk.account_id()
+results["bucket"] = sdk.default_bucket()
 
 spec = {
     "name": NAME,
@@ -47,25 +51,17 @@ spec = {
     "placement": {"instance_types": ["ml.g7e.2xlarge"]},
     "execution_role_arn": status["role_arn"],
 }
-endpoint = peagle_sm.deploy(spec, sagemaker_session=sdk, yes=True, unguarded=True)
-theirs = endpoint.to_sagemaker()
-found["theirs"] = f"{type(theirs).__module__}.{type(theirs).__name__}"
-found["theirs_status"] = theirs.endpoint_status
+endpoint = peagle_sm.deploy(spec, session=session, yes=True, unguarded=True)
+theirs = SdkEndpoint.get(endpoint_name=NAME, session=session.to_boto3(), region=session.region)
+results["theirs_status"] = theirs.endpoint_status
 answer = theirs.invoke(body=json.dumps(BODY), content_type="application/json").body.read()
-found["theirs_answered"] = bool(answer)
-found["local_from_theirs"] = peagle_sm.connect(theirs).session.is_local
-found["text"] = text_of(peagle_sm.connect(theirs))
-found["text_by_class"] = text_of(peagle_sm.Endpoint.from_sagemaker(theirs))
-found["text_by_session"] = text_of(peagle_sm.connect(NAME, sagemaker_session=sdk))
+results["theirs_answered"] = bool(answer)
+results["text"] = text_of(peagle_sm.connect(theirs.endpoint_name, session=session))
 
-# Objects that the SDK made by itself: by the environment, and by a boto3 session of one's own.
 os.environ["AWS_ENDPOINT_URL"] = url
-found["text_by_environment"] = text_of(peagle_sm.connect(SdkEndpoint.get(endpoint_name=NAME)))
 own = boto3.Session(region_name=status["region"])
-held = SdkEndpoint.get(endpoint_name=NAME, session=own, region=status["region"])
-found["own_session"] = peagle_sm.connect(held).session.to_boto3() is own
-found["own_sdk_session"] = (
-    peagle_sm.make_session(sagemaker_session=SdkSession(boto_session=own)).to_boto3() is own
+results["text_by_session"] = text_of(
+    peagle_sm.connect(NAME, session=peagle_sm.make_session(boto3_session=own))
 )
 # An endpoint by the SDK's resource classes alone, from its model to its end.
 by_hand = f"{NAME}-by-hand"
@@ -79,7 +75,7 @@ variant = ProductionVariant(
 EndpointConfig.create(endpoint_config_name=by_hand, production_variants=[variant])
 resource = SdkEndpoint.create(endpoint_name=by_hand, endpoint_config_name=by_hand)
 resource.wait_for_status("InService", poll=1)
-found["text_by_hand"] = text_of(peagle_sm.connect(resource))
+results["text_by_hand"] = text_of(peagle_sm.connect(by_hand))
 request = urllib.request.Request(
     f"{url}/endpoints/{by_hand}/openai/v1/chat/completions",
     data=b'{"model": "", "messages": [{"role": "user", "content": "hi"}]}',
@@ -89,11 +85,11 @@ request = urllib.request.Request(
     },
 )
 with urllib.request.urlopen(request) as response:
-    found["by_token"] = response.status
+    results["by_token"] = response.status
 resource.delete()
 resource.wait_for_delete(poll=1)
 EndpointConfig.get(endpoint_config_name=by_hand).delete()
 Model.get(model_name=by_hand).delete()
-found["gone"] = endpoint.delete().__class__.__name__
-found["tried"] = sorted(TRIED)
-print("\n" + json.dumps(found))
+results["gone"] = endpoint.delete().__class__.__name__
+results["tried"] = sorted(TRIED)
+print("\n" + json.dumps(results))

@@ -27,7 +27,8 @@ from scripts.bench.comparison import (
     within,
 )
 from tests.bench.compare.test_contest import items
-from tests.bench.compare.virtual import Engines, FakeTarget, VirtualTime
+from tests.bench.compare.virtual import Engines, FakeTarget
+from tests.bench.load.virtual import VirtualTime
 from tests.scripts.bench.making import ARMS, made, request, results
 
 

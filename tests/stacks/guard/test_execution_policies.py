@@ -65,12 +65,12 @@ def test_what_is_not_ours_is_out_of_reach(name: str, action: str, resource: str)
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_action_is_spelled_out(name: str) -> None:
     statements = _policy(name)
-    assert not [one for each in statements for one in each["Action"] if "*" in one]
+    assert not [action for each in statements for action in each["Action"] if "*" in action]
     for each in statements:
         if "*" in each["Resource"]:
             reading = all(
-                one.partition(":")[2].startswith(("Describe", "List")) or one in ON_ALL
-                for one in each["Action"]
+                action.partition(":")[2].startswith(("Describe", "List")) or action in ON_ALL
+                for action in each["Action"]
             )
             assert reading or "aws:RequestTag/peagle-sm:" in str(each["Condition"])
 
@@ -86,12 +86,19 @@ def test_roles_are_passed_to_the_services_that_use_them(name: str) -> None:
 
 def test_endpoints_are_made_changed_and_deleted_as_ours_only() -> None:
     for each in _policy("endpoint"):
-        changing = [one for one in each["Action"] if one.startswith(("sagemaker:Create", "sagemaker:Delete"))]
+        changing = [
+            action for action in each["Action"] if action.startswith(("sagemaker:Create", "sagemaker:Delete"))
+        ]
         assert not changing or "peagle-sm:managed-by" in str(each["Condition"])
 
 
 def test_whoever_deploys_endpoints_alone_needs_no_right_to_make_roles() -> None:
-    granted = {one for found in _policy("endpoint") for one in found["Action"] if one.startswith("iam:")}
+    granted = {
+        action
+        for statement in _policy("endpoint")
+        for action in statement["Action"]
+        if action.startswith("iam:")
+    }
     assert granted == {"iam:PassRole", "iam:CreateServiceLinkedRole"}
 
 

@@ -41,11 +41,13 @@ def test_neither_dates_nor_caches_change_it(tmp_path: Path) -> None:
 
 
 def test_a_changed_file_is_another_package() -> None:
-    one = {"a.py": b"1", "b.py": b"2"}
-    assert len({digest(one), digest({**one, "b.py": b"3"}), digest({"a.py": b"1", "b.pyx": b"2"})}) == 3
+    content = {"a.py": b"1", "b.py": b"2"}
+    assert (
+        len({digest(content), digest({**content, "b.py": b"3"}), digest({"a.py": b"1", "b.pyx": b"2"})}) == 3
+    )
     # Where one file ends and the next begins counts too.
     assert digest({"a": b"1b", "c": b""}) != digest({"a": b"1", "bc": b""})
-    assert object_key(digest(one)).endswith(f"{digest(one)}.zip")
+    assert object_key(digest(content)).endswith(f"{digest(content)}.zip")
 
 
 def test_the_package_brings_the_sdk_that_this_installation_has(tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def _loose_pass_role(template: Template) -> list[str]:
 
 
 def _first(template: Template, action: str) -> dict[str, Any]:
-    return next(found for _, found in policies.statements(template) if action in policies.actions(found))
+    return next(
+        statement for _, statement in policies.statements(template) if action in policies.actions(statement)
+    )
 
 
 def test_what_deletes_or_creates_asks_for_the_tag(template: Template) -> None:
@@ -123,7 +125,7 @@ def test_the_dead_mans_switch_needs_nothing_of_ours_to_delete(template: Template
     role = template["Resources"]["SchedulerRole"]["Properties"]
     assert role["RoleName"] == {"Fn::Sub": "peagle-scheduler-${AWS::Region}"}
     trusted = role["AssumeRolePolicyDocument"]["Statement"]
-    assert [one["Principal"] for one in trusted] == [{"Service": "scheduler.amazonaws.com"}]
+    assert [statement["Principal"] for statement in trusted] == [{"Service": "scheduler.amazonaws.com"}]
     granted = policies.granted(template, "SchedulerRole")
     assert {"sagemaker:DeleteEndpoint", "sagemaker:DeleteInferenceComponent", "sqs:SendMessage"} <= granted
 
@@ -144,9 +146,11 @@ def test_no_role_carries_a_policy_that_others_change(template: Template) -> None
 
 def test_the_execution_role_reads_models_and_writes_none(template: Template) -> None:
     granted = policies.granted(template, "ExecutionRole")
-    s3 = {one for one in granted if one.startswith("s3:")}
+    s3 = {action for action in granted if action.startswith("s3:")}
     assert s3 == {"s3:GetObject", "s3:ListBucket"}
-    assert not {one for one in granted if one.startswith(("sagemaker:", "iam:", "ssm:", "secretsmanager:"))}
+    assert not {
+        action for action in granted if action.startswith(("sagemaker:", "iam:", "ssm:", "secretsmanager:"))
+    }
 
 
 def test_no_function_can_touch_the_guards_own_sweep(template: Template) -> None:

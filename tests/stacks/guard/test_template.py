@@ -115,12 +115,12 @@ def test_somebody_is_told_when_the_guard_fails_or_falls_silent(template: Templat
     silent = alarms[guard.ALARM_NO_SWEEP]
     assert silent["TreatMissingData"] == "breaching"
     assert silent["EvaluationPeriods"] == 2
-    periods = {one["MetricStat"]["Period"] for one in silent["Metrics"] if "MetricStat" in one}
+    periods = {query["MetricStat"]["Period"] for query in silent["Metrics"] if "MetricStat" in query}
     assert periods == {60 * guard.SWEEP_MINUTES}
     watched = {
-        one["MetricStat"]["Metric"]["Dimensions"][0]["Value"]
-        for one in alarms[guard.ALARM_ERRORS]["Metrics"]
-        if "MetricStat" in one
+        query["MetricStat"]["Metric"]["Dimensions"][0]["Value"]
+        for query in alarms[guard.ALARM_ERRORS]["Metrics"]
+        if "MetricStat" in query
     }
     assert watched == set(guard.FUNCTIONS)
 
@@ -130,8 +130,12 @@ def test_topic_and_queue_refuse_what_is_not_encrypted_on_the_way(template: Templ
     policies = [each for kind in kinds for each in _of_type(template, kind).values()]
     assert len(policies) == 2
     for policy in policies:
-        denied = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Deny"]
-        assert [one["Condition"] for one in denied] == [{"Bool": {"aws:SecureTransport": "false"}}]
+        denied = [
+            statement for statement in policy["PolicyDocument"]["Statement"] if statement["Effect"] == "Deny"
+        ]
+        assert [statement["Condition"] for statement in denied] == [
+            {"Bool": {"aws:SecureTransport": "false"}}
+        ]
 
 
 def test_nothing_is_left_when_the_stack_goes(template: Template) -> None:
@@ -164,7 +168,7 @@ def test_every_region_of_the_catalogue_has_its_registry(template: Template) -> N
 def _lint(template: Template) -> list[str]:
     from cfnlint.api import lint_all
 
-    return [str(found) for found in lint_all(json.dumps(template)) if found.rule.severity != "informational"]
+    return [str(match) for match in lint_all(json.dumps(template)) if match.rule.severity != "informational"]
 
 
 def test_cfn_lint_finds_nothing(template: Template) -> None:
@@ -173,7 +177,7 @@ def test_cfn_lint_finds_nothing(template: Template) -> None:
 
 def test_cfn_lint_finds_a_planted_fault(template: Template) -> None:
     template["Resources"]["Sweeper"]["Properties"]["MemorySise"] = 512
-    assert any("MemorySise" in found for found in _lint(template))
+    assert any("MemorySise" in match for match in _lint(template))
 
 
 def test_the_document_explains_each_resource_permission_and_finding(template: Template) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 from sagemaker_local.cloudformation.language import parameters, template
 from sagemaker_local.cloudformation.language.evaluation import Evaluation, Place
 from tests.stacks.iam.calls import ACCOUNT, BUCKET, ENDPOINT_KEY, OWN_KEY, REGION
-
-Document = dict[str, Any]
+from tests.stacks.iam.decisions import Document
 
 GIVEN = {
     "AssetBucket": f"peagle-guard-{ACCOUNT}-{REGION}",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -15,11 +14,11 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from sagemaker_local.other_services.policies import ALLOWED, decide
 from stacks.image_stack import ImageStack
 from tests.stacks.iam import reference
 from tests.stacks.iam.calls import BUILD, BUILD_ARNS, GUARD, SOURCE, Call, arn
-from tests.stacks.iam.roles import GIVEN, Document, policies
+from tests.stacks.iam.decisions import Document, denied, unused
+from tests.stacks.iam.roles import GIVEN, policies
 
 ROLES = {**GUARD, "BuildRole": BUILD}
 
@@ -36,38 +35,6 @@ def _policies() -> dict[str, list[Document]]:
     return {**policies(guard, GIVEN), **policies(json.loads(image), base, BUILD_ARNS)}
 
 
-def _denied(documents: Sequence[Document], calls: Iterable[Call]) -> list[str]:
-    return [
-        f"{call.action} on {resource}"
-        for call in calls
-        for resource in call.resources
-        if decide(documents, call.action, resource, call.keys).decision != ALLOWED
-    ]
-
-
-def _unused(documents: Sequence[Document], calls: Sequence[Call]) -> list[str]:
-    """Return each action, and each pattern of a resource, that no call needs."""
-    rows = []
-    for statement in (each for document in documents for each in document["Statement"]):
-        for field in ("Action", "Resource"):
-            values = statement[field] if isinstance(statement[field], list) else [statement[field]]
-            rows += [
-                f"{statement['Sid']}: {value}"
-                for value in values
-                if not _used({**statement, field: value}, calls)
-            ]
-    return rows
-
-
-def _used(statement: Document, calls: Sequence[Call]) -> bool:
-    document = {"Statement": [statement]}
-    return any(
-        decide([document], call.action, resource, call.keys).decision == ALLOWED
-        for call in calls
-        for resource in call.resources
-    )
-
-
 def test_every_role_of_the_stacks_has_its_list_of_calls() -> None:
     assert _policies().keys() == ROLES.keys()
 
@@ -80,12 +47,12 @@ def test_aws_documents_the_action_the_resources_and_the_keys_of_each_call(role: 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_call_is_allowed(role: str) -> None:
-    assert _denied(_policies()[role], ROLES[role]) == []
+    assert denied(_policies()[role], ROLES[role]) == []
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_permission_is_used_by_a_call(role: str) -> None:
-    assert _unused(_policies()[role], ROLES[role]) == []
+    assert unused(_policies()[role], ROLES[role]) == []
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -98,7 +65,7 @@ def test_no_role_creates_a_log_group_that_a_stack_owns(role: str) -> None:
         "/aws/codebuild/peagle-image",
     )
     calls = [Call("logs:CreateLogGroup", (arn("logs", f"log-group:{group}"),)) for group in groups]
-    assert len(_denied(_policies()[role], calls)) == len(groups)
+    assert len(denied(_policies()[role], calls)) == len(groups)
 
 
 def test_a_condition_key_that_the_action_never_carries_is_found() -> None:
@@ -115,8 +82,8 @@ def test_a_condition_key_that_the_action_never_carries_is_found() -> None:
         Call("kms:DescribeKey", (key,)),
     ]
     planted = [{"Statement": [statement]}]
-    assert _denied(planted, calls) == [f"kms:DescribeKey on {key}"]
-    assert _unused(planted, calls) == ["Grant: kms:DescribeKey"]
+    assert denied(planted, calls) == [f"kms:DescribeKey on {key}"]
+    assert unused(planted, calls) == ["Grant: kms:DescribeKey"]
     wrong = Call("kms:DescribeKey", (key,), {"kms:GrantIsForAWSResource": "true"})
     assert reference.wrong(wrong) == ["kms:DescribeKey: key kms:GrantIsForAWSResource"]
 
@@ -152,5 +119,5 @@ def test_a_condition_key_that_the_action_never_carries_is_found() -> None:
     ],
     ids=lambda value: value.action if isinstance(value, Call) else value,
 )
-def test_a_call_with_other_keys_is_denied(role: str, call: Call) -> None:
-    assert _denied(_policies()[role], [call]) == [f"{call.action} on {call.resources[0]}"]
+def test_a_call_with_other_keys_isdenied(role: str, call: Call) -> None:
+    assert denied(_policies()[role], [call]) == [f"{call.action} on {call.resources[0]}"]

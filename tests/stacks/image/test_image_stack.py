@@ -109,7 +109,7 @@ def test_the_source_is_what_the_build_needs_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "taken"),
+    ("base", "is_valid"),
     [
         ("vllm/vllm-openai:v0.33.0", True),
         ("public.ecr.aws/deep-learning-containers/vllm:0.40-gpu", True),
@@ -120,8 +120,8 @@ def test_the_source_is_what_the_build_needs_and_no_more(tmp_path: Path) -> None:
         ("", False),
     ],
 )
-def test_what_the_base_may_be(base: str, taken: bool) -> None:
+def test_what_the_base_may_be(base: str, is_valid: bool) -> None:
     parameter = template()["Parameters"]["BaseImage"]
     assert "Default" not in parameter
     assert parameter["AllowedPattern"] == BASE_PATTERN
-    assert bool(re.match(BASE_PATTERN, base)) == taken
+    assert bool(re.match(BASE_PATTERN, base)) == is_valid

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import LocalTarget
-    from peagle_sm.aws.streams.async_stream import AsyncTokenStream
     from peagle_sm.aws.streams.runtime import (
         Acceptance,
         Choice,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         ToolCallPart,
         Usage,
     )
+    from peagle_sm.aws.streams.token_stream import AsyncTokenStream
     from peagle_sm.core.errors import (
         BillableLeft,
         CredentialsError,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Acceptance": "peagle_sm.aws.streams.runtime",
-    "AsyncTokenStream": "peagle_sm.aws.streams.async_stream",
+    "AsyncTokenStream": "peagle_sm.aws.streams.token_stream",
     "BillableLeft": "peagle_sm.core.errors",
     "Choice": "peagle_sm.aws.streams.runtime",
     "Chunk": "peagle_sm.aws.streams.runtime",

@@ -6,7 +6,7 @@ endpoints in lower case. An endpoint of the same name that was created later is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
@@ -196,9 +196,20 @@ class Aws(Protocol):
         """DeleteAlarms; those that do not exist are fine."""
 
 
-def same_time(one: datetime | None, other: datetime | None) -> bool:
+def all_pages(call: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    """Yield the items of every page."""
+    token: str | None = None
+    while True:
+        page = call(token)
+        yield from page.items
+        token = page.token
+        if token is None:
+            return
+
+
+def same_time(first: datetime | None, second: datetime | None) -> bool:
     """Return whether two timestamps of one resource are equal to the second; None equals nothing."""
-    return one is not None and other is not None and abs(one - other) <= _ROUNDING
+    return first is not None and second is not None and abs(first - second) <= _ROUNDING
 
 
 def arn_key(arn: str) -> str:
@@ -206,6 +217,6 @@ def arn_key(arn: str) -> str:
     return arn.lower()
 
 
-def same_arn(one: str, other: str) -> bool:
+def same_arn(first: str, second: str) -> bool:
     """Return whether two ARNs mean the same endpoint."""
-    return arn_key(one) == arn_key(other)
+    return arn_key(first) == arn_key(second)

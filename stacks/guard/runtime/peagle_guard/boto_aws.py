@@ -141,13 +141,18 @@ class BotoAws:
     def describe_job(self, name: str) -> Job:
         """DescribeTrainingJob."""
         answer = self._client("sagemaker").describe_training_job(TrainingJobName=name)
-        spot = bool(answer.get("EnableManagedSpotTraining"))
-        limit = answer["StoppingCondition"].get("MaxRuntimeInSeconds")
-        return _job(name, answer.get("TrainingStartTime"), limit, spot)
+        started = answer.get("TrainingStartTime")
+        seconds = answer["StoppingCondition"].get("MaxRuntimeInSeconds")
+        return Job(
+            name=name,
+            started_at=None if started is None else started.astimezone(UTC),
+            max_runtime=None if seconds is None else timedelta(seconds=seconds),
+            spot=bool(answer.get("EnableManagedSpotTraining")),
+        )
 
     def endpoint_tags(self, arn: str) -> Mapping[str, str]:
         """ListTags: at most 50 tags, so one page of 100 holds them."""
-        return tags_of(self._client("sagemaker"), arn)
+        return _tags(self._client("sagemaker").list_tags(ResourceArn=arn, MaxResults=_PAGE)["Tags"])
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
@@ -324,11 +329,6 @@ def described(sagemaker: Any, name: str) -> Endpoint | None:
     return endpoint_of(answer)
 
 
-def tags_of(sagemaker: Any, arn: str) -> dict[str, str]:
-    """ListTags of one resource of SageMaker."""
-    return _tags(sagemaker.list_tags(ResourceArn=arn, MaxResults=_PAGE)["Tags"])
-
-
 def endpoint_of(row: Mapping[str, Any]) -> Endpoint:
     """Read an endpoint from a list's row or a description; only the latter has variants."""
     variants = row.get("ProductionVariants", ())
@@ -364,12 +364,3 @@ def _tags(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def _next(token: str | None) -> dict[str, str]:
     return {"NextToken": token} if token else {}
-
-
-def _job(name: str, started: datetime | None, seconds: int | None, spot: bool) -> Job:
-    return Job(
-        name=name,
-        started_at=None if started is None else started.astimezone(UTC),
-        max_runtime=None if seconds is None else timedelta(seconds=seconds),
-        spot=spot,
-    )

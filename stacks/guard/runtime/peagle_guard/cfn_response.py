@@ -51,7 +51,7 @@ class ProviderError(Exception):
 
 def respond(
     event: Mapping[str, Any],
-    context: Context | None,
+    context: Context,
     work: Callable[[], Made],
     failed_id: str,
     send: Send | None = None,
@@ -71,8 +71,7 @@ def respond(
     else:
         once.answer("SUCCESS", result.physical_id, result.attributes)
     finally:
-        if timer is not None:
-            timer.cancel()
+        timer.cancel()
 
 
 def put(url: str, body: bytes) -> None:
@@ -92,7 +91,7 @@ def put(url: str, body: bytes) -> None:
 class _Once:
     """Responder that responds only once: both the work and the timeout may try."""
 
-    def __init__(self, event: Mapping[str, Any], context: Context | None, failed_id: str, send: Send) -> None:
+    def __init__(self, event: Mapping[str, Any], context: Context, failed_id: str, send: Send) -> None:
         self._event = event
         self._context = context
         # A failed update keeps its id, or CloudFormation would take it for a replacement.
@@ -102,8 +101,8 @@ class _Once:
         self._answered = False
 
     def failed(self, reason: str) -> None:
-        where = f" (log stream {self._context.log_stream_name})" if self._context else ""
-        self.answer("FAILED", self._failed_id, {}, f"{reason[:_LONGEST_REASON]}{where}")
+        where = f"(log stream {self._context.log_stream_name})"
+        self.answer("FAILED", self._failed_id, {}, f"{reason[:_LONGEST_REASON]} {where}")
 
     def answer(self, status: str, physical_id: str, data: Mapping[str, str], reason: str = "") -> None:
         with self._lock:
@@ -124,9 +123,7 @@ class _Once:
         self._send(str(self._event["ResponseURL"]), json.dumps(body).encode())
 
 
-def _watch(once: _Once, context: Context | None) -> threading.Timer | None:
-    if context is None:
-        return None
+def _watch(once: _Once, context: Context) -> threading.Timer:
     left_s = max(context.get_remaining_time_in_millis() / 1000 - _RESERVE_S, 0.0)
     timer = threading.Timer(left_s, once.failed, ["the function timed out"])
     timer.daemon = True

@@ -218,29 +218,30 @@ def _configured(endpoint: Endpoint, record: Record) -> Record:
 
 MOST_WAKE_TRIES = 3
 _LOOK_EVERY = timedelta(hours=1)
+_SWEEP_EVERY = timedelta(minutes=5)
 # After one of these reasons the next opening turns it on; not after a spent budget, a failure or a pause.
 _WOKEN_AFTER = frozenset({OffBy.IDLE, OffBy.LIFETIME, OffBy.HOURS})
 
 
-def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta) -> Decision:
-    """Decide on a name whose endpoint no longer exists; ``retry`` is the least time between two tries."""
+def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
+    """Decide on a name whose endpoint no longer exists."""
     if record.created_at is None:
         return Decision(Action.NONE, "never seen", record)
     if record.gone_at is None:
         return _first_seen_gone(lifecycle, record, now)
-    return _wake(lifecycle, record, now, retry)
+    return _wake(lifecycle, record, now)
 
 
-def asks_for_its_stack(lifecycle: Lifecycle, record: Record, now: datetime, sweep: timedelta) -> bool:
+def asks_for_its_stack(lifecycle: Lifecycle, record: Record, now: datetime) -> bool:
     """Decide whether this sweep checks that the stack of an endpoint that is off exists: once an hour.
 
     A destroyed stack would otherwise leave its record for ever, and its hours would try for ever to turn the
-    endpoint on. ``sweep`` is the time between two sweeps.
+    endpoint on.
     """
     if lifecycle.stack is None or record.created_at is None or record.gone_at is None:
         return False
     since = now - record.gone_at
-    return since >= _LOOK_EVERY and since % _LOOK_EVERY < sweep
+    return since >= _LOOK_EVERY and since % _LOOK_EVERY < _SWEEP_EVERY
 
 
 def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
@@ -265,7 +266,7 @@ def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Dec
     return Decision(Action.CONFIRM_GONE, f"gone ({off_by})", gone, Tell.GONE, off_by, gone.off_at)
 
 
-def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta) -> Decision:
+def _wake(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
     if lifecycle.hours is None:
         return Decision(Action.NONE, "off", record)
     opened = hours.opening(lifecycle.hours, now)
@@ -282,7 +283,7 @@ def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta)
         return Decision(
             Action.NONE, f"turning on failed {tries} times: retried when its hours next begin", record
         )
-    if record.woken_for == opened and record.wake_tried_at and now - record.wake_tried_at < retry:
+    if record.woken_for == opened and record.wake_tried_at and now - record.wake_tried_at < RETRY:
         return Decision(Action.WAIT, "being turned on", record)
     woken = replace(record, woken_for=opened, wake_tried_at=now, wake_tries=tries + 1)
     return Decision(Action.WAKE, f"its hours began at {opened.isoformat(timespec='seconds')}", woken)
@@ -306,7 +307,7 @@ def decide(
     The returned record is to be written (on its version) before acting.
     """
     if endpoint is None:
-        return _announced(decide_gone(lifecycle, record, now, RETRY), now)
+        return _announced(decide_gone(lifecycle, record, now), now)
     record = track(endpoint, lifecycle, record, now)
     if evidence.streams_shown is not None:
         record = replace(record, streams_hidden=not evidence.streams_shown)
@@ -358,7 +359,9 @@ def _decide(
     if endpoint.status == "Deleting":
         return Decision(Action.NONE, "it is being deleted", record)
     if endpoint.status == "Failed":
-        return _turn_off(record, OffBy.FAILED, "it failed, serves nothing and may be billed", now, told=False)
+        return _turn_off(
+            record, OffBy.FAILED, "it failed, serves nothing and may be billed", now, announced=False
+        )
     if record.parting and record.off_by is not None:
         return _carried_through(endpoint, record, record.off_by, now)
     if now >= limit.at:
@@ -381,7 +384,7 @@ def _carried_through(endpoint: Endpoint, record: Record, by: OffBy, now: datetim
     reason = f"its components were deleted ({by}), so it serves nothing"
     if endpoint.status in BUSY:
         return Decision(Action.WAIT, f"{reason}; it is {endpoint.status}", record, off_by=by)
-    return _turn_off(record, by, reason, now, told=True)
+    return _turn_off(record, by, reason, now, announced=True)
 
 
 def _at_limit(
@@ -397,7 +400,7 @@ def _at_limit(
         until = limit.drained_at
         reason = f"{passed}; traffic drains until {until.isoformat(timespec='seconds')} at the latest"
         return Decision(Action.WAIT, reason, record, off_by=limit.by, off_at=until)
-    return _turn_off(record, limit.by, passed, now, told=limit.announced(record))
+    return _turn_off(record, limit.by, passed, now, announced=limit.announced(record))
 
 
 def _on_evidence(
@@ -437,7 +440,9 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
         return Decision(Action.NONE, reason, record, off_at=off_at)
     if until < off_at:
         return Decision(Action.NONE, "the metrics do not yet cover the grace period", record, off_at=off_at)
-    return _turn_off(record, OffBy.IDLE, "proven quiet before and after the grace period", now, told=True)
+    return _turn_off(
+        record, OffBy.IDLE, "proven quiet before and after the grace period", now, announced=True
+    )
 
 
 def _mark_that_holds(lifecycle: Lifecycle, record: Record, since: datetime, now: datetime) -> datetime | None:
@@ -473,10 +478,10 @@ def _forgotten(record: Record, now: datetime) -> Record:
     return replace(unmarked(record), off_at=record.off_at, off_by=record.off_by)
 
 
-def _turn_off(record: Record, by: OffBy, reason: str, now: datetime, *, told: bool) -> Decision:
+def _turn_off(record: Record, by: OffBy, reason: str, now: datetime, *, announced: bool) -> Decision:
     if record.off_at is not None and now - record.off_at < RETRY:
         since = record.off_at.isoformat(timespec="seconds")
         return Decision(Action.WAIT, f"{reason}; being turned off since {since}", record, off_by=by)
     first = record.off_at is None or record.off_by is not by
     off = replace(record, off_at=now, off_by=by)
-    return Decision(Action.TURN_OFF, reason, off, None if told or not first else Tell.OFF_NOW, by, now)
+    return Decision(Action.TURN_OFF, reason, off, None if announced or not first else Tell.OFF_NOW, by, now)

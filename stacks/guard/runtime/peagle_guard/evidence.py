@@ -53,7 +53,7 @@ class Subject:
     name: str
     invocations: Series
     concurrency: Series
-    utilisation: Series | None
+    utilisation: Series | None = None
     gpu: Series | None = None
     sparse: bool = True
 
@@ -247,7 +247,7 @@ def _lost_requests(subject: Subject, start: datetime, within: Window) -> Iterato
         yield _Doubt(f"request metrics stopped at {last.isoformat(timespec='minutes')}", after)
         return
     # The interval is the endpoint's own only with enhanced metrics; otherwise it is a minute.
-    step = min([within.interval, *(other - one for one, other in pairwise(known))])
+    step = min([within.interval, *(later - earlier for earlier, later in pairwise(known))])
     for begin, end in _gaps(start, dict.fromkeys(known, 1.0), last, step):
         yield _Doubt(f"request metrics are missing at {begin.isoformat(timespec='minutes')}", end)
 
@@ -270,15 +270,15 @@ def _gaps(
         first = 1
     spent: set[int] = set()
     for number in range(first, len(stamps)):
-        one, other = stamps[number - 1], stamps[number]
-        gap = other - one - _jitter(step)
-        if gap <= step or other - _MINUTE < start:
+        earlier, later = stamps[number - 1], stamps[number]
+        gap = later - earlier - _jitter(step)
+        if gap <= step or later - _MINUTE < start:
             continue
         both = next(
             (n for n in (number - 1, number) if _has_both(stamps, counts, n, number) and n not in spent), None
         )
         if gap > 2 * step or both is None:
-            yield max(start, one + step), other
+            yield max(start, earlier + step), later
         else:
             spent.add(both)
 
@@ -323,22 +323,11 @@ class Look:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The queries of one subject, by their place in the list of all queries."""
+    """The queries of one subject, by the fields of `Subject` that they fill."""
 
     name: str
-    invocations: Query
-    concurrency: Query
-    utilisation: Query | None
-    gpu: Query | None
-    sparse: bool
-
-    def queries(self) -> Iterator[Query]:
-        yield self.invocations
-        yield self.concurrency
-        if self.utilisation is not None:
-            yield self.utilisation
-        if self.gpu is not None:
-            yield self.gpu
+    queries: Mapping[str, Query]
+    sparse: bool = True
 
 
 def look(aws: Aws, looks: Sequence[Look]) -> tuple[dict[str, Evidence], list[str]]:
@@ -351,7 +340,7 @@ def look(aws: Aws, looks: Sequence[Look]) -> tuple[dict[str, Evidence], list[str
     for batch in _batches(looks):
         start = min(each.window.read_from for each, _ in batch)
         end = max(each.window.now for each, _ in batch) + _AHEAD
-        queries = [query for _, wanted in batch for one in wanted for query in one.queries()]
+        queries = [query for _, wanted in batch for subject in wanted for query in subject.queries.values()]
         results: dict[str, Result] = {}
         try:
             # An endpoint with very many components may need more than one call of its own.
@@ -365,8 +354,9 @@ def look(aws: Aws, looks: Sequence[Look]) -> tuple[dict[str, Evidence], list[str
             }
             continue
         for each, wanted in batch:
-            subjects = [_subject(one, results) for one in wanted]
-            by_name[each.endpoint.name] = judge(subjects, each.window)
+            by_name[each.endpoint.name] = judge(
+                [_subject(subject, results) for subject in wanted], each.window
+            )
     return by_name, faults
 
 
@@ -376,9 +366,9 @@ def _batches(looks: Sequence[Look]) -> Iterator[list[tuple[Look, list[_Wanted]]]
     filled = 0
     most = MOST_QUERIES
     serial = 0
-    for each in sorted(looks, key=lambda one: one.window.start):
+    for each in sorted(looks, key=lambda each: each.window.start):
         wanted = list(_wanted(each, serial))
-        count = sum(1 for one in wanted for _ in one.queries())
+        count = sum(len(subject.queries) for subject in wanted)
         serial += len(wanted)
         if batch and filled + count > most:
             yield batch
@@ -394,41 +384,42 @@ def _batches(looks: Sequence[Look]) -> Iterator[list[tuple[Look, list[_Wanted]]]
 
 
 def _wanted(look: Look, serial: int) -> Iterator[_Wanted]:
+    """Yield the queries of each variant and component; ``serial`` makes their ids unique within a batch."""
     endpoint = look.endpoint
     for number, variant in enumerate(endpoint.variants, start=serial):
         under = (("EndpointName", endpoint.name), ("VariantName", variant))
         space = "/aws/sagemaker/Endpoints"
-        # Where components serve, they carry the proof; their copies are what may be in flight.
-        proves = not endpoint.components
         concurrency = Query(f"c{number}", _REQUESTS, "ConcurrentRequestsPerModel", under, "Maximum")
         if endpoint.is_async:
             # Asynchronous inference publishes no Invocations, and its backlog for the endpoint as a whole.
             concurrency = Query(f"c{number}", _REQUESTS, "ApproximateBacklogSize", under[:1], "Maximum")
-        yield _Wanted(
-            f"variant {variant}",
-            Query(f"i{number}", _REQUESTS, "Invocations", under, "Sum"),
-            concurrency,
-            Query(f"u{number}", space, "CPUUtilization", under, "SampleCount") if proves else None,
-            _gpu(look, number, space, "GPUUtilization", under) if proves else None,
-            sparse=not endpoint.is_async,
-        )
+        queries = {
+            "invocations": Query(f"i{number}", _REQUESTS, "Invocations", under, "Sum"),
+            "concurrency": concurrency,
+        }
+        if not endpoint.components:  # else they carry the proof: their copies are what may be in flight
+            queries |= _of_instances(look, number, space, "", under)
+        yield _Wanted(f"variant {variant}", queries, sparse=not endpoint.is_async)
     for number, component in enumerate(endpoint.components, start=serial + len(endpoint.variants)):
         by_component = (("InferenceComponentName", component),)
         space = "/aws/sagemaker/InferenceComponents"
-        yield _Wanted(
-            f"component {component}",
-            Query(f"i{number}", _REQUESTS, "Invocations", by_component, "Sum"),
-            Query(f"c{number}", _REQUESTS, "ConcurrentRequestsPerCopy", by_component, "Maximum"),
-            Query(f"u{number}", space, "CPUUtilizationNormalized", by_component, "SampleCount"),
-            _gpu(look, number, space, "GPUUtilizationNormalized", by_component),
-            sparse=True,
-        )
+        queries = {
+            "invocations": Query(f"i{number}", _REQUESTS, "Invocations", by_component, "Sum"),
+            "concurrency": Query(
+                f"c{number}", _REQUESTS, "ConcurrentRequestsPerCopy", by_component, "Maximum"
+            ),
+            **_of_instances(look, number, space, "Normalized", by_component),
+        }
+        yield _Wanted(f"component {component}", queries)
 
 
-def _gpu(
-    look: Look, number: int, space: str, metric: str, under: tuple[tuple[str, str], ...]
-) -> Query | None:
-    return Query(f"g{number}", space, metric, under, "Maximum") if look.streams_hidden else None
+def _of_instances(
+    look: Look, number: int, space: str, suffix: str, under: tuple[tuple[str, str], ...]
+) -> dict[str, Query]:
+    queries = {"utilisation": Query(f"u{number}", space, f"CPUUtilization{suffix}", under, "SampleCount")}
+    if look.streams_hidden:
+        queries["gpu"] = Query(f"g{number}", space, f"GPUUtilization{suffix}", under, "Maximum")
+    return queries
 
 
 def _ask(aws: Aws, queries: Sequence[Query], start: datetime, end: datetime) -> dict[str, Result]:
@@ -450,11 +441,5 @@ def _subject(wanted: _Wanted, results: Mapping[str, Result]) -> Subject:
         result = results.get(query.id)
         return Series(whole=False) if result is None else Series(result.points, result.whole)
 
-    return Subject(
-        wanted.name,
-        series(wanted.invocations),
-        series(wanted.concurrency),
-        None if wanted.utilisation is None else series(wanted.utilisation),
-        None if wanted.gpu is None else series(wanted.gpu),
-        wanted.sparse,
-    )
+    filled = {field: series(query) for field, query in wanted.queries.items()}
+    return Subject(name=wanted.name, sparse=wanted.sparse, **filled)

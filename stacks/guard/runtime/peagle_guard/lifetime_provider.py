@@ -230,7 +230,7 @@ def wake(
     event: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Create the schedules of an endpoint without a stack, then the endpoint from its kept config."""
-    name, config, now = event.get("endpoint"), event.get("config"), environment.time_of(event)
+    name, config, now = event.get("endpoint"), event.get("config"), environment.time_of(event.get("time"))
     if not (isinstance(name, str) and name and isinstance(config, str) and config and now):
         detail = f"found {dict(event)!r}; allowed: endpoint, config and time"
         return {"state": "refused", "detail": detail}

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from peagle_guard.aws import Aws, Page, arn_key, same_arn, same_time
+from peagle_guard.aws import Aws, all_pages, arn_key, same_arn, same_time
 from peagle_guard.decide import repriced, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.records import (
@@ -135,10 +135,10 @@ def take(aws: Aws) -> Inventory:
     the tagging API the register's tags serve; without the components no quiet is proven.
     """
     faults: list[str] = []
-    endpoints = {each.name: each for each in _all(aws.list_endpoints)}
-    records = {each.name: each for each in _all(aws.register.scan)}
-    tagged = _attempt("GetResources", lambda: list(_all(aws.tagged_endpoints)), faults)
-    listed = _attempt("ListInferenceComponents", lambda: list(_all(aws.list_components)), faults)
+    endpoints = {each.name: each for each in all_pages(aws.list_endpoints)}
+    records = {each.name: each for each in all_pages(aws.register.scan)}
+    tagged = _attempt("GetResources", lambda: list(all_pages(aws.tagged_endpoints)), faults)
+    listed = _attempt("ListInferenceComponents", lambda: list(all_pages(aws.list_components)), faults)
     components: dict[str, tuple[str, ...]] | None = None
     if listed is not None:
         components = {}
@@ -160,16 +160,6 @@ def is_foreign(endpoint: Endpoint, tags: Mapping[str, str], record: Record | Non
     if record is not None and record.arn and not same_arn(record.arn, endpoint.arn):
         return f"the register knows this name under another ARN ({record.arn})"
     return None
-
-
-def _all(call: Callable[[str | None], Page[T]]) -> Iterator[T]:
-    token: str | None = None
-    while True:
-        page = call(token)
-        yield from page.items
-        token = page.token
-        if token is None:
-            return
 
 
 def _attempt(operation: str, call: Callable[[], list[T]], faults: list[str]) -> list[T] | None:
@@ -222,7 +212,11 @@ def evidence_of(
 ) -> tuple[dict[str, Evidence], list[str]]:
     """Return the evidence on each endpoint by name, and what failed."""
     looks = [
-        Look(each.endpoint, window(each.lifecycle, tracked(each, now), now), each.read.streams_hidden)
+        Look(
+            each.endpoint,
+            window(each.lifecycle, track(each.endpoint, each.lifecycle, each.read, now), now),
+            each.read.streams_hidden,
+        )
         for each in ours
         if each.endpoint.status in (SERVING | BUSY) - {"Creating"} and each.endpoint.variants
     ]
@@ -230,11 +224,6 @@ def evidence_of(
     if inventory.components is None:
         by_name = {name: _without_components(each) for name, each in by_name.items()}
     return {each.endpoint.name: by_name.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
-
-
-def tracked(each: Ours, now: datetime) -> Record:
-    """Return the record updated with this sweep's observations."""
-    return track(each.endpoint, each.lifecycle, each.read, now)
 
 
 def _without_components(evidence: Evidence) -> Evidence:

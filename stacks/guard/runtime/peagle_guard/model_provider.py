@@ -79,7 +79,7 @@ def _holds(existing: Any, wanted: Any) -> bool:
         return (
             isinstance(existing, list)
             and len(existing) == len(wanted)
-            and all(_holds(one, other) for one, other in zip(existing, wanted, strict=True))
+            and all(_holds(item, requested) for item, requested in zip(existing, wanted, strict=True))
         )
     return bool(existing == wanted)
 

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from peagle_guard.aws import Aws, Page, same_time
 from peagle_guard.decide import track
 from peagle_guard.records import Endpoint, Lifecycle, OffBy, Record
-from peagle_guard.settings import parse_time
+from peagle_guard.settings import time_of
 from peagle_sm.core.plan.tags_and_schedules import HOURS
 
 PREFIX = "endpoint#"
@@ -238,12 +238,9 @@ def _time(moment: datetime) -> dict[str, Any]:
 
 
 def _moment(text: str) -> datetime | None:
-    try:
-        moment = parse_time(text)
-    except (ValueError, OverflowError):
-        return None
+    moment = time_of(text)
     # Absurd years would overflow when a lifetime is added.
-    return moment if moment.year in _YEARS else None
+    return moment if moment is not None and moment.year in _YEARS else None
 
 
 _TRIES = 5

@@ -59,14 +59,11 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def time_of(event: Mapping[str, object]) -> datetime | None:
-    """Return the time in an event (aware, UTC); None if it is missing or invalid."""
-    text = event.get("time")
-    if not isinstance(text, str):
-        return None
+def time_of(text: object) -> datetime | None:
+    """Return an ISO time of an event, a tag or an item (aware, UTC); None if it is missing or invalid."""
     try:
-        return parse_time(text)
-    except ValueError:
+        return parse_time(text) if isinstance(text, str) else None
+    except (ValueError, OverflowError):
         return None
 
 

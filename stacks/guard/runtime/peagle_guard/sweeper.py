@@ -7,7 +7,7 @@ at the end so that the alarm on errors sees it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,7 +23,6 @@ from peagle_guard.settings import Settings
 
 # Less than the time between two sweeps, more than the sweeper may run (240 s).
 _LOCKED = timedelta(seconds=250)
-_EVERY = timedelta(minutes=5)
 
 
 def sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool = False) -> Report:
@@ -50,8 +49,12 @@ def _sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> Report
     ours, foreign = looking.find_ours(aws, inventory, now)
     evidence, faults = looking.evidence_of(aws, inventory, ours, now)
     actor = Actor(aws, settings, inventory, now, dry_run)
+    # The oldest try first: an endpoint that hangs must not block others in every sweep.
     entries = [
-        *(_one(actor, each, evidence[each.endpoint.name]) for each in _in_turn(ours)),
+        *(
+            _one(actor, each, evidence[each.endpoint.name])
+            for each in sorted(ours, key=lambda each: _last(each.read.off_at))
+        ),
         *_gone(actor, inventory, {each.endpoint.name for each in ours}),
         *foreign,
     ]
@@ -59,11 +62,6 @@ def _sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> Report
     jobs, job_faults = training.watch(aws, settings, now, dry_run)
     faults = [*inventory.faults, *faults, *job_faults]
     return Report(now, tuple(entries), dict(aws.calls), tuple(faults), training=tuple(jobs))
-
-
-def _in_turn(ours: Sequence[Ours]) -> list[Ours]:
-    """Sort by last try, oldest first: an endpoint that hangs must not block others in every sweep."""
-    return sorted(ours, key=lambda each: _last(each.read.off_at))
 
 
 def _last(tried_at: datetime | None) -> datetime:
@@ -98,7 +96,7 @@ def _one_gone(actor: Actor, record: Record) -> ReportEntry:
     faults: tuple[str, ...] = ()
     try:
         decision = decide(None, lifecycle, record, Evidence(Kind.UNKNOWN), actor.now)
-        if decision.action is Action.WAKE or asks_for_its_stack(lifecycle, record, actor.now, _EVERY):
+        if decision.action is Action.WAKE or asks_for_its_stack(lifecycle, record, actor.now):
             decision = _unless_destroyed(actor.aws, lifecycle, record, decision)
         decision, faults = actor.act_on_gone(record, lifecycle, decision)
     except Exception as error:

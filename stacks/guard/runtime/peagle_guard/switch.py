@@ -19,7 +19,7 @@ from peagle_guard.aws import Aws, NoUpdates, Stack, same_arn, same_time
 from peagle_guard.boto_aws import BotoAws, is_refusal
 from peagle_guard.records import BUSY, STACK_PREFIX, Endpoint, is_ours, stack_of
 from peagle_guard.register import claim, is_later, is_parting, moved_to, unclaim
-from peagle_guard.settings import parse_time
+from peagle_guard.settings import time_of
 from peagle_sm.core.plan.tags_and_schedules import alarm_names, from_zero_alarm, hard_name, schedule_name
 
 PARAMETER = "EndpointState"
@@ -100,20 +100,20 @@ def turn(aws: Aws, event: Mapping[str, Any]) -> Answer:
 def _target(event: Mapping[str, Any]) -> Target | str:
     """Read which endpoint an event means; a text says why it cannot be read."""
     stack, name = event.get("stack"), event.get("endpoint")
-    expires_at = _moment(event.get("expires_at"))
+    expires_at = time_of(event.get("expires_at"))
     if not isinstance(name, str):
         return Target(str(stack).removeprefix(STACK_PREFIX), str(stack), limit=expires_at)
     if stack is not None and stack != f"{STACK_PREFIX}{name}":
         return f"stack {stack} does not own endpoint {name}; allowed: {STACK_PREFIX}{name}, or no stack"
-    arn, created_at = str(event.get("arn", "")), _moment(event.get("created_at"))
+    arn, created_at = str(event.get("arn", "")), time_of(event.get("created_at"))
     if created_at is None or not arn:
         return f"found {dict(event)!r}; arn and created_at must say which endpoint {name} is meant"
     remaining = None
     if expires_at is not None:
         remaining = Remaining(
             expires_at,
-            _moment(event.get("hard_expires_at")) or expires_at,
-            _moment(event.get("last_seen_at")) or created_at,
+            time_of(event.get("hard_expires_at")) or expires_at,
+            time_of(event.get("last_seen_at")) or created_at,
         )
     return Target(name, stack, arn, created_at, remaining=remaining)
 
@@ -315,13 +315,6 @@ def _update(aws: Aws, stack: Stack, state: str) -> bool:
     except NoUpdates:
         return False
     return True
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        return parse_time(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 def _done(detail: str) -> Answer:

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from peagle_guard.aws import Aws, Job, Page
-from peagle_guard.settings import Settings, parse_time
+from peagle_guard.aws import Aws, Job, all_pages
+from peagle_guard.settings import Settings, time_of
 from peagle_sm.core.plan.tags_and_schedules import DEADLINE, LEARN, MANAGED_BY, MANAGER
 
 STOP = "stop-training"
@@ -47,10 +47,7 @@ def over_limit(job: Job, tags: Mapping[str, str], now: datetime) -> str | None:
     A tag that is no time counts as no deadline. The run time of a spot job is not continuous, so only its
     deadline counts.
     """
-    try:
-        deadline = parse_time(tags[DEADLINE])
-    except (KeyError, ValueError):
-        deadline = None
+    deadline = time_of(tags.get(DEADLINE))
     if deadline is not None and now > deadline:
         return f"its deadline passed at {deadline.isoformat(timespec='seconds')}"
     if job.spot or job.started_at is None or job.max_runtime is None:
@@ -64,7 +61,7 @@ def watch(
 ) -> tuple[list[TrainingEntry], list[str]]:
     """Stop the jobs that are over their limit; return an entry for each of ours, and what failed."""
     try:
-        jobs = list(_running(aws))
+        jobs = list(all_pages(aws.running_jobs))
     except Exception as error:  # the endpoints are watched all the same
         return [], [f"ListTrainingJobs: {type(error).__name__}: {error}"]
     entries: list[TrainingEntry] = []
@@ -77,17 +74,6 @@ def watch(
         if entry is not None:
             entries.append(entry)
     return entries, [f"{each.name}: {each.fault}" for each in entries if each.fault]
-
-
-def _running(aws: Aws) -> list[tuple[str, str]]:
-    jobs: list[tuple[str, str]] = []
-    token: str | None = None
-    while True:
-        page: Page[tuple[str, str]] = aws.running_jobs(token)
-        jobs += page.items
-        token = page.token
-        if token is None:
-            return jobs
 
 
 def _entry(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -78,12 +77,19 @@ class Table:
         self.items[key] = item
         return {}
 
+    def put_item(self, **request: Any) -> dict[str, Any]:
+        """PutItem."""
+        self.call("PutItem")
+        self.items[request["Item"]["pk"]["S"]] = request["Item"]
+        return {}
+
     def delete_item(self, **request: Any) -> dict[str, Any]:
-        """DeleteItem with a condition."""
+        """DeleteItem, with or without a condition."""
         self.call("DeleteItem")
         key = request["Key"]["pk"]["S"]
-        names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
-        if not _holds(request["ConditionExpression"], self.items.get(key, {}), names, values):
+        names = request.get("ExpressionAttributeNames", {})
+        values = request.get("ExpressionAttributeValues", {})
+        if not _holds(request.get("ConditionExpression", ""), self.items.get(key, {}), names, values):
             raise ConditionFailed
         self.items.pop(key, None)
         return {}
@@ -123,7 +129,7 @@ def _comparable(value: dict[str, Any]) -> Any:
 
 
 class TableRegister(DynamoRegister):
-    """The shipped register; ``records`` is what can be read of it."""
+    """The shipped register over a table in memory."""
 
     def __init__(
         self, call: Callable[[str], object], noted: Callable[[Record], object] = lambda record: None
@@ -142,14 +148,14 @@ class TableRegister(DynamoRegister):
 
     @property
     def records(self) -> dict[str, Record]:
-        """Read every item that can be read."""
-        by_name = {}
-        for key, item in self.table.items.items():
-            if key.startswith(PREFIX):
-                with suppress(ValueError, TypeError, AttributeError, OverflowError):
-                    record = read(item)
-                    by_name[record.name] = record
-        return by_name
+        """Every record, by the name of its endpoint."""
+        rows = (read(item) for key, item in self.table.items.items() if key.startswith(PREFIX))
+        return {record.name: record for record in rows}
+
+    def record(self, name: str) -> Record | None:
+        """Read one item without a call; None if it does not exist."""
+        item = self.table.items.get(PREFIX + name)
+        return None if item is None else read(item)
 
     def store(self, record: Record, now: datetime) -> None:
         """Store a record as it is, without a condition."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.guard.simulator.fake_services.account import Account
 from tests.guard.simulator.fake_services.cloudwatch import Lane, Metrics, Served
+from tests.guard.simulator.fake_services.dynamodb import Table
 from tests.guard.simulator.fake_services.errors import AccessDenied, DeletionRefused, NoSuchEndpoint
 from tests.guard.simulator.fake_services.sagemaker import Life
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
@@ -115,3 +116,10 @@ def test_a_new_endpoint_waits_for_the_old_one_of_its_name() -> None:
     assert first.gone_at is not None
     assert second.created_at >= first.gone_at
     assert first.arn == second.arn
+
+
+def test_a_condition_that_the_simulated_table_cannot_evaluate_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not know the condition"):
+        Table(lambda operation: None).delete_item(
+            Key={"pk": {"S": "endpoint#code"}}, ConditionExpression="size(#v) > :n"
+        )

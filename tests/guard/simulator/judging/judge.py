@@ -220,13 +220,13 @@ def _undisturbed(world: World, each: Ended) -> bool:
 
 def quiet_stretches(life: Life, end: int, served_until: int) -> list[tuple[int, int]]:
     """Return the times from the first InService to ``end`` in which nothing was in flight, oldest first."""
-    found, quiet_from = [], life.in_service_at
+    stretches, quiet_from = [], life.in_service_at
     for start, stop in requests(life.plan):
         if start >= served_until or start < life.in_service_at:
             continue
         if start > quiet_from:
-            found.append((quiet_from, start))
+            stretches.append((quiet_from, start))
         quiet_from = max(quiet_from, stop)
     if quiet_from < end:
-        found.append((quiet_from, end))
-    return found
+        stretches.append((quiet_from, end))
+    return stretches

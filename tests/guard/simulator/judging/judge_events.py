@@ -90,14 +90,14 @@ def judge_events(world: World, run: GuardRun) -> Findings:
     return findings
 
 
-def _traffic(run: GuardRun, each: Ended, found: Findings) -> None:
+def _traffic(run: GuardRun, each: Ended, findings: Findings) -> None:
     """Requests that were cut, by what was announced and by what CloudWatch showed."""
     life, off = each.life, each.life.turning_off_at
     if off is None or each.cause not in (IDLE, NO_REASON):
         return
     name, plan = life.plan.name, life.plan
     if each.cause == NO_REASON:
-        found.note("no_reason", f"{name} ended at {off} without a reason of its own")
+        findings.note("no_reason", f"{name} ended at {off} without a reason of its own")
         return
     acted = acted_at(life, run.account.world.end)
     if life.targets_lost_at is not None:
@@ -124,7 +124,7 @@ def _traffic(run: GuardRun, each: Ended, found: Findings) -> None:
         elif end > off and (shown is None or shown > acted):
             seen.add("blind")
     for what in sorted(seen):
-        found.note(what, f"{name} marked {marked}, announced {announced}, acted {acted}, off {off}")
+        findings.note(what, f"{name} marked {marked}, announced {announced}, acted {acted}, off {off}")
 
 
 def _proof(world: World) -> bool:
@@ -132,18 +132,18 @@ def _proof(world: World) -> bool:
     return bool(world.cloudwatch.gaps) or world.cloudwatch.zeros
 
 
-def _kept(run: GuardRun, each: Ended, found: Findings) -> None:
+def _kept(run: GuardRun, each: Ended, findings: Findings) -> None:
     """Lives that ended before the end that ``keep`` promised."""
     life, off = each.life, each.life.turning_off_at
     if off is None or each.cause in ("user", "budget"):
         return
     for lease in run.account.kept.get(id(life), ()):
         if off < lease.until:
-            found.note("kept", f"{life.plan.name} off at {off}, kept at {lease.at} until {lease.until}")
+            findings.note("kept", f"{life.plan.name} off at {off}, kept at {lease.at} until {lease.until}")
             return
 
 
-def _half(run: GuardRun, each: Ended, found: Findings) -> None:
+def _half(run: GuardRun, each: Ended, findings: Findings) -> None:
     """Endpoints that lost a component or a scalable target, still bill, and neither go on nor come back."""
     life, account = each.life, run.account
     begun = [moment for moment in (life.turning_off_at, life.targets_lost_at) if moment is not None]
@@ -156,10 +156,10 @@ def _half(run: GuardRun, each: Ended, found: Findings) -> None:
     limit = max(min(begun), *failing, 0) + HALF_S + missed
     end = life.deleting_at if life.deleting_at is not None else account.world.end
     if end > limit:
-        found.note("half", f"{life.plan.name} half dismantled from {min(begun)} to {end}")
+        findings.note("half", f"{life.plan.name} half dismantled from {min(begun)} to {end}")
 
 
-def _overdue(world: World, each: Ended, found: Findings) -> None:
+def _overdue(world: World, each: Ended, findings: Findings) -> None:
     """Quiet for more than an hour beyond what the rules take.
 
     Where CloudWatch writes nothing when idle, or is late, the lateness has to be waited out. A register item
@@ -182,10 +182,10 @@ def _overdue(world: World, each: Ended, found: Findings) -> None:
         known = max(known, stop - max(begin, lost_until))
     if longest > allowed:
         name = "overdue" if known > allowed else "unproven"
-        found.note(name, f"{life.plan.name} quiet for {longest - allowed} s too long, ended {end}")
+        findings.note(name, f"{life.plan.name} quiet for {longest - allowed} s too long, ended {end}")
 
 
-def _notices(run: GuardRun, each: Ended, found: Findings) -> None:
+def _notices(run: GuardRun, each: Ended, findings: Findings) -> None:
     """Count lives with more than three notices within a day.
 
     A lease needs one of its own, and a register item that was lost takes with it what was sent.
@@ -198,10 +198,10 @@ def _notices(run: GuardRun, each: Ended, found: Findings) -> None:
     about = (at for at, subject, _ in run.aws.notices if f": {name} " in subject)
     sent = sorted(at for at in about if life.created_at < at <= end)
     if any(later - first < 24 * HOUR for first, later in zip(sent, sent[3:], strict=False)):
-        found.note("notices", f"{len(sent)} about {name}")
+        findings.note("notices", f"{len(sent)} about {name}")
 
 
-def _moved(run: GuardRun, each: Ended, found: Findings) -> None:
+def _moved(run: GuardRun, each: Ended, findings: Findings) -> None:
     """Lives with a lifetime schedule later than their end, although nobody kept them."""
     life = each.life
     if any(lease.endpoint == life.plan.name for lease in run.account.world.leases):
@@ -209,13 +209,13 @@ def _moved(run: GuardRun, each: Ended, found: Findings) -> None:
     end = life.gone_at if life.gone_at is not None else run.account.world.end
     for at, name, start in run.account.scheduler.log:
         if name == run.limit_of(life) and life.created_at < at < end and start > life.expires_at + LIMIT_S:
-            found.note("schedule_moved", f"{life.plan.name} at {at} from {life.expires_at} to {start}")
+            findings.note("schedule_moved", f"{life.plan.name} at {at} from {life.expires_at} to {start}")
             return
 
 
-def _limits(verdict: Verdict, found: Findings) -> None:
-    found.counts["never_ended"] += verdict.survivors + verdict.left_running
-    found.counts["hours"] += verdict.hours_missed
-    found.counts["double"] += verdict.double
+def _limits(verdict: Verdict, findings: Findings) -> None:
+    findings.counts["never_ended"] += verdict.survivors + verdict.left_running
+    findings.counts["hours"] += verdict.hours_missed
+    findings.counts["double"] += verdict.double
     if verdict.survivors + verdict.left_running + verdict.hours_missed + verdict.double:
-        found.notes += [f"limits: {note}" for note in verdict.notes]
+        findings.notes += [f"limits: {note}" for note in verdict.notes]

@@ -30,17 +30,17 @@ BERLIN = Hours(
 def _world(owner: str) -> World:
     begin = _at("2026-10-24 06:30")
     busy = Traffic.of([(at, at + 5) for at in range(begin, begin + 3 * DAY, 400)])
-    one = plan(
+    endpoint = plan(
         owner=owner, created_at=begin, traffic=(("AllTraffic", busy),), hours=BERLIN, lifetime_hours=200.0
     )
-    return World(seed=0, begin=begin, end=begin + 2 * DAY + 20 * HOUR, plans=(one,))
+    return World(seed=0, begin=begin, end=begin + 2 * DAY + 20 * HOUR, plans=(endpoint,))
 
 
 @pytest.mark.parametrize("owner", ["direct", "stack"])
 def test_it_goes_and_comes_with_local_time(owner: str) -> None:
-    found, verdict = run(_world(owner))
+    guard, verdict = run(_world(owner))
     assert verdict.hours_missed == 0, verdict.notes
-    lives = found.account.sagemaker.lives
+    lives = guard.account.sagemaker.lives
     assert len(lives) == 3
     for life, (opens, closes) in zip(lives[1:], BERLIN.open[1:], strict=True):
         assert opens <= life.created_at <= opens + 700

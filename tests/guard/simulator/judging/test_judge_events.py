@@ -34,8 +34,8 @@ def _judged(run: GuardRun, cause: str, mark: int) -> Findings:
     return judge_events(run.account.world, run)
 
 
-def _broken(found: Findings) -> set[str]:
-    return {name for name, count in found.counts.items() if count}
+def _broken(findings: Findings) -> set[str]:
+    return {name for name, count in findings.counts.items() if count}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.guard.simulator.judging.judge import BROKEN
@@ -20,7 +20,7 @@ _requests = st.lists(
 def worlds(draw: st.DrawFn) -> World:
     """One endpoint, everything working, at any phase of the sweep, metrics at most two minutes late."""
     requests = draw(_requests)
-    one = plan(
+    endpoint = plan(
         *requests,
         idle_minutes=draw(st.integers(5, 40)),
         grace_minutes=draw(st.integers(10, 30)),
@@ -31,17 +31,15 @@ def worlds(draw: st.DrawFn) -> World:
     rules = CloudWatch(
         lag_s=draw(st.integers(0, 120)), zeros=draw(st.booleans()), concurrency=draw(st.booleans())
     )
-    return world(one, cloudwatch=rules, begin=BEGIN - draw(st.integers(0, 599)))
+    return world(endpoint, cloudwatch=rules, begin=BEGIN - draw(st.integers(0, 599)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_quiet_lasts_at_most_idle_grace_and_two_sweeps(given_world: World) -> None:
     _, verdict = run(given_world)
     assert {name: getattr(verdict, name) for name in BROKEN} == dict.fromkeys(BROKEN, 0), verdict.notes
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     requests=_requests,
     gap_at=st.integers(0, 4 * HOUR),

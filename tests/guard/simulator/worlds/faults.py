@@ -28,11 +28,11 @@ class Draft:
 
 
 def _intervals(draft: Draft, count: int, shortest_s: int, longest_s: int) -> tuple[Interval, ...]:
-    random, found = draft.random, []
+    random, faults = draft.random, []
     for _ in range(count):
         begin = int(random.uniform(draft.begin, draft.end))
-        found.append((begin, begin + random.randint(shortest_s, longest_s)))
-    return tuple(sorted(found))
+        faults.append((begin, begin + random.randint(shortest_s, longest_s)))
+    return tuple(sorted(faults))
 
 
 def late(draft: Draft) -> None:

@@ -82,16 +82,16 @@ def steady(random: Random, span: Span) -> Requests:
     """A request every half minute to every few minutes, until it stops for good."""
     every = random.uniform(30, 240)
     stop = random.uniform(span.begin, span.end)
-    found, moment = [], span.begin + random.uniform(0, 600)
+    requests, moment = [], span.begin + random.uniform(0, 600)
     while moment < stop:
-        found.append(_request(random, moment))
+        requests.append(_request(random, moment))
         moment += every * random.uniform(0.3, 1.7)
-    return found
+    return requests
 
 
 def office(random: Random, span: Span) -> Requests:
     """Requests between nine and half past five, UTC, with a lunch break; none at the weekend."""
-    found, moment = [], float(span.begin)
+    requests, moment = [], float(span.begin)
     while moment < span.end:
         second = moment % DAY
         weekend = (int(moment) // DAY + 3) % 7 >= 5
@@ -99,20 +99,20 @@ def office(random: Random, span: Span) -> Requests:
         if weekend or not open_now:
             moment += 900
             continue
-        found.append(_request(random, moment))
+        requests.append(_request(random, moment))
         moment += random.expovariate(1 / 300)
-    return found
+    return requests
 
 
 def bursts(random: Random, span: Span) -> Requests:
     """A few dozen requests at once, then silence for minutes to hours."""
-    found, moment = [], span.begin + random.uniform(0, 2 * HOUR)
+    requests, moment = [], span.begin + random.uniform(0, 2 * HOUR)
     stop = random.uniform(span.begin, span.end)
     while moment < stop:
         for _ in range(random.randint(1, 25)):
-            found.append(_request(random, moment + random.uniform(0, 120)))
+            requests.append(_request(random, moment + random.uniform(0, 120)))
         moment += random.uniform(300, 4 * HOUR)
-    return found
+    return requests
 
 
 def one_stream(random: Random, span: Span) -> Requests:
@@ -123,36 +123,36 @@ def one_stream(random: Random, span: Span) -> Requests:
 
 def streams(random: Random, span: Span) -> Requests:
     """Long streams one after the other, with pauses, so that most minutes have no new arrival."""
-    found, moment = [], span.begin + random.uniform(0, HOUR)
+    requests, moment = [], span.begin + random.uniform(0, HOUR)
     stop = random.uniform(span.begin, span.end)
     while moment < stop:
         length = random.randint(240, STREAM_LIMIT_S)
-        found.append((int(moment), int(moment) + length))
+        requests.append((int(moment), int(moment) + length))
         moment += length + random.uniform(1, span.idle_s + span.grace_s)
-    return found
+    return requests
 
 
 def trickle(random: Random, span: Span) -> Requests:
     """One request every N minutes; N from three minutes to somewhat above idle plus grace."""
     every = random.uniform(180, span.idle_s + span.grace_s + 1200)
     stop = random.uniform(span.begin, span.end)
-    found, moment = [], span.begin + random.uniform(0, every)
+    requests, moment = [], span.begin + random.uniform(0, every)
     while moment < stop:
-        found.append(_request(random, moment))
+        requests.append(_request(random, moment))
         moment += every * random.uniform(0.95, 1.05)
-    return found
+    return requests
 
 
 def returning(random: Random, span: Span) -> Requests:
     """A busy while, silence longer than idle, back within the grace; several times, then the end."""
-    found, moment = [], span.begin + random.uniform(0, HOUR)
+    requests, moment = [], span.begin + random.uniform(0, HOUR)
     for _ in range(random.randint(1, 5)):
         for _ in range(random.randint(1, 12)):
-            found.append(_request(random, moment))
+            requests.append(_request(random, moment))
             moment += random.uniform(5, 200)
-        moment = max(end for _, end in found) + span.idle_s + random.uniform(0, span.grace_s)
-    found.append(_request(random, moment))
-    return [request for request in found if request[0] < span.end]
+        moment = max(end for _, end in requests) + span.idle_s + random.uniform(0, span.grace_s)
+    requests.append(_request(random, moment))
+    return [request for request in requests if request[0] < span.end]
 
 
 SHAPES: dict[str, Callable[[Random, Span], Requests]] = {

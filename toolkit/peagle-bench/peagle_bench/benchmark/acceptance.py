@@ -173,12 +173,12 @@ def _added(left: Sequence[int], right: Sequence[int], sign: int) -> tuple[int, .
     )
 
 
-def is_ineffective(found: Acceptance) -> bool:
+def is_ineffective(acceptance: Acceptance) -> bool:
     """Decide whether parallel drafting has no effect, by the rule of `core.ineffective`."""
-    if len(found.survival) < 2:
+    if len(acceptance.survival) < 2:
         return False
-    first, second = (round(rate * found.drafts) for rate in found.survival[:2])
-    return ineffective.is_ineffective(found.drafts, first, second)
+    first, second = (round(rate * acceptance.drafts) for rate in acceptance.survival[:2])
+    return ineffective.is_ineffective(acceptance.drafts, first, second)
 
 
 #: vLLM logs every 10 s, and CloudWatch shows a line some seconds later.

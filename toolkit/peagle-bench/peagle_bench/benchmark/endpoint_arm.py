@@ -230,11 +230,11 @@ def look_at(session: Session | None, arm: ArmRecord) -> str | None:
     return f"the endpoint is {facts.status}" + (f": {facts.failure_reason}" if facts.failure_reason else "")
 
 
-def _mode(found: EndpointStatus) -> Mode:
+def _mode(status: EndpointStatus) -> Mode:
     """Read the mode from the tags, or from the model's environment if peagle-sm did not create it."""
-    if found.summary.mode in MODES:
-        return cast(Mode, found.summary.mode)
-    config = found.speculative_config
+    if status.summary.mode in MODES:
+        return cast(Mode, status.summary.mode)
+    config = status.speculative_config
     if config is None:
         return "unknown"
     return (

@@ -55,6 +55,32 @@ def loads_of(concurrencies: Sequence[int], rates: Sequence[float]) -> tuple[Load
     return loads
 
 
+USUAL_CONCURRENCIES = (1, 8)
+
+
+def plan_of(
+    workload: Workload,
+    concurrencies: Sequence[int],
+    rates: Sequence[float],
+    requests: int | None,
+    seconds: float | None,
+    *,
+    seed: int,
+    objective: Objective | None,
+) -> BenchPlan:
+    """Plan a benchmark and check it; without a load, concurrency 1 and 8, as far as the prompts suffice.
+
+    Raises:
+        SpecError: as `loads_of` and `check_plan`.
+    """
+    if not concurrencies and not rates:
+        most = requests or len(workload.items)
+        concurrencies = [each for each in USUAL_CONCURRENCIES if seconds or each <= most]
+    plan = BenchPlan(loads_of(concurrencies, rates), requests, seconds, seed, objective)
+    check_plan(plan, workload)
+    return plan
+
+
 def check_plan(plan: BenchPlan, workload: Workload) -> None:
     """Refuse a plan that cannot be measured.
 
@@ -150,8 +176,8 @@ def probed(
     salt: str,
     measure: Any,
     *,
-    drafts_of: Callable[[], bool | None],
-    expected: Mode | None,
+    drafts_of: Callable[[], bool | None] = lambda: None,
+    expected: Mode | None = None,
 ) -> Described:
     """Send the longest prompt once, with its own salt; return the arm with its K, if the answer reports it.
 

@@ -37,7 +37,6 @@ from peagle_bench.results.records import (
     ArmRecord,
     Header,
     Load,
-    Mode,
     PointRecord,
     RequestRecord,
 )
@@ -67,7 +66,9 @@ def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], a
 
 def _repeats(results: Results, prompts: int) -> list[str]:
     """Note the loads with more requests than prompts; a conversation counts once."""
-    sent = Counter(one.load.label for one in results.requests if one.phase == "measured" and not one.turn)
+    sent = Counter(
+        request.load.label for request in results.requests if request.phase == "measured" and not request.turn
+    )
     loads = [f"{label} ({count} requests)" for label, count in sent.items() if count > prompts]
     if not loads:
         return []
@@ -81,9 +82,9 @@ def errors_in_words(point: PointRecord) -> str:
 
 def _failed(point: PointRecord, requests: Sequence[RequestRecord]) -> str:
     first = next(
-        one.error_message
-        for one in requests
-        if one.load == point.load and one.phase == "measured" and one.error in point.errors
+        request.error_message
+        for request in requests
+        if request.load == point.load and request.phase == "measured" and request.error in point.errors
     )
     return (
         f"{point.load.label}: {sum(point.errors.values())} of {point.requests} requests failed"
@@ -165,16 +166,15 @@ def bench(
     path: Path,
     dependencies: BenchDependencies,
     *,
-    expected: Mode | None = None,
     resume: bool = False,
 ) -> Outcome:
     """Measure every load of ``plan`` and write ``path``; with ``resume``, only the missing loads.
 
-    A probe with the longest prompt comes first: it shows whether the prompt fits into the context, whether
-    answers report their acceptance, and whether the endpoint drafts as its mode requires.
+    A probe with the longest prompt comes first: it shows whether the prompt fits into the context, and
+    whether answers report their acceptance.
 
     Raises:
-        SpecError: the plan, the file, the context or the mode does not fit; nothing was measured.
+        SpecError: the plan, the file or the context does not fit; nothing was measured.
         ServiceFault: the endpoint stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
     """
@@ -192,8 +192,6 @@ def bench(
                 described,
                 salt,
                 dependencies.measure,
-                drafts_of=lambda: dependencies.source.drafts if dependencies.source else None,
-                expected=expected,
             )
         with writer or ResultWriter(path) as opened:
             run = _Run(described.arm, target, workload, plan, opened, dependencies, salt)
@@ -333,10 +331,10 @@ def _points(writer: ResultWriter) -> dict[Load, PointRecord]:
     return {point.load: point for point in (writer.found.points if writer.found else ())}
 
 
-def _is_known(arm: ArmRecord, found: Results | None) -> bool:
+def _is_known(arm: ArmRecord, earlier: Results | None) -> bool:
     """Decide whether the file has the arm; a run with nothing left to measure does not read K again."""
-    return found is not None and any(
-        arm in (one, replace(one, num_speculative_tokens=None)) for one in found.arms
+    return earlier is not None and any(
+        arm in (known, replace(known, num_speculative_tokens=None)) for known in earlier.arms
     )
 
 

@@ -16,8 +16,6 @@ from peagle_bench.commands.options import (
     goal_option,
     max_tokens_option,
     objective_of,
-    render_slices,
-    slices_data,
     temperature_option,
     workload_option,
 )
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
     from peagle_bench.results.records import ArmRecord
     from peagle_bench.results.result_file import Outcome
     from peagle_bench.workloads import Workload
-
-
-_CONCURRENCIES = (1, 8)
 
 
 @click.command(cls=Command)
@@ -74,7 +69,7 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     hits. Figures are withheld if this client was the bottleneck; exit code 1 if that was so at every load.
     """
     from peagle_bench.benchmark.endpoint_arm import describe_arm, is_url
-    from peagle_bench.benchmark.plan import check_plan
+    from peagle_bench.benchmark.plan import plan_of
     from peagle_bench.benchmark.run import BenchDependencies
     from peagle_bench.benchmark.run import bench as measure
     from peagle_bench.load import make_target
@@ -90,8 +85,15 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
         api=options["api"],
         session=lambda: open_session(state),
     )
-    plan = _plan(options, len(workload.items))
-    check_plan(plan, workload)
+    plan = plan_of(
+        workload,
+        options["concurrency"] or (),
+        options["rate"] or (),
+        options["requests"],
+        options["seconds"],
+        seed=options["seed"],
+        objective=objective_of(options["goals"]) if options["goals"] else None,
+    )
     session = None if is_url(endpoint) else open_session(state)
     described = describe_arm(session, endpoint, usd_per_hour=options["usd_per_hour"])
     arm, stand_in = described.arm, described.stand_in_weights
@@ -112,21 +114,6 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     )
     if all(is_withheld(point.client) for point in outcome.results.points):
         raise withheld(outcome)
-
-
-def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
-    from peagle_bench.benchmark.plan import BenchPlan, loads_of
-
-    rates, requests, seconds = options["rate"] or (), options["requests"], options["seconds"]
-    usual = tuple(each for each in _CONCURRENCIES if seconds or each <= (requests or prompts))
-    concurrencies = options["concurrency"] or (() if rates else usual)
-    return BenchPlan(
-        loads=loads_of(concurrencies, rates),
-        requests=requests,
-        seconds=seconds,
-        seed=options["seed"],
-        objective=objective_of(options["goals"]) if options["goals"] else None,
-    )
 
 
 def render_before(arm: ArmRecord, workload: Workload, plan: BenchPlan, *, stand_in: bool) -> str:
@@ -164,31 +151,21 @@ def _price(arm: ArmRecord, plan: BenchPlan) -> str:
 
 def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     """Render rates, latencies, survival and notes; leave out withheld loads."""
-    from peagle_bench.load.points import is_late, is_short, is_withheld
-    from peagle_bench.report import outcomes
+    from peagle_bench.report import tables
+    from peagle_bench.report.merging import view_of
 
-    results = outcome.results
-    arm = results.arms[-1]
-    published = [point for point in results.points if not is_withheld(point.client)]
+    view = view_of([outcome.results])
     parts = []
-    if published:
+    if view.points:
+        shown = (tables.points(view, tables.RATES), tables.latencies(view))
         parts += [
-            show(outcomes.rates(published, arm))
-            + _star(any(map(is_short, published)), "tokens/s and requests/s"),
-            show(outcomes.latencies(published))
-            + "\n(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)"
-            + _star(any(is_late(point.client) for point in published), "latencies"),
-            outcomes.survival(published),
-            render_slices(results),
+            *(show(table) for table in shown if table is not None),
+            "(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)",
+            "\n".join(tables.survival(view)),
         ]
     notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
     parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
     return "\n\n".join(part for part in parts if part)
-
-
-def _star(marked: bool, what: str) -> str:
-    """Return the footnote of a table with marked loads."""
-    return f"\n(* these {what} are uncertain: see the note)" if marked else ""
 
 
 def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
@@ -208,7 +185,6 @@ def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
         "stand_in_weights": stand_in,
         "arm": encode(outcome.results.arms[-1]),
         "points": points,
-        "slices": slices_data(outcome.results),
         "notes": list(outcome.notes),
     }
 

@@ -18,7 +18,6 @@ from peagle_bench.commands.options import (
     Numbers,
     max_tokens_option,
     render_slices,
-    slices_data,
     temperature_option,
     workload_option,
 )
@@ -37,7 +36,6 @@ from peagle_bench.commands.packs import (
 from peagle_sm.cli.arguments import follower, open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.planning.plan import refuse_if_needed
 from peagle_sm.cli.console import confirmed, emit, show_offer, termination_is_ctrl_c
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table, show
 from peagle_sm.core.errors import Declined, PlanRefused, SpecError
@@ -138,6 +136,7 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
     if options["packs"] is not None:
         setup = None if base is None else expected_setup(base, options)
         return _Work(setup, lambda session: run_chosen(state, session, options), {}, None)
+    from peagle_bench.compare.measurement import setup_of
     from peagle_bench.workloads import few_conversations, load_workload
 
     workload = load_workload(
@@ -148,7 +147,7 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
         temperature=options["temperature"],
         session=lambda: open_session(state),
     )
-    setup = _setup(workload, options)
+    setup = setup_of(workload, options["concurrency"])
     config = {name: options[name] for name in ("seed", "max_tokens", "temperature")}
     return _Work(
         setup,
@@ -156,19 +155,6 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
         config,
         few_conversations(setup.items),
     )
-
-
-def _setup(workload: Workload, options: dict[str, Any]) -> Setup:
-    from peagle_bench.compare.measurement import Setup
-    from peagle_bench.results.records import Load
-
-    setup = Setup(
-        items=workload.items,
-        loads=tuple(Load("closed", concurrency=number) for number in options["concurrency"]),
-        temperature=workload.temperature,
-    ).with_enough_requests()
-    setup.check()
-    return setup
 
 
 def _comparing(
@@ -282,9 +268,9 @@ def _plans(specs: Mapping[SpecMode, EndpointSpec], session: Session) -> list[Pla
     plans = [plan_for(spec, session) for spec in specs.values()]
     for mode, plan in zip(specs, plans, strict=True):
         try:
-            refuse_if_needed(plan)
+            plan.refuse_errors()
         except PlanRefused as error:
-            checks = {finding["check"] for finding in error.details["findings"]}
+            checks = {finding.check for finding in plan.errors()}
             step = f"Give a lower K: --modes …,{mode}=K." if checks == {"trained-depth"} else error.next_step
             raise PlanRefused(
                 f"mode {mode}: {error.message}", next_step=step, details=error.details
@@ -320,6 +306,7 @@ def render_outcome(outcome: Outcome) -> str:
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json."""
     from peagle_bench.load.points import separate_withheld
+    from peagle_bench.report import slices
     from peagle_bench.report.verdict import outcome_of
     from peagle_bench.results.result_file import encode
 
@@ -338,7 +325,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
             {"faster": row.faster, "slower": row.slower, "load": encode(row.load)}
             for row in shown.withheld_comparisons
         ],
-        "slices": slices_data(results),
+        "slices": slices.data(results),
         "notes": list(outcome.notes),
     }
 

@@ -129,7 +129,7 @@ class Numbers(_Type):
 
 
 def render_slices(results: Results) -> str:
-    """Render the first pair (or arm) and load by slice, and the slices in which speculation costs money."""
+    """Render the first pair and load by slice, and the slices in which speculation costs money."""
     from peagle_bench.report import slices
 
     records = slices.slices_in(results)
@@ -137,15 +137,7 @@ def render_slices(results: Results) -> str:
         return ""
     shown = slices.groups(records, results.arms)[0]
     first = shown[0]
-    names = f"{first.arm} over {first.baseline}" if first.baseline else first.arm
-    lines = [f"{names} at {first.load.label}, by slice:", show(slices.table(shown))]
+    lines = [f"{first.arm} over {first.baseline} at {first.load.label}, by slice:", show(slices.table(shown))]
     for note in (f"({slices.HOW})", *slices.sentences(shown, results.arms)):
         lines += textwrap.wrap(note, 80, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
-
-
-def slices_data(results: Results) -> list[dict[str, Any]]:
-    """Return the figures by slice for --format json."""
-    from peagle_bench.report import slices
-
-    return slices.data(results)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from peagle_bench import results_file
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, termination_is_ctrl_c
-from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+from peagle_sm.cli.terminal import STAND_IN, render_fields, show
 
 if TYPE_CHECKING:
     from peagle_bench.compare.deployments import Round
@@ -202,32 +202,20 @@ def run_chosen(
     return run
 
 
-_HEADS = ("pack", "arm", "result", "figure", "why")
-_RESULTS = {True: "pass", False: "FAIL", None: "not measured"}
-
-
-def render_scorecard(records: Sequence[PackRecord]) -> str:
-    """Render a row for each pack and arm, then examples of failures and notes."""
-    from peagle_bench.report.verdict import scored
-
-    if not records:
-        return ""
-    rows = [(one.pack, one.arm, _RESULTS[one.passed], one.figure or "-", one.why) for one in records]
-    several = len({one.arm for one in records}) > 1
-    heads = [head for head in _HEADS if several or head != "arm"]
-    shown = [[cell for head, cell in zip(_HEADS, row, strict=True) if head in heads] for row in rows]
-    lines = [render_table(heads, shown)]
-    lines += [f"- {one.pack}, {one.arm}: {example}" for one in records for example in one.examples]
-    return "\n".join([*lines, "", f"{scored(records)}."])
-
-
 def render_packs(outcome: Outcome) -> str:
-    """Render the result of a run of packs."""
+    """Render a row for each pack and arm, then examples of failures and notes."""
+    from peagle_bench.report import tables
+    from peagle_bench.report.merging import view_of
+
     results = outcome.results
-    notes = [f"{one.pack}: {note}" for one in results.packs for note in one.notes]
+    table = tables.packs(view_of([results]))
+    notes = [f"{record.pack}: {note}" for record in results.packs for note in record.notes]
     notes += [STAND_IN] if results.header.stand_in_weights else []
+    examples = [
+        f"- {record.pack}, {record.arm}: {example}" for record in results.packs for example in record.examples
+    ]
     parts = [
-        render_scorecard(results.packs),
+        *([] if table is None else ["\n".join([show(table), *examples]), f"{table.title}."]),
         "\n".join(f"note: {note}" for note in dict.fromkeys(notes)),
         f"results: {outcome.path}",
     ]
@@ -251,14 +239,16 @@ def scorecard_data(records: Sequence[PackRecord]) -> list[dict[str, Any]]:
     """Return the rows of the scorecard with a word for the result."""
     from dataclasses import asdict
 
-    return [{**asdict(one), "result": _RESULTS[one.passed].lower()} for one in records]
+    from peagle_bench.report.tables import PACK_RESULTS
+
+    return [{**asdict(record), "result": PACK_RESULTS[record.passed].lower()} for record in records]
 
 
 def failure_of(records: Sequence[PackRecord], path: Path) -> PeagleError | None:
     """Return the error that ends the command; None if no pack failed."""
     from peagle_sm.core.errors import PackFailed
 
-    failed = list(dict.fromkeys(one.pack for one in records if one.passed is False))
+    failed = list(dict.fromkeys(record.pack for record in records if record.passed is False))
     if not failed:
         return None
     return PackFailed(

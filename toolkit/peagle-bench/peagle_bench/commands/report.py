@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_bench.commands.options import RESULTS_FILE, slices_data
+from peagle_bench.commands.options import RESULTS_FILE
 from peagle_bench.commands.packs import scorecard_data
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
@@ -39,6 +39,7 @@ def report(
     files make one report with one part for each run; figures of different runs cannot be compared. Exit code
     2 if a file is not a results file, or if no file contains a finished load.
     """
+    from peagle_bench.report import slices
     from peagle_bench.report.files import read_files, write_page
     from peagle_bench.report.markdown import markdown as as_markdown
     from peagle_bench.report.merging import demand_figures, parts_of
@@ -65,7 +66,7 @@ def report(
             **asdict(verdict(parts[0].view)),
             "stand_in_weights": parts[0].view.stand_in,
             "packs": scorecard_data([pack for part in parts for pack in part.view.packs]),
-            "slices": [one for each in results for one in slices_data(each)],
+            "slices": [row for each in results for row in slices.data(each)],
             "html": str(page) if page else None,
         },
         names=[str(page)] if page else [],
@@ -103,4 +104,4 @@ def caution_lines(view: View) -> list[str]:
     """Render the cautions that a reader must see before any figure."""
     from peagle_bench.report.view import cautions
 
-    return [f"{one.name.upper()}. {one.text}" for one in cautions(view)]
+    return [f"{caution.name.upper()}. {caution.text}" for caution in cautions(view)]

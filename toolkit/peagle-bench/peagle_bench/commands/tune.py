@@ -12,7 +12,6 @@ from peagle_bench.commands.options import FILE, Numbers, workload_option
 from peagle_sm.cli.arguments import follower, open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.commands.planning.plan import refuse_if_needed
 from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
 from peagle_sm.cli.terminal import STAND_IN, render_fields, show
 from peagle_sm.core.errors import Declined
@@ -76,7 +75,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     tuning.check(job)
     plans = tuning.plans_of(job, session)
     for plan in plans.values():
-        refuse_if_needed(plan)
+        plan.refuse_errors()
     if dry_run:
         _print_requests(plans)
         return
@@ -150,18 +149,14 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
 
 
 def render_done(done: Done) -> str:
-    """Render the curve of each mode and load, the best mode, the cost."""
-    from peagle_bench.report.outcomes import curve
+    """Render the best K of each mode and load, the rate at each K, the best mode, the cost."""
+    from peagle_bench.report import tables
+    from peagle_bench.report.merging import view_of
     from peagle_bench.tune.job import table_words
     from peagle_bench.tune.outcome import best_mode, common_against_none
 
-    tuned = done.tuned
-    parts = []
-    for record in done.fits:
-        parts.append(
-            f"{record.mode}, {record.load.label}: K={record.best_k} for this load alone\n"
-            f"{show(curve(record))}\n{record.reason}"
-        )
+    tuned, view = done.tuned, view_of([done.results])
+    parts = [show(table) for table in (tables.rates(view), tables.best_k(view)) if table is not None]
     lines = []
     for result in tuned.results:
         lines.append(f"{result.mode}: one K for all loads, measured at each load: {result.common.reason}")
@@ -177,7 +172,7 @@ def render_done(done: Done) -> str:
     parts.append("\n".join(lines))
     notes = _slower(done)
     notes += [f"do not publish: {line}" for line in tuned.untrusted]
-    notes += [STAND_IN] if done.stand_in else []
+    notes += [STAND_IN] if view.stand_in else []
     notes.append("the confidence intervals cover only the windows of this deployment")
     parts.append("\n".join(f"note: {line}" for line in notes))
     ending = [f"took {tuned.minutes:.1f} min, {spent(done)}", f"results: {done.out}"]
@@ -193,7 +188,7 @@ def _slower(done: Done) -> list[str]:
     sentences = []
     for result in done.tuned.results:
         pays = common_against_none(result)
-        loads = ", ".join(f"c={c}" for c, one in pays.items() if one.verdict == "slower")
+        loads = ", ".join(f"c={c}" for c, ratio in pays.items() if ratio.verdict == "slower")
         if loads:
             sentences.append(
                 f"{result.mode} at K={result.common.k} is slower than no speculation at {loads}; "
@@ -243,19 +238,19 @@ def done_data(done: Done) -> dict[str, Any]:
         "minutes": round(tuned.minutes, 2),
         "results": str(done.out),
         "written": done.written,
-        "stand_in_weights": done.stand_in,
+        "stand_in_weights": done.results.header.stand_in_weights,
         "warnings": list(tuned.untrusted),
     }
 
 
-def _against_data(one: BaselineRatio | None) -> dict[str, Any] | None:
+def _against_data(against: BaselineRatio | None) -> dict[str, Any] | None:
     """Return the comparison with the baseline; None if no baseline was measured."""
-    if one is None:
+    if against is None:
         return None
-    figures = {"ratio": one.ratio, "low": one.low, "high": one.high}
+    figures = {"ratio": against.ratio, "low": against.low, "high": against.high}
     return {
-        "k": one.k,
-        "verdict": one.verdict,
-        "none_otps": round(one.plain, 1),
+        "k": against.k,
+        "verdict": against.verdict,
+        "none_otps": round(against.plain, 1),
         **{name: round(value, 4) for name, value in figures.items()},
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from peagle_bench.results.records import CheckRecord
-    from peagle_bench.verify.run import OpenedEngine
+    from peagle_bench.verify.run import Verification
     from peagle_sm.core.errors import PeagleError
 
 
@@ -78,33 +78,24 @@ def verify(
     Exit code 0 if all applicable checks passed; 9 if one failed; 10 if none failed but one is undecided.
     """
     from peagle_bench.benchmark.endpoint_arm import is_url
-    from peagle_bench.results.result_file import ResultWriter
-    from peagle_bench.verify import run as verification
-    from peagle_bench.verify.engines import EnginePair, Options
+    from peagle_bench.verify.run import prepared
     from peagle_sm.cli.arguments import open_session
 
-    wanted = _chosen(checks)
     out = out or results_file("verify", endpoint)
-    _demand_free(out)
-    chosen = verification.QUICK if quick else Options()
-    options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens)
-    at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
-    source = verification.load_prompts(workload, prompts, options.seed, at_most, lambda: open_session(state))
-    session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
-    plain = verification.open_engine(session, baseline)
-    verification.demand_plain(plain.described)
-    mine = verification.open_engine(session, endpoint)
-    head = verification.header(mine.described, plain.described, source, options, wanted)
-    _announce(state, mine, plain, verification.tokens_asked(options, len(source.items), wanted))
-    records: list[CheckRecord] = []
-    with ResultWriter(out) as writer:
-        for line in (head, mine.described.arm, plain.described.arm):
-            writer.append(line)
-        engines = EnginePair(plain.engine, mine.engine, options, tick=_counting(state))
-        for record in verification.verify(engines, source.items, wanted, partial(note, state)):
-            writer.append(record)
-            records.append(record)
-    stand_in = head.stand_in_weights
+    verification = prepared(
+        endpoint,
+        baseline,
+        lambda: None if is_url(endpoint) and is_url(baseline) else open_session(state),
+        workload=workload,
+        prompts=prompts,
+        max_tokens=max_tokens,
+        quick=quick,
+        checks=[name.strip() for name in (checks or "").split(",") if name.strip()],
+        workload_session=lambda: open_session(state),
+    )
+    _announce(state, verification)
+    records = verification.run(out, partial(note, state), _counting(state))
+    stand_in = verification.stand_in_weights
     ending = _ending(records, allow_undecided)
     emit(
         state,
@@ -114,27 +105,6 @@ def verify(
     )
     if ending is not None:
         raise ending
-
-
-def _chosen(checks: str | None) -> tuple[str, ...]:
-    from peagle_sm.core.errors import SpecError
-
-    names = [name.strip() for name in checks.split(",") if name.strip()] if checks else list(CHECKS)
-    unknown = [name for name in names if name not in CHECKS]
-    if unknown or not names:
-        raise SpecError(
-            f"--checks: found {', '.join(unknown) or 'none'}; allowed: {', '.join(CHECKS)}",
-            next_step="correct the names, or leave out --checks to run all of them",
-        )
-    return tuple(name for name in CHECKS if name in names)
-
-
-def _demand_free(out: Path) -> None:
-    """Refuse an existing results file: two runs must not be mixed."""
-    from peagle_sm.core.errors import SpecError
-
-    if out.exists() and out.stat().st_size:
-        raise SpecError(f"{out} already exists", next_step="give another file (--out), or delete that one")
 
 
 def _counting(state: State) -> Callable[[], None]:
@@ -155,46 +125,49 @@ def _counting(state: State) -> Callable[[], None]:
     return tick
 
 
-def _announce(state: State, mine: OpenedEngine, plain: OpenedEngine, tokens: int) -> None:
+def _announce(state: State, verification: Verification) -> None:
+    from peagle_bench.verify.run import tokens_asked
     from peagle_sm.core.words import usd
 
-    rates = [side.described.arm.usd_per_hour for side in (mine, plain)]
+    candidate, plain = verification.candidate.arm, verification.baseline.arm
+    rates = [arm.usd_per_hour for arm in (candidate, plain)]
     price = (
         f"{sum(rate for rate in rates if rate is not None):,.2f} USD/hour" if None not in rates else usd(None)
     )
+    tokens = tokens_asked(verification.options, len(verification.workload.items), verification.checks)
     note(
         state,
         f"at most about {tokens:,} output tokens from the endpoint, and twice that from the baseline; this "
         "always includes greedy answers, which the other checks need",
     )
     note(state, f"both together are billed {price}, also without this run; nothing is deployed or deleted")
-    if mine.described.arm.mode == "none":
+    if candidate.mode == "none":
         note(state, "the endpoint does not speculate either: this compares the target with itself")
 
 
 def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | None:
     """Return the error that ends the command; None if all applicable checks passed."""
+    from peagle_bench.report.verdict import checked
+    from peagle_bench.results.records import all_passed
     from peagle_sm.core.errors import OutputsDiffer, Undecided
 
     failed = [each.name for each in records if each.passed is False]
     open_ = [each.name for each in records if each.undecided]
     if failed:
         return OutputsDiffer(
-            conclusion(records),
+            checked(records),
             next_step="serve without speculation until you know the cause; repeat the examples to find it",
             details={"failed": failed, "undecided": open_},
         )
-    if passed(records) is None and not allow_undecided:
+    if all_passed(records) is None and not allow_undecided:
         return Undecided(
-            conclusion(records),
+            checked(records),
             next_step="fix the cause, skip these checks (--checks), or accept it (--allow-undecided)",
             details={"undecided": open_},
         )
     return None
 
 
-_WORDS = {True: "pass", False: "FAIL", None: "undecided"}
-_NOT_APPLICABLE = "not applicable"
 STAND_IN = "small stand-in weights: this says nothing about a large model on a GPU"
 
 
@@ -209,7 +182,9 @@ def render_checks(
 
     ``concluded``: an error message with the conclusion follows, so leave it out here.
     """
-    rows = [(each.name, _result(each)) for each in records]
+    from peagle_bench.report.verdict import checked
+
+    rows = [(record.name, record.result) for record in records]
     width = max((len(name) for name, _ in rows), default=0) + 4
     width += max((len(result) for _, result in rows), default=0)
     lines = render_table(("check", "result"), rows).splitlines()
@@ -223,15 +198,11 @@ def render_checks(
         name_width = max(len(each.name) for each in tested) + 2
         for each in tested:
             parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
-    ending = [] if concluded else [conclusion(records)]
+    ending = [] if concluded else [f"{checked(records)}."]
     ending += [STAND_IN] if stand_in else []
     ending += [] if out is None else [f"results: {out}"]
     parts += ["", *ending] if ending else []
     return "\n".join(parts)
-
-
-def _result(record: CheckRecord) -> str:
-    return _WORDS[record.passed] if record.applicable else _NOT_APPLICABLE
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
@@ -246,40 +217,16 @@ def _wrapped(text: str, indent: int) -> list[str]:
     )
 
 
-def conclusion(records: Sequence[CheckRecord]) -> str:
-    """Return the conclusion of all checks."""
-    by = {
-        word: [r.name for r in records if _result(r) == word] for word in (*_WORDS.values(), _NOT_APPLICABLE)
-    }
-    applicable = [each for each in records if each.applicable]
-    besides = f" Not applicable: {', '.join(by[_NOT_APPLICABLE])}." if by[_NOT_APPLICABLE] else ""
-    if by["FAIL"]:
-        return f"The answers differ from the target's: {', '.join(by['FAIL'])} failed."
-    if by["undecided"]:
-        return (
-            f"{len(by['pass'])} of {len(applicable)} checks passed; "
-            f"undecided: {', '.join(by['undecided'])}.{besides}"
-        )
-    if not applicable:
-        return f"Nothing was checked.{besides}"
-    counted = f"these {len(applicable)} checks" if len(applicable) > 1 else "this check"
-    return f"The answers are the target's own, as far as {counted} can detect.{besides}"
-
-
-def passed(records: Sequence[CheckRecord]) -> bool | None:
-    """Return whether all applicable checks passed; None if undecided."""
-    outcomes = [each.passed for each in records if each.applicable]
-    return False if False in outcomes else None if None in outcomes or not outcomes else True
-
-
 def checks_data(
     records: Sequence[CheckRecord], endpoint: str, baseline: str, stand_in: bool, out: Path
 ) -> dict[str, Any]:
     """Return the results for --format json."""
+    from peagle_bench.results.records import all_passed
+
     return {
         "endpoint": endpoint,
         "baseline": baseline,
-        "passed": passed(records),
+        "passed": all_passed(records),
         "checks": [asdict(each) for each in records],
         "stand_in_weights": stand_in,
         "results": str(out),

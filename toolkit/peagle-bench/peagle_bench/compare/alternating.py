@@ -9,7 +9,6 @@ the same endpoint (an A/A pair) must not find each other's prompts in the prefix
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -30,7 +29,7 @@ from peagle_bench.load import (
 from peagle_bench.load.http_client import Sender, open_sender
 from peagle_bench.load.run import Connect, drive_load
 from peagle_bench.results.records import Load, RequestRecord
-from peagle_bench.workloads import rounds
+from peagle_bench.workloads import rounds, salted
 from peagle_sm.core.errors import SpecError
 
 
@@ -69,30 +68,10 @@ class Contender:
     target: Target
     salt: str
 
-    def own(self, item: WorkItem) -> WorkItem:
-        """Salt an item for this arm."""
-        return under(self.salt, item)
-
-
-def under(salt: str, item: WorkItem) -> WorkItem:
-    """Add a salt to an item and its following turns; an existing salt stays part of the new one.
-
-    The salt that is sent is a digest: vLLM accepts at most 128 characters, without ``/`` and ``@``.
-    """
-    follow = item.then
-
-    def then(answer: str) -> WorkItem | None:
-        following = follow(answer) if follow is not None else None
-        return None if following is None else under(salt, following)
-
-    own = f"{item.body.get('cache_salt', '')}{item.share}"
-    whole = hashlib.sha256(f"{salt}{own}".encode()).hexdigest()[:32]
-    return replace(item, body={**item.body, "cache_salt": whole}, then=None if follow is None else then)
-
 
 def warming(item: WorkItem, salt: str = "") -> WorkItem:
     """Make a warm-up item: another id, and a salt that keeps the measured prompt out of the cache."""
-    return replace(under(f"warm-up{salt}", item), prompt_id=f"{item.prompt_id}#warm-up", then=None)
+    return replace(salted(item, f"warm-up{salt}"), prompt_id=f"{item.prompt_id}#warm-up", then=None)
 
 
 @dataclass(frozen=True)
@@ -195,7 +174,7 @@ async def by_block(
     """Measure with several requests in flight: one arm at a time, in windows in ABBA order.
 
     In each block every arm has two windows, each with other prompts; all arms get the same ones. A warm-up of
-    ``load.concurrency`` requests (with steps, the first one's) precedes each window.
+    ``load.concurrency`` requests precedes each window.
 
     Raises:
         LoadStopped: an arm failed every request.
@@ -205,8 +184,7 @@ async def by_block(
     each = requests_per_window(len(items), places, blocks, repeat=repeat, load=load)
     by_name = {contender.target.arm: contender for contender in contenders}
     parts = dict(enumerate(_parts(rounds(items, repeat=repeat), each, 2 * blocks)))
-    warm = load.steps[0] if load.steps else places
-    first = list(islice(rounds(items, repeat=True), warm))
+    first = list(islice(rounds(items, repeat=True), places))
     windows: Counter[tuple[int, str]] = Counter()
     async with context.connected(contenders, places) as connect:
         for block, name in abba(list(by_name), blocks):
@@ -215,7 +193,7 @@ async def by_block(
             warm_up = [warming(item, f" {block}.{half} ") for item in first]
             work = [*warm_up, *parts[2 * block + half]]
             run = await _drive(
-                by_name[name], load, work, context.options(each, warm, block), context, connect
+                by_name[name], load, work, context.options(each, places, block), context, connect
             )
             if all(record.error is not None for record in run.records):
                 raise _stopped(f"every request of block {block + 1} failed", run.records, untaken=run.records)
@@ -260,7 +238,7 @@ async def _drive(
     return await drive_load(
         contender.target,
         load,
-        [contender.own(item) for item in items],
+        [salted(item, contender.salt) for item in items],
         options=options,
         observer=context.observer,
         clock=context.clock,

@@ -184,8 +184,8 @@ def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
     for number, endpoint in enumerate(arm.endpoints, start=1):
         session = None if is_url(endpoint) else session_of()
         name, _, component = (endpoint, "", "") if session is None else endpoint.partition("/")
-        one = describe_arm(session, name, component=component or None, expected=arm.mode)
-        arms.append(one if arm.label is None else called(one, arm.label, number))
+        described = describe_arm(session, name, component=component or None, expected=arm.mode)
+        arms.append(described if arm.label is None else called(described, arm.label, number))
     return arms
 
 

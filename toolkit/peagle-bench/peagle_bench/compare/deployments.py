@@ -251,7 +251,7 @@ def existing_rounds(arms: Sequence[Named], session_of: Callable[[], Session]) ->
         PeagleError: an endpoint cannot be measured.
     """
     by_arm = [describe(arm, session_of) for arm in arms]
-    return [nullcontext(list(one)) for one in zip(*by_arm, strict=True)]
+    return [nullcontext(list(deployment)) for deployment in zip(*by_arm, strict=True)]
 
 
 def deployed_rounds(
@@ -264,8 +264,8 @@ def deployed_rounds(
 ) -> list[Round]:
     """Return rounds that each deploy every spec, and delete all before the next round."""
     return [
-        _deployed(one, number, session, unguarded=unguarded, progress=progress, pacing=pacing)
-        for number, one in enumerate(specs, start=1)
+        _deployed(by_mode, number, session, unguarded=unguarded, progress=progress, pacing=pacing)
+        for number, by_mode in enumerate(specs, start=1)
     ]
 
 
@@ -286,8 +286,8 @@ def _deployed(
             arms = []
             for mode, spec in specs.items():
                 arm = demand_mode(describe_endpoint(session, spec.name), mode)
-                one = called(arm, mode, number)
-                arms.append(replace(one, arm=replace(one.arm, deployment=str(number))))
+                named_arm = called(arm, mode, number)
+                arms.append(replace(named_arm, arm=replace(named_arm.arm, deployment=str(number))))
             yield arms
     except (KeyboardInterrupt, Interrupted) as error:
         # The fleet raises BillableLeft unless all deletions were confirmed, so here all are deleted.

@@ -28,7 +28,7 @@ from peagle_bench.load import ClientUsage, LoadRun, LoadStopped, Target, Window,
 from peagle_bench.load.points import make_point
 from peagle_bench.load.run import run_quietly
 from peagle_bench.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, Record
-from peagle_bench.workloads import MAX_TOKENS, limit_of
+from peagle_bench.workloads import MAX_TOKENS, Workload, limit_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.planning import Plan
 
@@ -120,11 +120,6 @@ class Setup:
         each = requests_per_window(len(self.items), places, self.blocks, repeat=self.repeat, load=load)
         return each * 2 * self.blocks
 
-    def with_enough_requests(self) -> Setup:
-        """Return a setup that sends the prompts again, if one of its loads needs more than there are."""
-        places = max((load.concurrency or 1 for load in self.loads), default=1)
-        return replace(self, repeat=places > 1 and len(self.items) < 2 * self.blocks * places)
-
     def check(self) -> None:
         """Refuse a setup that cannot give an interval, before anything is deployed or sent.
 
@@ -139,6 +134,20 @@ class Setup:
             )
         for load in self.loads:
             self.prompts_of(load)
+
+
+def setup_of(workload: Workload, concurrencies: Sequence[int]) -> Setup:
+    """Return the setup of a workload's prompts under closed loops.
+
+    Raises:
+        SpecError: too few prompts for one of the loads.
+    """
+    loads = tuple(Load("closed", concurrency=number) for number in concurrencies)
+    places = max(concurrencies, default=1)
+    setup = Setup(workload.items, loads, temperature=workload.temperature)
+    setup = replace(setup, repeat=places > 1 and len(setup.items) < 2 * setup.blocks * places)
+    setup.check()
+    return setup
 
 
 class Writer(Protocol):

@@ -66,12 +66,13 @@ def notes_of(
 
 
 def _failed_controls(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
-    for one in comparisons:
-        if one.control and one.ratio.shown:
+    for comparison in comparisons:
+        ratio = comparison.ratio
+        if comparison.control and ratio.shown:
             yield (
-                f"{one.load.label}: A/A control failed: {one.slower} compared with itself gave "
-                f"{one.ratio.value:.3f} [{one.ratio.low:.3f}, {one.ratio.high:.3f}], which excludes 1. By "
-                "chance this happens in 1 of 20 runs; measure again before you trust the other ratios"
+                f"{comparison.load.label}: A/A control failed: {comparison.slower} compared with itself gave "
+                f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], which excludes 1. By chance this "
+                "happens in 1 of 20 runs; measure again before you trust the other ratios"
             )
 
 
@@ -103,22 +104,23 @@ def _silent_drafts(arms: Sequence[ArmRecord], points: Sequence[PointRecord]) -> 
 
 
 def _different_answers(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
-    for one in comparisons:
-        same, both = one.identical_outputs, one.compared_outputs
+    for comparison in comparisons:
+        same, both = comparison.identical_outputs, comparison.compared_outputs
         if same is not None and both is not None and same < both:
             yield (
-                f"{one.load.label}: {one.faster} and {one.slower} answered {both - same} of {both} prompts "
+                f"{comparison.load.label}: {comparison.faster} and {comparison.slower} answered "
+                f"{both - same} of {both} prompts "
                 + (
                     "differently although they are the same endpoint: rounding depends on the other requests "
                     "in the batch"
-                    if one.faster.endswith(CONTROL)
+                    if comparison.faster.endswith(CONTROL)
                     else "differently; `peagle-sm verify` distinguishes rounding from faults"
                 )
             )
 
 
 def _one_deployment(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
-    if any(one.deployments == 1 and not one.control for one in comparisons):
+    if any(comparison.deployments == 1 and not comparison.control for comparison in comparisons):
         yield (
             "one deployment only: the intervals do not cover the spread between deployments, which is some "
             "percent; measure several deployments of each arm (--deployments with --modes, or ARM,ARM)"
@@ -249,7 +251,8 @@ def compare(
         ended = run.all_rounds(rounds)
         run.conclude()
     if ended is not None:
-        raise _with_saved(ended, run, path)
+        saved = f"{run.comparisons} comparisons of the complete data" if run.begun else None
+        raise with_saved(ended, path, saved, f"peagle-sm report {path}", run.look)
     results = read(path)
     notes = notes_of(results.arms, results.requests, results.points, results.comparisons)
     return Outcome(path, results, (*workload.notes, *_repeated(setup), *run.contest.notes, *notes))
@@ -311,26 +314,26 @@ class _Run:
         return None
 
     def _one_round(self, number: int, described: Sequence[Described]) -> None:
-        described = [self._probed(one, number) for one in described]
+        described = [self._probed(endpoint, number) for endpoint in described]
         if not self.begun:
             self._writer.append(self._header(described))
             self.begun = True
         if number == 0:
             self._by_side = [[] for _ in described]
-        for place, one in zip(self._by_side, described, strict=True):
-            place.append(one.arm)
-        prices = [one.arm.usd_per_hour for one in described]
+        for place, endpoint in zip(self._by_side, described, strict=True):
+            place.append(endpoint.arm)
+        prices = [endpoint.arm.usd_per_hour for endpoint in described]
         self._watch = self._watch_at(sum(price or 0.0 for price in prices))
         arms = [side.arms[number] for side in self._sides()]
         self._dependencies.progress(Event("check", f"measuring {', '.join(arm.name for arm in arms)}"))
         self.contest.measure(number, arms, self._dependencies.target_of)
 
-    def _probed(self, one: Described, number: int) -> Described:
-        arm, given = one.arm, self._dependencies
+    def _probed(self, endpoint: Described, number: int) -> Described:
+        arm, given = endpoint.arm, self._dependencies
         return probed(
             given.target_of(arm),
             self._workload,
-            one,
+            endpoint,
             f"{self._salt}/{number}/{arm.name}",
             given.measure,
             drafts_of=lambda: given.drafts_of(arm),
@@ -361,10 +364,10 @@ class _Run:
             },
             provenance={
                 **self._dependencies.provenance(),
-                "endpoints": {one.arm.name: dict(one.origin) for one in described},
+                "endpoints": {endpoint.arm.name: dict(endpoint.origin) for endpoint in described},
                 "timeouts": asdict(self._dependencies.timeouts),
             },
-            stand_in_weights=any(one.stand_in_weights for one in described),
+            stand_in_weights=any(endpoint.stand_in_weights for endpoint in described),
         )
 
     def look(self, message: str) -> str | None:
@@ -375,29 +378,37 @@ class _Run:
         return None
 
 
-def _with_saved(ended: BaseException, run: _Run, path: Path) -> BaseException:
-    """Add to the error that ended a comparison what was saved."""
-    if not run.begun:
+def with_saved(
+    ended: BaseException,
+    path: Path,
+    saved: str | None,
+    next_step: str,
+    look: Callable[[str], str | None] = lambda message: None,
+) -> BaseException:
+    """Add to the error that ended a run what was saved in ``path``; None: nothing was measured.
+
+    ``look`` describes the present state of the arm that a message begins with.
+    """
+    if saved is None:
         if isinstance(ended, KeyboardInterrupt):
             return Interrupted("Interrupted: nothing was measured.")
         if isinstance(ended, Interrupted):
             ended.message = f"{ended.message.rstrip('.')}; nothing was measured."
         return ended
-    saved = f"saved in {path}: {run.comparisons} comparisons of the complete data"
-    report = f"peagle-sm report {path}"
+    saved = f"saved in {path}: {saved}"
     if isinstance(ended, KeyboardInterrupt):
-        return Interrupted(f"Interrupted; {saved}", next_step=report, details={"file": str(path)})
+        return Interrupted(f"Interrupted; {saved}", next_step=next_step, details={"file": str(path)})
     if isinstance(ended, Interrupted):  # raised by the deployments; its message says what was deleted
-        step = "; ".join(each for each in (ended.next_step, report) if each)
+        step = "; ".join(each for each in (ended.next_step, next_step) if each)
         details = {**ended.details, "file": str(path)}
         return Interrupted(f"{ended.message}; {saved}", next_step=step, details=details)
     if isinstance(ended, LoadStopped):
-        why = run.look(ended.message)
+        why = look(ended.message)
         return ServiceFault(
             f"{ended.message}" + (f"; {why}" if why else "") + f"; {saved}",
             operation="compare",
             code="EndpointStopped",
-            next_step=report,
+            next_step=next_step,
             details={"file": str(path)},
         )
     if isinstance(ended, PeagleError):

@@ -65,17 +65,6 @@ def slices_of_pairs(
     ]
 
 
-def slices_of_arm(records: Sequence[RequestRecord]) -> list[SliceRecord]:
-    """Compute the slices of one arm's requests under each load: acceptance, no speed-up."""
-    parts = []
-    for load in dict.fromkeys(record.load for record in records):
-        own = [record for record in records if record.load == load and _counts(record)]
-        keys = keys_by_slice(own)
-        parts += [(name, keys[name], own) for name in in_order(keys)]
-    confidence = confidence_of_each(keys for _, keys, _ in parts)
-    return [acceptance_in(name, list(filter(within(keys), own)), confidence) for name, keys, own in parts]
-
-
 def confidence_of_each(slices: Iterable[Collection[Key]]) -> float:
     """Return the confidence of each interval, so that all cover together in 95% of runs (Bonferroni).
 
@@ -171,36 +160,22 @@ def _enough(keys: Collection[Key]) -> bool:
 
 
 def _prompts(records: Sequence[RequestRecord]) -> int:
-    return len({one.prompt_id for one in records})
+    return len({record.prompt_id for record in records})
 
 
 def _conversations(records: Sequence[RequestRecord]) -> int:
     return len({record.unit for record in records})
 
 
-def acceptance_in(name: Slice, records: Sequence[RequestRecord], confidence: float) -> SliceRecord:
-    """Make the record of a slice from its requests (at least one), without any comparison."""
-    return SliceRecord(
-        arm=records[0].arm,
-        load=records[0].load,
-        dimension=name[0],
-        value=name[1],
-        prompts=_prompts(records),
-        requests=len(records),
-        acceptance_length=_acceptance_length(records, confidence),
-        confidence=confidence,
-    )
-
-
 def _acceptance_length(records: Sequence[RequestRecord], confidence: float) -> Interval | None:
     """Compute (accepted + drafts) / drafts over prompts; None if a request does not report its drafts."""
-    if not records or any(one.drafts is None or one.accepted is None for one in records):
+    if not records or any(record.drafts is None or record.accepted is None for record in records):
         return None
     by_unit: dict[Hashable, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for one in records:
-        sums = by_unit[one.unit]
-        sums[0] += (one.accepted or 0) + (one.drafts or 0)
-        sums[1] += one.drafts or 0
+    for record in records:
+        sums = by_unit[record.unit]
+        sums[0] += (record.accepted or 0) + (record.drafts or 0)
+        sums[1] += record.drafts or 0
     if len(by_unit) < FEWEST_CONVERSATIONS:
         return None
     try:
@@ -225,8 +200,15 @@ def _pair_record(
         if _conversations(own) >= FEWEST_CONVERSATIONS
         else None
     )
-    return replace(
-        acceptance_in(name, own, confidence),
+    return SliceRecord(
+        arm=own[0].arm,
+        load=own[0].load,
+        dimension=name[0],
+        value=name[1],
+        prompts=_prompts(own),
+        requests=len(own),
+        acceptance_length=_acceptance_length(own, confidence),
+        confidence=confidence,
         baseline=pair.slower.name,
         speed_up=_known(ratios.rate) if ratios else None,
         identical_outputs=sum(alike.values()) if alike else None,
@@ -247,5 +229,5 @@ def identity_share(alike: dict[Key, bool], confidence: float) -> Interval | None
 
 
 def _of_side(side: ArmDeployments, measured: Sequence[Measured]) -> list[RequestRecord]:
-    records = [one for each in measured for one in each.requests(side.arms[each.deployment].name)]
-    return [one for one in records if _counts(one)]
+    records = [request for each in measured for request in each.requests(side.arms[each.deployment].name)]
+    return [record for record in records if _counts(record)]

@@ -9,7 +9,6 @@ arms in turns. Importing this package imports neither aiohttp nor uvloop.
 from __future__ import annotations
 
 from peagle_bench.load.http_client import HttpTarget, SageMakerTarget, Target, make_target
-from peagle_bench.load.points import Limits
 from peagle_bench.load.run import drive_load, measure_point, run_quietly
 from peagle_bench.load.work import (
     ClientUsage,
@@ -28,7 +27,6 @@ __all__ = [
     "ClientUsage",
     "Clock",
     "HttpTarget",
-    "Limits",
     "LoadOptions",
     "LoadRun",
     "LoadStopped",

@@ -277,14 +277,14 @@ def _count(value: Any) -> int | None:
 
 
 def _counts(value: Any) -> tuple[int, ...]:
-    counts = [_count(one) for one in value] if isinstance(value, list) else []
-    return tuple(one for one in counts if one is not None) if None not in counts else ()
+    counts = [_count(entry) for entry in value] if isinstance(value, list) else []
+    return tuple(count for count in counts if count is not None) if None not in counts else ()
 
 
 def _distinct_4_grams(output: list[int] | str) -> float:
     """Distinct 4-grams by 4-grams, of the words where the token ids are unknown; 1 if there is none."""
     # As text, since a damaged answer may hold ids that cannot be hashed.
-    items = output.split() if isinstance(output, str) else [str(one) for one in output]
+    items = output.split() if isinstance(output, str) else [str(token) for token in output]
     grams = list(zip(items, items[1:], items[2:], items[3:], strict=False))
     return len(set(grams)) / len(grams) if grams else 1.0
 

@@ -279,7 +279,7 @@ class Drive:
             client_lag_ms=(answer.sent - due) * 1000,
             distinct_4_grams=answer.distinct_4_grams,
             cached_tokens=answer.cached_tokens,
-            slices=slices_of_body(item.body, item.labels) if self._options.slices else {},
+            slices=slices_of_body(item.body, item.labels),
             conversation=item.conversation,
         )
 

@@ -49,21 +49,15 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits above which the client is the bottleneck, or its latencies are doubtful.
-
-    ``cpu_share``: of one core, since the client has one thread. ``lag_share``: of the 99th percentile of the
-    ITL. A lag shifts that percentile by about a quarter of itself (measured on a busy machine: a late chunk
-    makes one gap longer and the next one shorter), so 0.3 keeps it within 10%. ``lag_floor_ms``: smaller lags
-    do not matter. ``late_share``: of the requests' own time, between a free slot (or a due arrival) and the
-    sending: the load was lower than requested by this share.
-    """
-
-    cpu_share: float = 0.9
-    lag_share: float = 0.3
-    lag_floor_ms: float = 2.0
-    late_share: float = 0.03
+#: Limits above which the client is the bottleneck, or its latencies are doubtful.
+CPU_SHARE = 0.9  #: of one core, since the client has one thread
+#: Of the 99th percentile of the ITL. A lag shifts that percentile by about a quarter of itself (measured on a
+#: busy machine: a late chunk makes one gap longer and the next one shorter), so 0.3 keeps it within 10%.
+LAG_SHARE = 0.3
+LAG_FLOOR_MS = 2.0  #: smaller lags do not matter
+#: Of the requests' own time, between a free slot (or a due arrival) and the sending: the load was lower than
+#: requested by this share.
+LATE_SHARE = 0.03
 
 
 def health(
@@ -73,23 +67,18 @@ def health(
     chunks: int,
     itl_p99_ms: float | None,
     late_share: float = 0.0,
-    limits: Limits | None = None,
 ) -> ClientHealth:
     """Judge a window of ``seconds`` in which ``chunks`` chunks arrived."""
-    limits = limits or Limits()
     lag = quantile(sorted(usage.lags_ms), 0.99) if usage.lags_ms else None
     share = usage.cpu_s / seconds if seconds > 0 else 0.0
-    allowed = max(limits.lag_floor_ms, limits.lag_share * (itl_p99_ms or 0.0))
+    allowed = max(LAG_FLOOR_MS, LAG_SHARE * (itl_p99_ms or 0.0))
     bottleneck, reason = True, None
-    if share > limits.cpu_share:
-        reason = f"the client was busy {share:.0%} of the time (allowed: {limits.cpu_share:.0%})"
+    if share > CPU_SHARE:
+        reason = f"the client was busy {share:.0%} of the time (allowed: {CPU_SHARE:.0%})"
     elif usage.connections_full:
         reason = "requests waited for a free connection of the client"
-    elif late_share > limits.late_share:
-        reason = (
-            f"requests were sent late by {late_share:.1%} of their duration"
-            f" (allowed: {limits.late_share:.0%})"
-        )
+    elif late_share > LATE_SHARE:
+        reason = f"requests were sent late by {late_share:.1%} of their duration (allowed: {LATE_SHARE:.0%})"
     else:
         bottleneck = False
         if lag is not None and lag > allowed:
@@ -295,14 +284,14 @@ class Objective:
             ("end to end", self.e2e_ms, point.e2e_ms),
         )
         return tuple(
-            f"{name} p95 {_ms(found)}, limit {limit:g} ms"
-            for name, limit, found in checks
-            if limit is not None and (found is None or found.p95 > limit)
+            f"{name} p95 {_ms(latency)}, limit {limit:g} ms"
+            for name, limit, latency in checks
+            if limit is not None and (latency is None or latency.p95 > limit)
         )
 
 
-def _ms(found: Percentiles | None) -> str:
-    return "not measured" if found is None else f"{found.p95:.0f} ms"
+def _ms(latency: Percentiles | None) -> str:
+    return "not measured" if latency is None else f"{latency.p95:.0f} ms"
 
 
 def make_point(
@@ -313,7 +302,6 @@ def make_point(
     acceptance: Acceptance | None = None,
     usd_per_hour: float | None = None,
     machine_load: float | None = None,
-    limits: Limits | None = None,
 ) -> PointRecord:
     """Summarise one load; ``requests`` and ``errors`` count the measured ones, failures included."""
     measured = [record for record in run.records if record.phase == "measured"]
@@ -346,7 +334,6 @@ def make_point(
             chunks=chunks,
             itl_p99_ms=None if itl is None else itl.p99,
             late_share=_late_share(measured),
-            limits=limits,
         ),
         temperature=temperature,
         goodput=None if objective is None else _goodput(measured, objective, seconds),

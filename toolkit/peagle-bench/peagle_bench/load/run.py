@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from peagle_bench.load.driver import Drive, Schedule, unwrapped
 from peagle_bench.load.http_client import Sender, Target, open_sender
-from peagle_bench.load.points import Limits, Objective, make_point
+from peagle_bench.load.points import Objective, make_point
 from peagle_bench.load.work import (
     ClientUsage,
     Clock,
@@ -258,7 +258,6 @@ def measure_point(
     objective: Objective | None = None,
     acceptance: Callable[[Sequence[RequestRecord]], Acceptance | None] | None = None,
     usd_per_hour: float | None = None,
-    limits: Limits | None = None,
 ) -> tuple[list[RequestRecord], PointRecord]:
     """Run one load and summarise it; ``acceptance`` computes the acceptance of the measured requests.
 
@@ -278,7 +277,6 @@ def measure_point(
         acceptance=None if acceptance is None else acceptance(measured),
         usd_per_hour=usd_per_hour,
         machine_load=os.getloadavg()[0],
-        limits=limits,
     )
     return list(run.records), point
 

@@ -78,7 +78,6 @@ class LoadOptions:
     pause_after_error_s: float = 0.5  #: in a slot of a closed loop, to spare an endpoint that refuses
     began: float | None = None
     block: int = 0
-    slices: bool = True  #: whether the records carry the slices of their requests
 
     def __post_init__(self) -> None:
         if (self.requests is None) == (self.seconds is None):
@@ -111,8 +110,8 @@ def check_load(load: Load) -> None:
 MAX_CONCURRENCY = 1024
 
 
-def _refused(name: str, found: object, allowed: str) -> SpecError:
-    return SpecError(f"{name}: found {found}; allowed: {allowed}.", next_step=f"Correct {name}.")
+def _refused(name: str, value: object, allowed: str) -> SpecError:
+    return SpecError(f"{name}: found {value}; allowed: {allowed}.", next_step=f"Correct {name}.")
 
 
 class Observer(Protocol):

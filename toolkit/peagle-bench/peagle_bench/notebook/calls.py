@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from peagle_bench import results_file
 from peagle_bench.benchmark import run as benchmark
 from peagle_bench.benchmark.endpoint_arm import describe_arm
-from peagle_bench.benchmark.plan import BenchPlan, check_plan, loads_of
+from peagle_bench.benchmark.plan import plan_of
 from peagle_bench.compare import run as comparison
 from peagle_bench.compare.arms import parse_arms
 from peagle_bench.compare.deployments import existing_rounds
-from peagle_bench.compare.measurement import Setup
+from peagle_bench.compare.measurement import setup_of
 from peagle_bench.load import make_target
 from peagle_bench.load.points import Objective
 from peagle_bench.notebook.endpoints import (
@@ -28,9 +27,7 @@ from peagle_bench.notebook.endpoints import (
     name_of,
 )
 from peagle_bench.notebook.results import BenchResult, CompareResult, TuneResult, VerifyResult
-from peagle_bench.results.records import Load
-from peagle_bench.results.result_file import ResultWriter, read
-from peagle_bench.verify import CHECKS
+from peagle_bench.results.result_file import read
 from peagle_bench.workloads import Workload
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, SpecError
@@ -38,7 +35,6 @@ from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.service.notebook import Local, SpecLike, as_spec
 from peagle_sm.service.progress import Event, Progress, agreed, followed
 
-_USUAL = (1, 8)
 By = Literal["auto", "runtime", "deployments"]
 
 
@@ -54,8 +50,6 @@ def bench(
     max_tokens: int | None = None,
     temperature: float | None = None,
     objective: Objective | None = None,
-    expect_mode: Mode | None = None,
-    component: str | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
@@ -69,13 +63,12 @@ def bench(
     ``endpoint`` is an `Endpoint`, a name, or the http(s) URL of a bare vLLM. ``concurrency`` gives closed
     loops (default 1 and 8 if ``rate`` is not given either), ``rate`` open loops in arrivals per second. Each
     load measures ``requests``, or as many as fit into ``seconds``, else each prompt once; prompts repeat if a
-    load needs more. ``temperature``
-    (default 0) and ``max_tokens`` (default 256) apply to the workload. Every request is written to ``out``
-    (results/bench-NAME-TIME.jsonl) as it ends.
+    load needs more. ``temperature`` (default 0) and ``max_tokens`` (default 256) apply to the workload.
+    Every request is written to ``out`` (results/bench-NAME-TIME.jsonl) as it ends.
 
     Raises:
         NotFound: there is no such endpoint.
-        SpecError: the workload, the loads, the context or the mode does not fit.
+        SpecError: the workload, the loads or the context does not fit.
         ServiceFault: the endpoint stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
     """
@@ -83,26 +76,15 @@ def bench(
     work = chosen(
         workload, prompts, seed, max_tokens, temperature=temperature, session=sessions.for_workload(endpoint)
     )
-    usual = tuple(each for each in _USUAL if seconds or each <= (requests or len(work.items)))
-    plan = BenchPlan(
-        loads=loads_of(tuple(concurrency) or (() if rate else usual), tuple(rate)),
-        requests=requests,
-        seconds=seconds,
-        seed=seed,
-        objective=objective,
-    )
-    check_plan(plan, work)
+    plan = plan_of(work, concurrency, rate, requests, seconds, seed=seed, objective=objective)
     opened = sessions.open(endpoint)
-    name = name_of(endpoint)
-    described = describe_arm(opened, name, component=component, expected=expect_mode)
+    described = describe_arm(opened, name_of(endpoint))
     arm = described.arm
     path = Path(out) if out is not None else results_file("bench", arm.name)
     with followed(progress) as follow:
         dependencies = benchmark.BenchDependencies.of(opened, arm, follow, seed=seed)
         target = make_target(opened, arm)
-        outcome = blocking(
-            lambda: benchmark.bench(described, target, work, plan, path, dependencies, expected=expect_mode)
-        )
+        outcome = blocking(lambda: benchmark.bench(described, target, work, plan, path, dependencies))
     return BenchResult(outcome.path, outcome.results, outcome.notes)
 
 
@@ -136,21 +118,18 @@ def compare(
         ServiceFault: an arm stopped answering; the message says what was saved.
         Interrupted: Ctrl-C; the message says what was saved.
     """
-    named = [*((None, one) for one in endpoints), *(arms or {}).items()]
+    named = [*((None, endpoint) for endpoint in endpoints), *(arms or {}).items()]
     if any(label is not None and set(label) & set("=,") for label, _ in named):
         raise SpecError("arms: a name contains = or ,", next_step="give each arm a name without = and ,")
-    texts = [name_of(one) if label is None else f"{label}={name_of(one)}" for label, one in named]
+    texts = [
+        name_of(endpoint) if label is None else f"{label}={name_of(endpoint)}" for label, endpoint in named
+    ]
     parsed = parse_arms(texts)
     sessions = SessionSource(session, local, profile, region)
-    opening = sessions.for_workload(*(one for _, one in named))
+    opening = sessions.for_workload(*(endpoint for _, endpoint in named))
     work = chosen(workload, prompts, seed, max_tokens, temperature=temperature, session=opening)
-    setup = Setup(
-        items=work.items,
-        loads=tuple(Load("closed", concurrency=number) for number in concurrency),
-        temperature=work.temperature,
-    ).with_enough_requests()
-    setup.check()
-    opened = sessions.open(*(one for _, one in named))
+    setup = setup_of(work, concurrency)
+    opened = sessions.open(*(endpoint for _, endpoint in named))
     rounds = existing_rounds(parsed, lambda: demanded(opened))
     path = Path(out) if out is not None else results_file("compare")
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
@@ -225,7 +204,7 @@ def tune(
         done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
     return TuneResult(
         done.out,
-        read(done.out),
+        done.results,
         tuple(f"do not publish: {line}" for line in done.tuned.untrusted),
         k={result.mode: result.common.k for result in done.tuned.results},
         reasons=tuple(result.common.reason for result in done.tuned.results),
@@ -262,48 +241,26 @@ def verify(
         SpecError: an unknown check, a baseline that speculates, or a results file that already exists.
         ServiceFault: an endpoint stopped answering.
     """
-    from peagle_bench.verify import run as verification
-    from peagle_bench.verify.engines import EnginePair, Options
+    from peagle_bench.verify.run import prepared
 
-    wanted = _wanted(checks)
     path = Path(out) if out is not None else results_file("verify", name_of(endpoint))
-    usual = verification.QUICK if quick else Options()
-    options = replace(usual, max_tokens=max_tokens or usual.max_tokens)
-    at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
     sessions = SessionSource(session, local, profile, region)
-    opening = sessions.for_workload(endpoint, baseline)
-    source = verification.load_prompts(workload, prompts, options.seed, at_most, opening)
-    opened = sessions.open(endpoint, baseline)
-    plain = verification.open_engine(opened, name_of(baseline))
-    verification.demand_plain(plain.described)
-    mine = verification.open_engine(opened, name_of(endpoint))
+    verification = prepared(
+        name_of(endpoint),
+        name_of(baseline),
+        lambda: sessions.open(endpoint, baseline),
+        workload=workload,
+        prompts=prompts,
+        max_tokens=max_tokens,
+        quick=quick,
+        checks=checks,
+        workload_session=sessions.for_workload(endpoint, baseline),
+    )
     began = time.monotonic()
 
     def work(follow: Progress) -> None:
-        def say(text: str) -> None:
-            follow(Event("verify", text, text, time.monotonic() - began))
-
-        with ResultWriter(path) as writer:
-            for line in (
-                verification.header(mine.described, plain.described, source, options, wanted),
-                mine.described.arm,
-                plain.described.arm,
-            ):
-                writer.append(line)
-            engines = EnginePair(plain.engine, mine.engine, options)
-            for record in verification.verify(engines, source.items, wanted, say):
-                writer.append(record)
+        verification.run(path, lambda text: follow(Event("verify", text, text, time.monotonic() - began)))
 
     with followed(progress) as follow:
         blocking(lambda: work(follow))
     return VerifyResult(path, read(path))
-
-
-def _wanted(checks: Sequence[str]) -> tuple[str, ...]:
-    unknown = [name for name in checks if name not in CHECKS]
-    if unknown:
-        raise SpecError(
-            f"checks: found {', '.join(unknown)}; allowed: {', '.join(CHECKS)}",
-            next_step="correct the names, or leave checks out for all of them",
-        )
-    return tuple(name for name in CHECKS if name in checks or not checks)

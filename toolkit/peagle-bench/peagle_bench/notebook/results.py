@@ -20,6 +20,7 @@ from peagle_bench.results.records import (
     FitRecord,
     Mode,
     PointRecord,
+    all_passed,
 )
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
@@ -140,8 +141,7 @@ class VerifyResult(Measured):
     @property
     def passed(self) -> bool | None:
         """Whether all checks passed; None if none failed but one is undecided, or none applies."""
-        results = [check.passed for check in self.checks if check.applicable]
-        return False if False in results else None if None in results or not results else True
+        return all_passed(self.checks)
 
 
 def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:
@@ -150,9 +150,9 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
     first, several = parts[0].view, len(parts) > 1
     result = verdict(first)
     marks = [
-        Note(f"{one.name}. {one.text}", "bad" if one.kind == "wrong" else "caution")
+        Note(f"{caution.name}. {caution.text}", "bad" if caution.kind == "wrong" else "caution")
         for part in parts
-        for one in cautions(part.view)
+        for caution in cautions(part.view)
     ]
     own = list(dict.fromkeys(notes))
     for part in () if own else parts:
@@ -170,12 +170,10 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
 
 
 def _tone(view: View, *, gain: bool) -> Tone:
-    verdicts = {check.passed for check in view.checks if check.applicable}
-    if False in verdicts:
-        return "bad"
-    if None in verdicts:
-        return "caution"
-    return "good" if gain or verdicts else "plain"
+    if not any(check.applicable for check in view.checks):
+        return "good" if gain else "plain"
+    passed = all_passed(view.checks)
+    return "caution" if passed is None else "good" if passed else "bad"
 
 
 def _tables(view: View) -> list[Table]:
@@ -200,7 +198,7 @@ def report(*results: Measured | str | Path, title: str | None = None) -> Report:
     if not results:
         raise SpecError("no results file was given", next_step="give at least one")
     files = []
-    for one in results:
-        files += [one.results] if isinstance(one, Measured) else read_files([Path(one)])
+    for result in results:
+        files += [result.results] if isinstance(result, Measured) else read_files([Path(result)])
     demand_figures(files)
     return Report(tuple(files), title)

@@ -148,7 +148,7 @@ def rows_of(
     requests: Sequence[RequestRecord], baseline: Sequence[RequestRecord]
 ) -> dict[str, dict[str, Row]]:
     """Return tokens and seconds of the prompts that both answered, by kind."""
-    theirs = {one.prompt_id: one for one in answered(baseline)}
+    theirs = {record.prompt_id: record for record in answered(baseline)}
     rows: dict[str, dict[str, Row]] = {}
     for mine in answered(requests):
         plain = theirs.get(mine.prompt_id)
@@ -167,28 +167,28 @@ def _seconds(record: RequestRecord) -> float:
     return record.done_s - record.sent_s
 
 
-def judge_speed(found: Sequence[KindFigures], alpha: float) -> CheckVerdict:
+def judge_speed(kinds: Sequence[KindFigures], alpha: float) -> CheckVerdict:
     """Judge whether speculation is slower than plain decoding for any kind of prompt, and by how much."""
-    if not found:
+    if not kinds:
         return undecided(f"no kind of prompt has {FEWEST_PROMPTS} prompts that both answered")
-    figures: dict[str, float] = {"prompts": sum(each.prompts for each in found if each.kind != TOGETHER)}
-    for each in found:
+    figures: dict[str, float] = {"prompts": sum(each.prompts for each in kinds if each.kind != TOGETHER)}
+    for each in kinds:
         figures[f"speed_up_{each.kind}"] = each.speed_up.value
         figures[f"speed_up_low_{each.kind}"] = each.speed_up.low
         figures[f"speed_up_high_{each.kind}"] = each.speed_up.high
         if each.acceptance_length is not None:
             figures[f"acceptance_length_{each.kind}"] = each.acceptance_length
-    slower = [each for each in found if each.slower]
+    slower = [each for each in kinds if each.slower]
     power = (
         "detects each kind that is below "
-        f"{min(each.detected for each in found):.2f} times plain decoding, in half of runs; false alarm rate "
-        f"{alpha:g} over all {len(found)} looks"
+        f"{min(each.detected for each in kinds):.2f} times plain decoding, in half of runs; false alarm rate "
+        f"{alpha:g} over all {len(kinds)} looks"
     )
     if slower:
         summary = f"{counted(len(slower), 'kind')} of prompts slower than plain decoding: "
         summary += "; ".join(_words(each) for each in slower)
         return CheckVerdict(False, summary, power, figures, [_words(each) for each in slower])
-    slowest = min(found, key=lambda each: each.speed_up.value)
+    slowest = min(kinds, key=lambda each: each.speed_up.value)
     return CheckVerdict(True, f"no kind of prompt is slower; lowest: {_words(slowest)}", power, figures)
 
 

@@ -26,6 +26,7 @@ from peagle_bench.packs.texts import (
     BETWEEN,
     SourceText,
     documents,
+    enough,
     lengths,
     tokens_a_character,
 )
@@ -70,12 +71,10 @@ def _conversation(model: ServedModel, seed: int, unit: int, count: int, characte
 
 def _observation(rng: random.Random, source: Any, characters: int) -> tuple[str, SourceText]:
     """Return a tool's result and the document that is asked about: with its answer about ``characters``."""
-    found: list[SourceText] = []
-    while sum(len(one.text) + len(BETWEEN) for one in found) < characters:
-        found.append(next(source))
-    about = rng.choice(found)
+    chosen = enough(source, characters)
+    about = rng.choice(chosen)
     room = characters - len(about.question) - len(about.passage) - _AROUND
-    return BETWEEN.join(one.text for one in found)[: max(1, room)], about
+    return BETWEEN.join(document.text for document in chosen)[: max(1, room)], about
 
 
 Turn = tuple[str, SourceText]
@@ -120,7 +119,7 @@ def _by_turn(record: RequestRecord) -> str:
 def judge(observed: Observed) -> Judgement:
     """Judge acceptance by turn, and that turns find the one before in the prefix cache."""
     own = answered(observed.requests)
-    parts = [str(turn + 1) for turn in range(max((one.turn for one in own), default=0) + 1)]
+    parts = [str(turn + 1) for turn in range(max((record.turn for record in own), default=0) + 1)]
     by_turn = falls(own, parts, alpha=observed.alpha, by="turn {}", part=_by_turn, unit=unit_of)
     checks = {
         "acceptance by turn": drafts_applicable(observed.arm.mode, by_turn),
@@ -135,21 +134,21 @@ def judge_cache(own: Sequence[RequestRecord]) -> CheckVerdict:
     Turns count whose predecessor has enough tokens for a few blocks: an engine caches whole blocks (of up to
     128 tokens), and one that speculates may leave the last one out.
     """
-    before = {(one.prompt_id, one.turn): one.input_tokens or 0 for one in own}
+    before = {(record.prompt_id, record.turn): record.input_tokens or 0 for record in own}
     later = [
-        (one, before[one.prompt_id, one.turn - 1])
-        for one in own
-        if before.get((one.prompt_id, one.turn - 1), 0) >= _FEWEST_CACHED
+        (record, before[record.prompt_id, record.turn - 1])
+        for record in own
+        if before.get((record.prompt_id, record.turn - 1), 0) >= _FEWEST_CACHED
     ]
     if not later:
         return undecided(f"no turn follows a prompt of {_FEWEST_CACHED} tokens or more")
-    if all(one.cached_tokens is None for one, _ in later):
+    if all(record.cached_tokens is None for record, _ in later):
         return undecided(
             "the engine does not report cached tokens; deploy with serving.env"
             " SM_VLLM_ENABLE_PROMPT_TOKENS_DETAILS: 'true'"
         )
-    hits = [one for one, _ in later if one.cached_tokens]
-    share = sum(one.cached_tokens or 0 for one, _ in later) / sum(tokens for _, tokens in later)
+    hits = [record for record, _ in later if record.cached_tokens]
+    share = sum(record.cached_tokens or 0 for record, _ in later) / sum(tokens for _, tokens in later)
     figures = {"turns": float(len(later)), "hits": float(len(hits)), "cached_share": share}
     summary = (
         f"{len(hits)} of {len(later)} later turns found the turn before in the cache, {percent(share)} of its"
@@ -157,9 +156,9 @@ def judge_cache(own: Sequence[RequestRecord]) -> CheckVerdict:
     )
     power = f"detects that fewer than {_HITS:.0%} of the turns find the turn before"
     missed = [
-        f"{one.prompt_id}, turn {one.turn + 1}: 0 of {tokens:,} tokens"
-        for one, tokens in later
-        if not one.cached_tokens
+        f"{record.prompt_id}, turn {record.turn + 1}: 0 of {tokens:,} tokens"
+        for record, tokens in later
+        if not record.cached_tokens
     ]
     return CheckVerdict(len(hits) >= _HITS * len(later), summary, power, figures, missed)
 

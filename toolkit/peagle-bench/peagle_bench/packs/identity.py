@@ -30,11 +30,11 @@ def compared(mine: Sequence[RequestRecord], baseline: Sequence[RequestRecord]) -
 
     In a conversation only the first turn that differs counts, since later turns had other histories.
     """
-    theirs = {(one.prompt_id, one.turn): one.output_sha256 for one in answered(baseline)}
+    theirs = {(record.prompt_id, record.turn): record.output_sha256 for record in answered(baseline)}
     both = sorted(
-        ((one.prompt_id, one.turn), one.output_sha256)
-        for one in answered(mine)
-        if (one.prompt_id, one.turn) in theirs and one.output_sha256 is not None
+        ((record.prompt_id, record.turn), record.output_sha256)
+        for record in answered(mine)
+        if (record.prompt_id, record.turn) in theirs and record.output_sha256 is not None
     )
     differing: dict[str, Key] = {}
     counted = []
@@ -66,7 +66,7 @@ def judge_same(
     if not differing:
         power = f"detects any other answer to one of {len(both)} requests"
         return CheckVerdict(True, summary, power, figures)
-    texts = {(one.prompt_id, one.turn): one.text or "" for one in baseline}
+    texts = {(record.prompt_id, record.turn): record.text or "" for record in baseline}
     bodies = [(f"{key[0]} {key[1]}", body_of(key, items, texts)) for key in differing[:MOST_ASKED]]
     again = _asked_again(engines, bodies, limit)
     if not again.cases:
@@ -84,7 +84,7 @@ def judge_same(
 
 def body_of(key: Key, items: Sequence[WorkItem], texts: Mapping[Key, str]) -> Mapping[str, Any]:
     """Return the body of a request: that of its item, or of the item's later turn."""
-    item: WorkItem | None = next(one for one in items if one.prompt_id == key[0])
+    item: WorkItem | None = next(item for item in items if item.prompt_id == key[0])
     for turn in range(key[1]):
         assert item is not None
         assert item.then is not None

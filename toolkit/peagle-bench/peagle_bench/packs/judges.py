@@ -48,24 +48,32 @@ def part_of(record: RequestRecord) -> str:
 
 def answered(records: Sequence[RequestRecord]) -> list[RequestRecord]:
     """Return the measured requests that were answered."""
-    return [one for one in records if one.phase == "measured" and one.error is None and one.output_tokens]
+    return [
+        record
+        for record in records
+        if record.phase == "measured" and record.error is None and record.output_tokens
+    ]
 
 
 def acceptance_by(records: Sequence[RequestRecord], key: Key) -> dict[str, float]:
     """Return the acceptance length of each part that reports its drafts."""
     by_part: dict[str, list[RequestRecord]] = defaultdict(list)
-    for one in answered(records):
-        by_part[key(one)].append(one)
+    for record in answered(records):
+        by_part[key(record)].append(record)
     acceptances = {part: from_requests(own) for part, own in by_part.items()}
-    return {part: one.per_step for part, one in acceptances.items() if one is not None and one.per_step}
+    return {
+        part: acceptance.per_step
+        for part, acceptance in acceptances.items()
+        if acceptance is not None and acceptance.per_step
+    }
 
 
 def ttft_by(records: Sequence[RequestRecord], key: Key) -> dict[str, float]:
     """Return the median time to first token in milliseconds of each part."""
     by_part: dict[str, list[float]] = defaultdict(list)
-    for one in answered(records):
-        if one.first_s is not None:
-            by_part[key(one)].append((one.first_s - one.sent_s) * 1000)
+    for record in answered(records):
+        if record.first_s is not None:
+            by_part[key(record)].append((record.first_s - record.sent_s) * 1000)
     return {part: median(values) for part, values in by_part.items()}
 
 
@@ -76,9 +84,11 @@ def unsteady(baseline: Sequence[RequestRecord]) -> str | None:
     does not, and an arm with longer steps suffers more from it: its ratio is then not the arm's own.
     """
     times = sorted(
-        (one.last_s - one.first_s) / ((one.output_tokens or 0) - 1) * 1000
-        for one in answered(baseline)
-        if one.first_s is not None and one.last_s is not None and (one.output_tokens or 0) >= FEWEST_TOKENS
+        (record.last_s - record.first_s) / ((record.output_tokens or 0) - 1) * 1000
+        for record in answered(baseline)
+        if record.first_s is not None
+        and record.last_s is not None
+        and (record.output_tokens or 0) >= FEWEST_TOKENS
     )
     if len(times) < FEWEST_UNITS:
         return None
@@ -107,17 +117,17 @@ def falls(
     a part is: ``turn {}``.
     """
     own = answered(records)
-    if not any(one.drafts for one in own):
+    if not any(record.drafts for record in own):
         return undecided("the answers do not report drafts; this needs vLLM 0.29 or later")
     ratios = _ratios(own, parts, alpha, part, unit)
     lengths = acceptance_by(own, part)
     figures = {f"acceptance_length_at_{name}": lengths[name] for name in parts if name in lengths}
-    figures |= {f"ratio_at_{name}": one.value for name, one in ratios.items()}
+    figures |= {f"ratio_at_{name}": ratio.value for name, ratio in ratios.items()}
     first = parts[0]
     if not ratios:
         return undecided(f"fewer than {FEWEST_UNITS} units were answered in several parts", figures)
-    bad = {name: one for name, one in ratios.items() if one.high < FALLEN}
-    open_ = [name for name, one in ratios.items() if one.low <= EXCLUDED and name not in bad]
+    bad = {name: ratio for name, ratio in ratios.items() if ratio.high < FALLEN}
+    open_ = [name for name, ratio in ratios.items() if ratio.low <= EXCLUDED and name not in bad]
     last = list(ratios)[-1]
     worst = min(ratios, key=lambda name: ratios[name].value)
     power = (
@@ -126,7 +136,7 @@ def falls(
     )
     summary = f"{by.format(worst)}: {_x(ratios[worst])} of the acceptance length at {by.format(first)}"
     if bad:
-        examples = [f"{by.format(name)}: {_x(one)}" for name, one in bad.items()]
+        examples = [f"{by.format(name)}: {_x(ratio)}" for name, ratio in bad.items()]
         return CheckVerdict(False, f"falls; {summary}", power, figures, examples)
     if open_:
         return undecided(f"{summary}; too few prompts to exclude a fall below {EXCLUDED:g}", figures)
@@ -142,15 +152,15 @@ def _ratios(
 ) -> dict[str, Interval]:
     """Compute acceptance in each later part over that in the first, over the units that have both."""
     sums: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
-    for one in records:
-        if one.drafts:
-            cell = sums[part(one)][unit(one)]
-            cell[0] += (one.accepted or 0) + one.drafts
-            cell[1] += one.drafts
+    for record in records:
+        if record.drafts:
+            cell = sums[part(record)][unit(record)]
+            cell[0] += (record.accepted or 0) + record.drafts
+            cell[1] += record.drafts
     first, ratios = sums.get(parts[0], {}), {}
     for name in parts[1:]:
         later = sums.get(name, {})
-        table = {one: (*later[one], *first[one]) for one in later if one in first}
+        table = {unit: (*later[unit], *first[unit]) for unit in later if unit in first}
         if len(table) >= FEWEST_UNITS:
             confidence = 1 - 2 * alpha / (len(parts) - 1)  # one side of the interval decides
             ratios[name] = ratio([table], (1, -1, -1, 1), confidence)
@@ -159,17 +169,17 @@ def _ratios(
 
 def judge_answered(records: Sequence[RequestRecord], baseline: Sequence[RequestRecord]) -> CheckVerdict:
     """Judge whether the arm answers what the baseline answers."""
-    sent = [one for one in records if one.phase == "measured"]
-    theirs = {(one.prompt_id, one.turn) for one in answered(baseline)}
-    failed = [one for one in sent if one.error is not None]
-    alone = [one for one in failed if (one.prompt_id, one.turn) in theirs]
+    sent = [record for record in records if record.phase == "measured"]
+    theirs = {(record.prompt_id, record.turn) for record in answered(baseline)}
+    failed = [record for record in sent if record.error is not None]
+    alone = [record for record in failed if (record.prompt_id, record.turn) in theirs]
     figures: dict[str, float] = {"requests": len(sent), "failed": len(failed)}
     if not sent:
         return undecided("no request was sent", figures)
     summary = f"{len(sent) - len(failed)} of {counted(len(sent), 'request')} answered"
     power = f"detects that more than {MOST_FAILED:.0%} of the requests fail"
     if len(alone) > max(1, MOST_FAILED * len(sent)):
-        examples = [f"{one.prompt_id}: {one.error}: {one.error_message}" for one in alone]
+        examples = [f"{record.prompt_id}: {record.error}: {record.error_message}" for record in alone]
         return CheckVerdict(False, summary, power, figures, examples)
     if 2 * len(failed) > len(sent):  # on both arms: what is left says little about this traffic
         return undecided(f"{summary}; the first error: {failed[0].error}: {failed[0].error_message}", figures)

@@ -20,7 +20,7 @@ from peagle_bench.packs.judges import (
     part_of,
 )
 from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
-from peagle_bench.packs.texts import BETWEEN, documents, tokens_a_character
+from peagle_bench.packs.texts import BETWEEN, documents, enough, tokens_a_character
 from peagle_bench.results.records import RequestRecord
 from peagle_bench.verify.statistics import CheckVerdict, counted, not_applicable, undecided
 
@@ -68,18 +68,15 @@ def make(settings: Make) -> PackWork:
 
 def _ids(settings: Make, unit: int, characters: int) -> tuple[int, ...]:
     source = documents(settings.model, f"long context {settings.seed} {unit}")
-    texts: list[str] = []
-    while sum(map(len, texts)) < characters:
-        texts.append(next(source).text + BETWEEN)
     # The engine refuses texts longer than its context, and asking it in pieces costs little.
     piece = max(200, int(characters / 4))
-    whole = "".join(texts)
-    found: list[int] = []
+    whole = "".join(document.text + BETWEEN for document in enough(source, characters))
+    ids: list[int] = []
     for at in range(0, len(whole), piece):
-        found += settings.model.tokenize(whole[at : at + piece])
-        if len(found) >= settings.model.context + _END:
+        ids += settings.model.tokenize(whole[at : at + piece])
+        if len(ids) >= settings.model.context + _END:
             break
-    return tuple(found)
+    return tuple(ids)
 
 
 def _item(name: str, ids: tuple[int, ...], answer: int, unit: int) -> WorkItem:
@@ -110,12 +107,12 @@ def judge_limit(own: Sequence[RequestRecord], baseline: Sequence[RequestRecord])
     An engine that has no room for its drafts may end an answer too early. An answer that the baseline ends
     too early says nothing about the arm.
     """
-    last = [one for one in own if part_of(one) == _LIMIT]
+    last = [record for record in own if part_of(record) == _LIMIT]
     if not last:
         return undecided("no prompt at the context's limit was answered")
-    early_without = {one.prompt_id for one in baseline if not _ends_well(one)}
-    wrong = [one for one in last if not _ends_well(one) and one.prompt_id not in early_without]
-    longest = max((one.input_tokens or 0) + (one.output_tokens or 0) for one in last)
+    early_without = {record.prompt_id for record in baseline if not _ends_well(record)}
+    wrong = [record for record in last if not _ends_well(record) and record.prompt_id not in early_without]
+    longest = max((record.input_tokens or 0) + (record.output_tokens or 0) for record in last)
     figures: dict[str, float] = {"prompts": len(last), "longest_tokens": longest, "faults": len(wrong)}
     summary = f"{counted(len(last), 'answer')} at the limit, up to {longest:,} tokens"
     if wrong:
@@ -124,15 +121,18 @@ def judge_limit(own: Sequence[RequestRecord], baseline: Sequence[RequestRecord])
         f"detects any answer that ends before the model's limit without an end of its own ({_ROOM} tokens)"
     )
     examples = [
-        f"{one.prompt_id}: {one.output_tokens} of {_ROOM} tokens, {one.finish_reason}" for one in wrong
+        f"{record.prompt_id}: {record.output_tokens} of {_ROOM} tokens, {record.finish_reason}"
+        for record in wrong
     ]
     return CheckVerdict(not wrong, summary, power, figures, examples)
 
 
-def _ends_well(one: RequestRecord) -> bool:
-    tokens = one.output_tokens or 0
+def _ends_well(record: RequestRecord) -> bool:
+    tokens = record.output_tokens or 0
     return (
-        tokens == _ROOM if one.finish_reason == "length" else one.finish_reason == "stop" and tokens <= _ROOM
+        tokens == _ROOM
+        if record.finish_reason == "length"
+        else record.finish_reason == "stop" and tokens <= _ROOM
     )
 
 

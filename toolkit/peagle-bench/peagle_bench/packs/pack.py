@@ -13,7 +13,7 @@ from typing import Any
 
 from peagle_bench.load import WorkItem
 from peagle_bench.packs.judges import judge_answered
-from peagle_bench.results.records import ArmRecord, PackRecord, RequestRecord
+from peagle_bench.results.records import ArmRecord, PackRecord, RequestRecord, all_passed
 from peagle_bench.verify.engines import Engine
 from peagle_bench.verify.statistics import MOST_EXAMPLES, CheckVerdict
 
@@ -138,26 +138,25 @@ def pack_record(
         **judged.checks,
         **({} if observed.identity is None else {"identity": observed.identity}),
     }
-    applicable = {name: one for name, one in checks.items() if one.applicable}
-    results = [one.passed for one in applicable.values()]
-    passed = False if False in results else None if None in results or not results else True
-    wanted = {False: False, None: None, True: True}[passed]
-    reasons = [f"{name}: {one.summary}" for name, one in applicable.items() if one.passed is wanted]
+    applicable = {name: check for name, check in checks.items() if check.applicable}
     baseline = observed.baseline.name
+    records = tuple(check.record(name, observed.arm.name, baseline) for name, check in checks.items())
+    passed = all_passed(records)
+    reasons = [f"{name}: {check.summary}" for name, check in applicable.items() if check.passed is passed]
     return PackRecord(
         pack=pack.name,
         arm=observed.arm.name,
         baseline=baseline,
         passed=passed,
         figure=judged.figure,
-        why="; ".join(reasons) or "; ".join(one.summary for one in checks.values()),
-        checks=tuple(one.record(name, observed.arm.name, baseline) for name, one in checks.items()),
+        why="; ".join(reasons) or "; ".join(check.summary for check in checks.values()),
+        checks=records,
         notes=observed.work.notes,
-        requests=sum(one.phase == "measured" for one in observed.requests),
+        requests=sum(request.phase == "measured" for request in observed.requests),
         seconds=seconds,
         seed=seed,
         examples=tuple(
-            example for one in applicable.values() if one.passed is False for example in one.examples
+            example for check in applicable.values() if check.passed is False for example in check.examples
         )[:MOST_EXAMPLES],
     )
 

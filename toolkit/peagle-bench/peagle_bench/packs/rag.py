@@ -27,6 +27,7 @@ from peagle_bench.packs.texts import (
     BETWEEN,
     SourceText,
     documents,
+    enough,
     lengths,
     tokens_a_character,
 )
@@ -59,11 +60,13 @@ def make(settings: Make) -> PackWork:
     items: list[WorkItem] = []
     facts: dict[str, Any] = {}
     for group in range(units):
-        own = _documents(settings, group, int(parts[-1] / rate))
+        overhead = 0 if model.stand_in else len(_SYSTEM) + 60  # of the chat template
+        source = documents(model, f"rag {settings.seed} {group}")
+        own = enough(source, int(parts[-1] / rate))
         # Two questions about one document would be the same prompt twice.
         questions = max(1, min(GROUP, _fitting(own, int(parts[0] / rate))))
         for part in parts:
-            room = int(part / rate) - 2 * len(BETWEEN) - _overhead(model.stand_in)
+            room = int(part / rate) - 2 * len(BETWEEN) - overhead
             for number, document in enumerate(own[:questions]):
                 body = _body(model.stand_in, _cut(own, room - len(document.question)), document)
                 body |= {"max_tokens": answer, "temperature": 0.0}
@@ -83,27 +86,15 @@ def make(settings: Make) -> PackWork:
     return PackWork(tuple(items), tuple(notes) if model.context < _FULL else (), facts)
 
 
-def _documents(settings: Make, group: int, characters: int) -> list[SourceText]:
-    found: list[SourceText] = []
-    source = documents(settings.model, f"rag {settings.seed} {group}")
-    while sum(len(one.text) + len(BETWEEN) for one in found) < characters:
-        found.append(next(source))
-    return found
-
-
-def _overhead(stand_in: bool) -> int:
-    return 0 if stand_in else len(_SYSTEM) + 60  # of the chat template
-
-
 def _fitting(own: list[SourceText], characters: int) -> int:
     """Count the documents that are whole in the first ``characters``."""
-    ends = [sum(len(one.text) + len(BETWEEN) for one in own[: n + 1]) for n in range(len(own))]
+    ends = [sum(len(document.text) + len(BETWEEN) for document in own[: n + 1]) for n in range(len(own))]
     return len(list(takewhile(lambda end: end <= characters, ends)))
 
 
 def _cut(own: list[SourceText], characters: int) -> str:
     """Return the first documents, cut at ``characters``, so that lengths are exact."""
-    return BETWEEN.join(one.text for one in own)[: max(0, characters)]
+    return BETWEEN.join(document.text for document in own)[: max(0, characters)]
 
 
 def _body(stand_in: bool, context: str, document: SourceText) -> dict[str, Any]:
@@ -116,10 +107,10 @@ def _body(stand_in: bool, context: str, document: SourceText) -> dict[str, Any]:
 def judge(observed: Observed) -> Judgement:
     """Judge acceptance by length; report the time to first token and the quotes."""
     own = answered(observed.requests)
-    parts = sorted({part_of(one) for one in own}, key=int)
+    parts = sorted({part_of(record) for record in own}, key=int)
     checks = {}
     if parts:
-        shared = [one for one in own if one.prompt_id.endswith(f"/{SHARED}")]
+        shared = [record for record in own if record.prompt_id.endswith(f"/{SHARED}")]
         by_length = falls(shared, parts, alpha=observed.alpha, by="{} prompt tokens")
         by_length = _with_figures(by_length, observed, own)
         checks["acceptance by length"] = drafts_applicable(observed.arm.mode, by_length)
@@ -130,15 +121,15 @@ def _with_figures(verdict: CheckVerdict, observed: Observed, own: list[RequestRe
     figures = dict(verdict.figures)
     summary = verdict.summary
     for prefix in (SHARED, ALONE):
-        mine = [one for one in own if one.prompt_id.endswith(f"/{prefix}")]
+        mine = [record for record in own if record.prompt_id.endswith(f"/{prefix}")]
         times = ttft_by(mine, part_of)
         figures |= {f"ttft_ms_{prefix}_at_{part}": value for part, value in times.items()}
         if times:
             by_length = ", ".join(f"{times[part]:.0f} at {part}" for part in sorted(times, key=int))
             summary += f"; TTFT in ms, prefix {prefix}: {by_length} prompt tokens"
-    shown = [one for one in own if one.text is not None]
+    shown = [record for record in own if record.text is not None]
     if shown:
-        quoted = sum(_quotes(one, observed) for one in shown)
+        quoted = sum(_quotes(record, observed) for record in shown)
         figures["quoted_share"] = quoted / len(shown)
     return replace(verdict, summary=summary, figures=figures)
 

@@ -19,7 +19,7 @@ from peagle_bench.benchmark.progress import Spending
 from peagle_bench.compare.alternating import Contender, TurnContext, by_prompt, warming
 from peagle_bench.compare.analysis import Measured
 from peagle_bench.compare.deployments import Round
-from peagle_bench.compare.run import CompareDependencies, Watch
+from peagle_bench.compare.run import CompareDependencies, Watch, with_saved
 from peagle_bench.load import LoadRun, LoadStopped, WorkItem
 from peagle_bench.packs.identity import judge_same
 from peagle_bench.packs.judges import judge_failed
@@ -48,7 +48,7 @@ from peagle_bench.verify.engines import Engine, EnginePair, Options, SideFailed,
 from peagle_bench.verify.probes import context_of
 from peagle_bench.verify.statistics import counted
 from peagle_bench.workloads import Workload, size_of
-from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.errors import PeagleError, ServiceFault, SpecError
 from peagle_sm.service.progress import Event
 
 ALONE = Load("closed", concurrency=1)
@@ -178,7 +178,7 @@ def run_packs(
         except (KeyboardInterrupt, PeagleError) as error:
             raise run.with_saved(error) from error
     results = read(path)
-    return Outcome(path, results, tuple(dict.fromkeys(note for one in results.packs for note in one.notes)))
+    return Outcome(path, results, tuple(dict.fromkeys(note for pack in results.packs for note in pack.notes)))
 
 
 @dataclass
@@ -197,7 +197,7 @@ class _Run:
         self.began = self.turns.clock()
 
     def one_round(self, number: int, described: Sequence[Described]) -> None:
-        arms = [one.arm for one in described]
+        arms = [endpoint.arm for endpoint in described]
         demand_baseline(arms)
         if not self.begun:
             self.writer.append(self._header(described))
@@ -206,7 +206,7 @@ class _Run:
             self.writer.append(arm)
         prices = [arm.usd_per_hour or 0.0 for arm in arms]
         self.spending = Spending(sum(prices), self.turns.clock)
-        first = next(one for one in described if one.arm.mode == "none")
+        first = next(endpoint for endpoint in described if endpoint.arm.mode == "none")
         self._progress(f"measuring {', '.join(arm.name for arm in arms)}")
         model = model_of(first, self.around.engine_of(first.arm), self.options.context)
         settings = Make(model, self.options.seed, self.options.units)
@@ -235,7 +235,7 @@ class _Run:
         salt: str,
         checked: set[str],
     ) -> None:
-        arms = [one.arm for one in described]
+        arms = [endpoint.arm for endpoint in described]
         baseline = next(arm for arm in arms if arm.mode == "none")
         judged = [arm for arm in arms if arm is not baseline]
         if isinstance(work, PackNotMeasured):
@@ -266,8 +266,8 @@ class _Run:
             for record in run.records:
                 self.writer.append(replace(record, text=None))
 
-        for one in described:
-            self._check_mode(one, work, salt, checked)
+        for endpoint in described:
+            self._check_mode(endpoint, work, salt, checked)
         watch = Watch(self.turns.progress, self.spending, every_s=self.turns.every_s)
         watch.begin(ALONE, len(work.items) * len(described))
         context = TurnContext(
@@ -280,31 +280,32 @@ class _Run:
             keep_text=True,
         )
         contenders = [
-            Contender(self.turns.target_of(one.arm), f"{salt}/{one.arm.name}/") for one in described
+            Contender(self.turns.target_of(endpoint.arm), f"{salt}/{endpoint.arm.name}/")
+            for endpoint in described
         ]
         warm_up = [warming(work.items[0])]  # the shortest: a long one would cost as much as a unit
         try:
             self.turns.run(partial(by_prompt, contenders, ALONE, work.items, warm_up, context))
         except LoadStopped as stopped:
-            for one in described:
-                self._demand_alive(one.arm, stopped)
+            for endpoint in described:
+                self._demand_alive(endpoint.arm, stopped)
         watch.end()
         return measured
 
-    def _check_mode(self, one: Described, work: PackWork, salt: str, checked: set[str]) -> None:
+    def _check_mode(self, endpoint: Described, work: PackWork, salt: str, checked: set[str]) -> None:
         """Check once that the engine drafts as its mode says: by a request of the first pack with prompts."""
-        if one.arm.name in checked:
+        if endpoint.arm.name in checked:
             return
-        checked.add(one.arm.name)
+        checked.add(endpoint.arm.name)
         first = Workload("", work.items[:1], None, None, "", 1)
         probed(
-            self.turns.target_of(one.arm),
+            self.turns.target_of(endpoint.arm),
             first,
-            one,
-            f"{salt}/{one.arm.name}",
+            endpoint,
+            f"{salt}/{endpoint.arm.name}",
             self.turns.measure,
-            drafts_of=lambda: self.turns.drafts_of(one.arm),
-            expected=None if one.arm.mode == "unknown" else one.arm.mode,
+            drafts_of=lambda: self.turns.drafts_of(endpoint.arm),
+            expected=None if endpoint.arm.mode == "unknown" else endpoint.arm.mode,
         )
 
     def _demand_alive(self, arm: ArmRecord, stopped: LoadStopped) -> None:
@@ -375,33 +376,19 @@ class _Run:
             },
             provenance={
                 **self.turns.provenance(),
-                "endpoints": {one.arm.name: dict(one.origin) for one in described},
+                "endpoints": {endpoint.arm.name: dict(endpoint.origin) for endpoint in described},
             },
-            stand_in_weights=any(one.stand_in_weights for one in described),
+            stand_in_weights=any(endpoint.stand_in_weights for endpoint in described),
         )
 
     def with_saved(self, ended: BaseException) -> BaseException:
         """Add to the error that ended the run what was saved."""
         path = self.writer.path
-        saved = f"saved in {path}: {self.finished} finished rows of the scorecard"
-        if not self.begun:
-            return Interrupted("Interrupted: nothing was measured.") if _is_ctrl_c(ended) else ended
-        if isinstance(ended, KeyboardInterrupt):
-            again = f"run the command again with a new --out: no pack was finished, {path} can go"
-            return Interrupted(
-                f"Interrupted; {saved}",
-                next_step=f"peagle-sm report {path}" if self.finished else again,
-                details={"file": str(path)},
-            )
-        if isinstance(ended, PeagleError):
-            ended.message = f"{ended.message} ({saved})"
-            ended.details["file"] = str(path)
-        return ended
-
-
-def _is_ctrl_c(ended: BaseException) -> bool:
-    return isinstance(ended, KeyboardInterrupt)
+        again = f"run the command again with a new --out: no pack was finished, {path} can go"
+        next_step = f"peagle-sm report {path}" if self.finished else again
+        saved = f"{self.finished} finished rows of the scorecard" if self.begun else None
+        return with_saved(ended, path, saved, next_step)
 
 
 def _measured_of(measured: Measured, arm: ArmRecord) -> tuple[RequestRecord, ...]:
-    return tuple(one for one in measured.requests(arm.name) if one.phase == "measured")
+    return tuple(request for request in measured.requests(arm.name) if request.phase == "measured")

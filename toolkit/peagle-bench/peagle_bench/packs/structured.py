@@ -328,9 +328,11 @@ _TOOLS_MISSING = "--tool-call-parser"
 def make(settings: Make) -> PackWork:
     """Make the demands; the load client sends those without tools, `probe` the others."""
     requests = demands(settings.seed, (settings.units or UNITS) * len(FORMS))
-    texts = [one for one in requests if one.form not in TOOL_FORMS]
-    items = tuple(WorkItem(one.name, {**one.body, **_SETTINGS}, category=one.form) for one in texts)
-    return PackWork(items, facts={one.name: one for one in requests})
+    texts = [request for request in requests if request.form not in TOOL_FORMS]
+    items = tuple(
+        WorkItem(request.name, {**request.body, **_SETTINGS}, category=request.form) for request in texts
+    )
+    return PackWork(items, facts={request.name: request for request in requests})
 
 
 @dataclass(frozen=True)
@@ -347,10 +349,10 @@ def probe(context: Probe) -> FormsProbed:
     requests: list[FormDemand] = list(context.work.facts.values())
     options = Options(concurrency=1)
     engines = EnginePair(context.baseline, context.engine, options)
-    texts = [one for one in requests if one.form not in TOOL_FORMS]
-    whole = engines.ask("candidate", [{**one.body, **_SETTINGS} for one in texts])
-    answers = {one.name: answer for one, answer in zip(texts, whole, strict=True)}
-    tools = [one for one in requests if one.form in TOOL_FORMS]
+    texts = [request for request in requests if request.form not in TOOL_FORMS]
+    whole = engines.ask("candidate", [{**request.body, **_SETTINGS} for request in texts])
+    answers = {request.name: answer for request, answer in zip(texts, whole, strict=True)}
+    tools = [request for request in requests if request.form in TOOL_FORMS]
     if not tools:
         return FormsProbed(answers, ())
     first = {**tools[0].body, **_SETTINGS, "max_tokens": 1}
@@ -366,7 +368,7 @@ def probe(context: Probe) -> FormsProbed:
         power = "detects that tools are refused"
         refused = CheckVerdict(False, f"refuses tools, and the baseline does not: {mine}", power, {}, [mine])
         return FormsProbed(answers, (), refused)
-    bodies = [{**one.body, **_SETTINGS} for one in tools]
+    bodies = [{**request.body, **_SETTINGS} for request in tools]
     own = [whole_or_cut(each) for each in engines.stream("baseline", bodies)]
     streamed = [whole_or_cut(each) for each in engines.stream("candidate", bodies)]
     cases = []
@@ -410,15 +412,15 @@ def judge(observed: Observed) -> Judgement:
 
 
 def _cases(observed: Observed, whole: Mapping[str, TokenAnswer]) -> list[StructuredAnswers]:
-    theirs = {one.prompt_id: one for one in answered(observed.baseline_requests)}
+    theirs = {record.prompt_id: record for record in answered(observed.baseline_requests)}
     cases = []
-    for one in answered(observed.requests):
-        own = theirs.get(one.prompt_id)
-        given = [("streamed", _answer(one))]
-        if one.prompt_id in whole:
-            given.append(("whole", whole[one.prompt_id]))
+    for record in answered(observed.requests):
+        own = theirs.get(record.prompt_id)
+        given = [("streamed", _answer(record))]
+        if record.prompt_id in whole:
+            given.append(("whole", whole[record.prompt_id]))
         if own is not None:
-            cases.append(StructuredAnswers(observed.work.facts[one.prompt_id], _answer(own), tuple(given)))
+            cases.append(StructuredAnswers(observed.work.facts[record.prompt_id], _answer(own), tuple(given)))
     return cases
 
 

@@ -153,6 +153,14 @@ def documents(model: ServedModel, seed: str) -> Iterator[SourceText]:
 BETWEEN = "\n\n\n"  #: documents in a prompt
 
 
+def enough(source: Iterator[SourceText], characters: int) -> list[SourceText]:
+    """Take documents until they have at least ``characters`` with what is between them."""
+    chosen: list[SourceText] = []
+    while sum(len(document.text) + len(BETWEEN) for document in chosen) < characters:
+        chosen.append(next(source))
+    return chosen
+
+
 def tokens_a_character(model: ServedModel) -> float:
     """Measure the model's tokens per character on a sample of these texts."""
     source = documents(model, "sample")

@@ -54,7 +54,8 @@ def _run(view: View, heading: str) -> str:
 def _cautions(view: View) -> list[str]:
     level = {"wrong": "CAUTION", "not-real": "WARNING"}
     return [
-        f"> [!{level[one.kind]}]\n> **{_escaped(one.name)}.** {_escaped(one.text)}" for one in cautions(view)
+        f"> [!{level[caution.kind]}]\n> **{_escaped(caution.name)}.** {_escaped(caution.text)}"
+        for caution in cautions(view)
     ]
 
 

@@ -87,7 +87,7 @@ def _packs(results: Results, config: dict[str, Any]) -> Count:
     wanted = config.get("packs")
     if results.header.command != "packs" or not isinstance(wanted, list):
         return 0, 0, "pack"
-    return len({one.pack for one in results.packs} & set(wanted)), len(wanted), "pack"
+    return len({pack.pack for pack in results.packs} & set(wanted)), len(wanted), "pack"
 
 
 def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:

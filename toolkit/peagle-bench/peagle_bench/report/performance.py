@@ -39,7 +39,7 @@ def throughput(view: View) -> Section | None:
     blocks = [
         *doubts(view, short_lines),
         Grid(drawn),
-        Folded("All figures", page_tables(tables.points(view, every=True))),
+        Folded("All figures", page_tables(tables.points(view, None))),
     ]
     return Section("throughput", "Throughput", _leaders(view), blocks)
 
@@ -129,13 +129,6 @@ def _goals(view: View) -> str:
     return f" Goals: {words}; a failed request misses them."
 
 
-_SOURCES = {
-    "per-request": "each request's own figures",
-    "metrics": "the engine's counters",
-    "cloudwatch": "the engine's log in CloudWatch",
-}
-
-
 def acceptance(view: View) -> Section | None:
     """Make the section on acceptance by position, at the lowest load."""
     shown = _first_acceptance(view)
@@ -159,7 +152,7 @@ def acceptance(view: View) -> Section | None:
         shares=True,
         watermark=view.watermark,
     )
-    sources = " and ".join(sorted({_SOURCES[accepted.source] for _, accepted in shown}))
+    sources = " and ".join(sorted({tables.SOURCES[accepted.source] for _, accepted in shown}))
     table = PageTable(
         ["arm", "K", "per step", "per request", "temperature"],
         [

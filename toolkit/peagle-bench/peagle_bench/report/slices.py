@@ -1,8 +1,4 @@
-"""Figures by slice of the traffic: a table for a terminal, a section of the page, and sentences. Pure.
-
-`compare` writes its slices into the results file. Those of `bench`, which has one arm, are computed from its
-requests.
-"""
+"""Figures of `compare` by slice of the traffic: a table, a section of the page, and sentences. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from peagle_bench.compare.slices import slices_of_arm
 from peagle_bench.load.points import separate_withheld
 from peagle_bench.report import formatting
 from peagle_bench.report.blocks import (
@@ -41,17 +36,13 @@ def slices_in(results: Results) -> list[SliceRecord]:
 
     A slice has the doubt of the comparison of its two arms.
     """
-    slices = list(results.slices)
-    if not slices and results.header.command == "bench":
-        for arm in results.arms:
-            slices += slices_of_arm([request for request in results.requests if request.arm == arm.name])
     separated = separate_withheld(results.points, results.comparisons)
     doubts = {(row.faster, row.slower, row.load): row.doubt for row in separated.comparisons}
     lost = {(point.arm, point.load) for point in separated.withheld_points}
     return [
-        replace(each, doubt=doubts.get((each.arm, each.baseline or "", each.load)))
-        for each in slices
-        if not {(each.arm, each.load), (each.baseline or "", each.load)} & lost
+        replace(each, doubt=doubts.get((each.arm, each.baseline, each.load)))
+        for each in results.slices
+        if not {(each.arm, each.load), (each.baseline, each.load)} & lost
     ]
 
 
@@ -61,11 +52,10 @@ def groups(records: Sequence[SliceRecord], arms: Iterable[ArmRecord]) -> list[li
     order = {name: place for place, name in enumerate(modes)}
 
     def key(record: SliceRecord) -> tuple[object, ...]:
-        plain = record.baseline is not None and modes.get(record.baseline) == "none"
         return (
-            not plain,
+            modes.get(record.baseline) != "none",
             -order.get(record.arm, 0),
-            order.get(record.baseline or "", 0),
+            order.get(record.baseline, 0),
             record.load.kind,
             load_value(record.load),
         )
@@ -83,9 +73,9 @@ def _dimension(record: SliceRecord) -> str:
 
 
 def verdict(record: SliceRecord) -> str:
-    """Return a slice's result in a word or two; empty for a slice of one arm."""
+    """Return a slice's result in a word or two."""
     if record.speed_up is None:
-        return "too few" if record.baseline else ""
+        return "too few"
     if record.doubt is not None:
         return "no verdict"
     if not record.speed_up.shown:
@@ -140,13 +130,7 @@ _EVERY = (_PROMPTS, _SPEED_UP, _SPEED_UP_SPAN, _ACCEPTED, _ACCEPTED_SPAN, _IDENT
 
 def table(records: Sequence[SliceRecord], *, every: bool = False) -> Table:
     """Make the table of a group of slices: narrow enough for a terminal, or with ``every`` figure."""
-    chosen: tuple[_Column, ...]
-    if every:
-        chosen = _EVERY
-    elif records[0].baseline:
-        chosen = (_PROMPTS, _SPEED_UP, _SPEED_UP_SPAN, _ACCEPTED, _RESULT)
-    else:
-        chosen = (_PROMPTS, _ACCEPTED, _ACCEPTED_SPAN)
+    chosen = _EVERY if every else (_PROMPTS, _SPEED_UP, _SPEED_UP_SPAN, _ACCEPTED, _RESULT)
     columns = [column for column in chosen if any(column.cell(each) not in ("", DASH) for each in records)]
     return Table(
         "By slice of the traffic",
@@ -194,8 +178,6 @@ def by_slice(view: View) -> Section | None:
 def _summary(view: View, records: Sequence[SliceRecord]) -> str:
     """Write the result of a group in a sentence."""
     first = records[0]
-    if first.baseline is None:
-        return f"Acceptance length of {view.label(first.arm)} at {first.load.label}."
     counts = {word: [verdict(each) for each in records].count(word) for word in _JUDGED}
     judged = sum(counts.values())
     if not judged:
@@ -215,47 +197,27 @@ _BADGES = {"good": ("pass", "✓"), "bad": ("fail", "✗"), "open": ("open", "?"
 def _drawn(view: View, records: Sequence[SliceRecord]) -> PageTable:
     """Make a group's table: the interval of each slice drawn, its result and its main figures."""
     first = records[0]
-    plain = first.baseline is not None and view.arm(first.baseline).mode == "none"
-    figures: tuple[_Column, ...]
-    if first.baseline:
-        axis, figures = _drawn_of_pair(view, records), (_SPEED_UP_SPAN, _PROMPTS, _ACCEPTED, _IDENTICAL)
-    else:
-        axis, figures = _drawn_of_arm(view, records), (_ACCEPTED, _ACCEPTED_SPAN, _PROMPTS)
-    columns: list[tuple[Cell, Callable[[SliceRecord], Cell]]] = [axis]
-    if first.baseline:
-        columns += [("result", lambda each: _badge(each, plain=plain)), ("speed-up", _ratio)]
+    plain = view.arm(first.baseline).mode == "none"
+    axis = IntervalAxis.over(each.speed_up for each in records if each.speed_up is not None)
+
+    def drawn(each: SliceRecord) -> Cell:
+        tone = _TONES.get(verdict(each), "open")
+        return IntervalCell(axis, each.speed_up, view.look(each.arm), tone, doubtful=each.doubt is not None)
+
+    columns: list[tuple[Cell, Callable[[SliceRecord], Cell]]] = [
+        (AxisHead(axis, "speed-up", ("slower", "faster")), drawn),
+        ("result", lambda each: _badge(each, plain=plain)),
+        ("speed-up", _ratio),
+    ]
+    figures = (_SPEED_UP_SPAN, _PROMPTS, _ACCEPTED, _IDENTICAL)
     columns += [(column.head, column.cell) for column in figures]
     rows: list[list[Cell]] = []
     for dimension, group in groupby(records, key=_dimension):
         rows.append([dimension])
         rows += [[each.value, *(cell(each) for _, cell in columns)] for each in group]
-    names = view.label(first.arm) + (f" over {view.label(first.baseline)}" if first.baseline else "")
+    names = f"{view.label(first.arm)} over {view.label(first.baseline)}"
     heads = ["slice", *(head for head, _ in columns)]
     return PageTable(heads, rows, f"{names} at {first.load.label}, by slice", (0, 1, 2))
-
-
-_Drawn = tuple[AxisHead, Callable[[SliceRecord], Cell]]  #: a column's axis, and its cell for a slice
-
-
-def _drawn_of_pair(view: View, records: Sequence[SliceRecord]) -> _Drawn:
-    axis = IntervalAxis.over(each.speed_up for each in records if each.speed_up is not None)
-
-    def cell(each: SliceRecord) -> Cell:
-        tone = _TONES.get(verdict(each), "open")
-        return IntervalCell(axis, each.speed_up, view.look(each.arm), tone, doubtful=each.doubt is not None)
-
-    return AxisHead(axis, "speed-up", ("slower", "faster")), cell
-
-
-def _drawn_of_arm(view: View, records: Sequence[SliceRecord]) -> _Drawn:
-    lengths = [each.acceptance_length for each in records if each.acceptance_length is not None]
-    axis = IntervalAxis.over(lengths)
-    return (
-        AxisHead(axis, "tokens per pass"),
-        lambda each: (
-            IntervalCell(axis, each.acceptance_length, view.look(each.arm)) if each.acceptance_length else ""
-        ),
-    )
 
 
 def _badge(record: SliceRecord, *, plain: bool) -> Badge:

@@ -15,18 +15,30 @@ from peagle_bench.results.records import (
     FitRecord,
     Interval,
     KPoint,
+    Percentiles,
     PointRecord,
 )
 from peagle_sm.core.display import Table
 
 _LATENCIES = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("end to end", "e2e_ms"))
 _SHOWN = ("load", "arm", "OTPS", "TTFT p95 ms", "TPOT p50 ms", "accepted", "failed", "USD/1M tokens")
+#: Columns of `bench`, which has one arm and a second table of latencies.
+RATES = (
+    *("load", "requests", "failed", "OTPS", "OTPS of a request", "requests/s", "accepted"),
+    *("within goals", "USD/1M tokens"),
+)
+#: Sources of acceptance figures (`Acceptance.source`), for the reader.
+SOURCES = {
+    "per-request": "each answer",
+    "metrics": "the engine's counters, warm-up included",
+    "cloudwatch": "the engine's log in CloudWatch, warm-up included",
+}
 
 
-def points(view: View, *, every: bool = False) -> Table | None:
+def points(view: View, heads: Sequence[str] | None = _SHOWN) -> Table | None:
     """Make the table of each arm under each load: rate, latencies, acceptance and cost.
 
-    ``every``: with all columns, for the page. Columns without a figure are left out.
+    ``heads`` None: all columns, for the page. Columns without a figure are left out.
     """
     rows = list(view.measured_by_load())
     if not rows:
@@ -44,6 +56,7 @@ def points(view: View, *, every: bool = False) -> Table | None:
         "requests": lambda point: f"{point.requests:,}",
         "OTPS": lambda point: formatting.number(point.otps),
         "OTPS of a request": lambda point: formatting.number(point.otps_per_request),
+        "requests/s": lambda point: formatting.number(point.requests_per_s),
         **{
             f"{head} {part} ms": percentile(name, part)
             for head, name in _LATENCIES
@@ -54,13 +67,47 @@ def points(view: View, *, every: bool = False) -> Table | None:
         "failed": lambda point: str(sum(point.errors.values()) or formatting.DASH),
         "USD/1M tokens": lambda point: formatting.usd(usd.get((point.arm, point.load, point.otps))),
     }
-    heads = tuple(columns) if every else _SHOWN
+    heads = tuple(heads or columns)
     lines = tuple(tuple(columns[head](point) for head in heads) for point in rows)
-    return _used(Table("Measured", heads, lines, heads[2:]))
+    return _used(
+        Table("Measured", heads, lines, tuple(head for head in heads if head not in ("load", "arm")))
+    )
+
+
+def latencies(view: View) -> Table | None:
+    """Make the table of latencies of one arm: p50, p95 and p99 of each load."""
+    heads = ("load", *(f"{head} ms" for head, _ in _LATENCIES))
+    rows = tuple(
+        (point.load.label, *(_percentiles(getattr(point, name)) for _, name in _LATENCIES))
+        for point in view.measured_by_load()
+    )
+    return _used(Table("Latencies", heads, rows, heads[1:])) if rows else None
+
+
+def _percentiles(measure: Percentiles | None) -> str:
+    if measure is None:
+        return formatting.DASH
+    return " / ".join(formatting.number(value) for value in (measure.p50, measure.p95, measure.p99))
+
+
+def survival(view: View) -> list[str]:
+    """Describe the acceptance of each load: length, survival by position, source and temperature."""
+    lines = []
+    for point in view.measured_by_load():
+        if (accepted := point.acceptance) is None:
+            continue
+        rates = " ".join(f"{rate:.3f}" for rate in accepted.survival) or "unknown"
+        by_request = "" if accepted.per_request is None else f", {accepted.per_request:.2f} by request"
+        temperature = "as in each request" if point.temperature is None else f"{point.temperature:g}"
+        lines.append(
+            f"{point.load.label}: acceptance length {accepted.per_step or 1:.2f} by step{by_request};"
+            f" survival by position {rates} (from {SOURCES[accepted.source]}; temperature {temperature})"
+        )
+    return lines
 
 
 def by_slice(view: View) -> Table | None:
-    """Make the table of the first pair (or arm) and load by slice; None without slices."""
+    """Make the table of the first pair and load by slice; None without slices."""
     records = [record for _, each in view.files for record in slices.slices_in(each)]
     if not records:
         return None
@@ -187,13 +234,12 @@ def checks(view: View, *, power: bool = True) -> Table | None:
     """Make the table of checks; ``power`` adds the long column of what each check detects."""
     if not view.checks:
         return None
-    words = {True: "passed", False: "FAILED", None: "not decided"}
     heads = ("check", "arm", "result", "found", "detects")
     rows = [
         (
             check.name,
             check.arm,
-            words[check.passed] if check.applicable else "not applicable",
+            check.result,
             check.summary,
             check.power,
         )
@@ -214,11 +260,11 @@ def packs(view: View) -> Table | None:
         return None
     heads = ("pack", "arm", "result", "figure", "why")
     rows = tuple(
-        (one.pack, view.label(one.arm), PACK_RESULTS[one.passed], one.figure or formatting.DASH, one.why)
-        for one in view.packs
+        (pack.pack, view.label(pack.arm), PACK_RESULTS[pack.passed], pack.figure or formatting.DASH, pack.why)
+        for pack in view.packs
     )
     table = _with_runs(view, Table(scored(view.packs), heads, rows), view.packs, 2)
-    return table if len({one.arm for one in view.packs}) > 1 else _without(table, "arm")
+    return table if len({pack.arm for pack in view.packs}) > 1 else _without(table, "arm")
 
 
 def _without(table: Table, head: str) -> Table:

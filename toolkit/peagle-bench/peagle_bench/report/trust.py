@@ -27,8 +27,7 @@ from peagle_bench.report.verdict import checked, scored
 from peagle_bench.report.view import View
 from peagle_bench.results.records import CheckRecord, Header
 
-_MARKS = {True: ("pass", "✓ passed"), False: ("fail", "✗ failed"), None: ("open", "? not decided")}
-_NOT_APPLICABLE = ("open", "not applicable")
+_MARKS = {True: ("pass", "✓ "), False: ("fail", "✗ "), None: ("open", "? ")}
 
 
 def proof(view: View) -> Section | None:
@@ -61,9 +60,9 @@ class Examples(Rendered):
 
 
 def _row(view: View, check: CheckRecord, several: bool) -> list[Cell]:
-    kind, text = _MARKS[check.passed] if check.applicable else _NOT_APPLICABLE
+    kind, sign = _MARKS[check.passed] if check.applicable else ("open", "")
     names = [arm_cell(view, check.arm), arm_cell(view, check.baseline)] if several else []
-    return [check.name, Badge(kind, text), *names, check.summary, check.power]
+    return [check.name, Badge(kind, f"{sign}{check.result}"), *names, check.summary, check.power]
 
 
 _PACK_MARKS = {True: ("pass", "✓ pass"), False: ("fail", "✗ fail"), None: ("open", "? not measured")}

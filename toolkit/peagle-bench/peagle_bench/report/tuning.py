@@ -8,7 +8,7 @@ from itertools import groupby
 from peagle_bench.report import tables
 from peagle_bench.report.blocks import Folded, Grid, Section, page_tables
 from peagle_bench.report.charts import HALF, THIRD, ChartFigure, LineChart, Mark, Series
-from peagle_bench.report.formatting import MODE_NAMES, Look, looks_of
+from peagle_bench.report.formatting import MODE_NAMES, looks_of
 from peagle_bench.report.view import View, load_value
 from peagle_bench.results.records import ArmRecord, FitRecord, Load
 
@@ -32,17 +32,14 @@ def best_k(view: View) -> Section | None:
     return Section("k", "Best K", lead, blocks)
 
 
-def look_of_mode(fit: FitRecord) -> Look:
-    """Return the look of a fit's mode, also if the files have no arm of it."""
-    return looks_of([ArmRecord("any", fit.mode, None, "")])["any"]
-
-
 def k_chart(view: View, load: Load, fits: Sequence[FitRecord]) -> LineChart:
     """Make the chart of one load: tokens per second by K, a line for each mode; K=0 is no speculation."""
     series, guides = [], []
     for fit in fits:
         arms = [arm for arm in view.arms if arm.mode == fit.mode and not arm.control]
-        look = view.look(arms[0].name) if arms else look_of_mode(fit)
+        # The files may have no arm of the fit's mode.
+        arm = arms[0] if arms else ArmRecord("any", fit.mode, None, "")
+        look = view.look(arm.name) if arms else looks_of([arm])[arm.name]
         marks = tuple(
             Mark(point.k, point.otps, point.low, point.high, hollow=not point.measured)
             for point in sorted(fit.points, key=lambda point: point.k)

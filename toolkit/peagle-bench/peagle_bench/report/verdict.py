@@ -240,7 +240,7 @@ def checked(checks: Sequence[CheckRecord]) -> str:
         return f"Outputs are NOT the target's own: {', '.join(dict.fromkeys(failed))} failed{of}"
     if undecided:
         left = ", ".join(dict.fromkeys(undecided))
-        return f"{passed} of {applicable} checks passed; not decided: {left}{besides}{of}"
+        return f"{passed} of {applicable} checks passed; undecided: {left}{besides}{of}"
     if not passed:
         return f"Nothing was checked{besides}{of}"
     return f"Outputs are the target's own: {passed} of {applicable} checks passed{besides}{of}"
@@ -248,8 +248,8 @@ def checked(checks: Sequence[CheckRecord]) -> str:
 
 def scored(packs: Sequence[PackRecord]) -> str:
     """Write ``3 of 4 workload packs passed; failed: rag``; a pack passes if it passes on every arm."""
-    names = list(dict.fromkeys(one.pack for one in packs))
-    results = {name: {one.passed for one in packs if one.pack == name} for name in names}
+    names = list(dict.fromkeys(pack.pack for pack in packs))
+    results = {name: {pack.passed for pack in packs if pack.pack == name} for name in names}
     failed = [name for name in names if False in results[name]]
     open_ = [name for name in names if None in results[name] and name not in failed]
     passed = len(names) - len(failed) - len(open_)

@@ -76,7 +76,7 @@ class View:
         """Return the name of the file that contains a record; empty if none does."""
         for name, each in self.files:
             parts = (each.points, each.comparisons, each.fits, each.checks, each.packs)
-            if any(record is one for part in parts for one in part):
+            if any(record is other for part in parts for other in part):
                 return name
         return ""
 

@@ -7,6 +7,7 @@ figure is None, never 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -50,21 +51,15 @@ class ArmRecord:
 
 @dataclass(frozen=True)
 class Load:
-    """Load level: ``closed`` keeps ``concurrency`` in flight, ``open`` sends at ``rate_per_s`` (Poisson).
-
-    ``steps``: the successive concurrencies of a closed loop, at most ``concurrency``; empty if constant.
-    """
+    """Load level: ``closed`` keeps ``concurrency`` in flight, ``open`` sends at ``rate_per_s`` (Poisson)."""
 
     kind: Literal["closed", "open"]
     concurrency: int | None = None
     rate_per_s: float | None = None
-    steps: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
-        """``c=8``, ``c=1 to 8 to 1`` or ``2.5 req/s``."""
-        if self.steps:
-            return f"c={' to '.join(map(str, self.steps))}"
+        """``c=8`` or ``2.5 req/s``."""
         return f"c={self.concurrency}" if self.kind == "closed" else f"{self.rate_per_s:g} req/s"
 
 
@@ -251,7 +246,7 @@ class SliceRecord:
     prompts: int
     requests: int
     acceptance_length: Interval | None
-    baseline: str | None = None  #: the arm that ``speed_up`` and the answers are compared with
+    baseline: str = ""  #: the arm that ``speed_up`` and the answers are compared with
     speed_up: Interval | None = None
     identical_outputs: int | None = None  #: prompts with identical answers
     compared_outputs: int | None = None
@@ -318,6 +313,19 @@ class CheckRecord:
     def undecided(self) -> bool:
         """Whether the check applies but could not be decided."""
         return self.passed is None and self.applicable
+
+    @property
+    def result(self) -> str:
+        """``pass``, ``FAIL``, ``undecided`` or ``not applicable``."""
+        if not self.applicable:
+            return "not applicable"
+        return {True: "pass", False: "FAIL", None: "undecided"}[self.passed]
+
+
+def all_passed(checks: Iterable[CheckRecord]) -> bool | None:
+    """Decide whether all applicable checks passed; None if undecided, or if none applies."""
+    results = [check.passed for check in checks if check.applicable]
+    return False if False in results else None if None in results or not results else True
 
 
 @dataclass(frozen=True)

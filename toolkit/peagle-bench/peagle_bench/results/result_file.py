@@ -274,12 +274,12 @@ class ResultWriter:
         results, _ = _read(path)
         demand_same_config(path, results.header.config, config)
         with _open_locked(path):
-            found, whole = _read(path)  # again, now that the file is locked
+            results, whole = _read(path)  # again, now that the file is locked
             _rewrite(path, whole, keep)
         writer = cls.__new__(cls)
         writer.path = path
         writer._file = _open_locked(path)
-        writer.found = replace(_read(path)[0], warnings=found.warnings)
+        writer.found = replace(_read(path)[0], warnings=results.warnings)
         return writer
 
     def append(self, record: Record) -> None:

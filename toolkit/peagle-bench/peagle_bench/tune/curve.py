@@ -57,10 +57,6 @@ class Ratio:
         """Return the product with an independent ratio."""
         return Ratio(self.log + other.log, float(np.hypot(self.error, other.error)))
 
-    def inverse(self) -> Ratio:
-        """Return 1 over this ratio."""
-        return Ratio(-self.log, self.error)
-
 
 @dataclass(frozen=True)
 class Rates:
@@ -132,11 +128,11 @@ def together(rates: Mapping[int, Rates]) -> Rates:
     return replace(
         every[0],
         concurrency=0,
-        measured=tuple(sorted(set.intersection(*(set(one.measured) for one in every)))),
-        rate=np.exp(np.mean([np.log(one.rate) for one in every], axis=0)),
-        ceiling=np.exp(np.mean([np.log(one.ceiling) for one in every], axis=0)),
-        step_ms=np.exp(np.mean([np.log(one.step_ms) for one in every], axis=0)),
-        step_error=np.sqrt(np.sum([one.step_error**2 for one in every], axis=0)) / len(every),
+        measured=tuple(sorted(set.intersection(*(set(each.measured) for each in every)))),
+        rate=np.exp(np.mean([np.log(each.rate) for each in every], axis=0)),
+        ceiling=np.exp(np.mean([np.log(each.ceiling) for each in every], axis=0)),
+        step_ms=np.exp(np.mean([np.log(each.step_ms) for each in every], axis=0)),
+        step_error=np.sqrt(np.sum([each.step_error**2 for each in every], axis=0)) / len(every),
     )
 
 
@@ -302,9 +298,9 @@ def _effects(group: Sequence[Reading], values: Sequence[float]) -> dict[int, flo
     return {blocks[0]: 0.0} | {block: float(solved[len(ks) + i]) for i, block in enumerate(blocks[1:])}
 
 
-def noise_of(readings: Sequence[Reading], assumed: Noise | None = None) -> Noise:
-    """Estimate the noise from repeats of the same K, with ``assumed`` counting as a few repeats."""
-    assumed = assumed or Noise()
+def noise_of(readings: Sequence[Reading]) -> Noise:
+    """Estimate the noise from repeats of the same K, with the assumed noise counting as a few repeats."""
+    assumed = Noise()
     groups: dict[tuple[int, int], list[Reading]] = {}
     for reading in readings:
         groups.setdefault((reading.k, reading.concurrency), []).append(reading)

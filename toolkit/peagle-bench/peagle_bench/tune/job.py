@@ -17,7 +17,13 @@ import yaml
 
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import FitRecord, Header
-from peagle_bench.results.result_file import ResultWriter, demand_command, demand_same_config, read
+from peagle_bench.results.result_file import (
+    Results,
+    ResultWriter,
+    demand_command,
+    demand_same_config,
+    read,
+)
 from peagle_bench.tune.arms import arm_spec, label
 from peagle_bench.tune.choice import first_deployments
 from peagle_bench.tune.estimate import Estimate, Settings, estimate
@@ -121,12 +127,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a tuning: the choice, its records, and whether the spec file was changed."""
+    """Result of a tuning: the choice, the content of its results file, and the changed spec file."""
 
     tuned: Tuned
-    fits: tuple[FitRecord, ...]
+    results: Results
     out: Path
-    stand_in: bool
     written: str | None  #: the spec's path if the K was written into it
 
 
@@ -248,7 +253,7 @@ def run(
             ) from None
     results = read(job.out)
     written = _write(job, tuned, results.fits, results.header) if write and job.spec_path else None
-    return Done(tuned, results.fits, job.out, results.header.stand_in_weights, written)
+    return Done(tuned, results, job.out, written)
 
 
 def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) -> str | None:

@@ -122,7 +122,8 @@ def reading_of(
         k=k,
         concurrency=concurrency,
         acceptance_length=length,
-        survival=_padded(acceptance.survival, k) if acceptance else (),
+        # An engine with a larger K reports zeros beyond the requested one.
+        survival=(acceptance.survival + (0.0,) * k)[:k] if acceptance else (),
         step_ms=step_ms,
         otps=tokens / seconds if seconds else 0.0,
         steps=acceptance.drafts if acceptance else steps,
@@ -193,11 +194,6 @@ def _step(
         return stream_ms / steps, steps, "drafts"
     gaps = list(_flat(r.gaps_ms for r in good))
     return sum(gaps) / len(gaps), len(gaps), "chunks"
-
-
-def _padded(survival: tuple[float, ...], k: int) -> tuple[float, ...]:
-    """Return exactly ``k`` rates: an engine with a larger K reports zeros beyond the requested one."""
-    return (survival + (0.0,) * k)[:k]
 
 
 def _flat(rows: Iterable[tuple[float, ...]]) -> Iterable[float]:

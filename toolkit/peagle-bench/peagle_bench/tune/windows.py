@@ -227,7 +227,7 @@ class Measured:
 
     def has_all(self, mode: str, k: int, concurrencies: Collection[int]) -> bool:
         """Decide whether K was measured at every concurrency, so that it need not be deployed again."""
-        loads = {c for (m, one, c, _), left in self._left.items() if (m, one) == (mode, k) and left}
+        loads = {c for (*arm, c, _), left in self._left.items() if arm == [mode, k] and left}
         return loads >= set(concurrencies)
 
 

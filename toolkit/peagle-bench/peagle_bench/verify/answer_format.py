@@ -193,16 +193,16 @@ def judge_streaming(cases: Sequence[StreamCase], exact: bool) -> CheckVerdict:
 def _faults(case: StreamCase) -> list[str]:
     if case.streamed is None:
         return [f"the stream broke: {case.broken}"]
-    found, streamed = [], case.streamed
+    faults, streamed = [], case.streamed
     if streamed.finish_reason is None:
-        found.append("finish_reason is missing")
+        faults.append("finish_reason is missing")
     if streamed.ids and streamed.output_tokens is not None and len(streamed.ids) != streamed.output_tokens:
-        found.append(f"usage counts {streamed.output_tokens} tokens, the chunks have {len(streamed.ids)}")
+        faults.append(f"usage counts {streamed.output_tokens} tokens, the chunks have {len(streamed.ids)}")
     for own in (case.whole, case.baseline_whole):
         if streamed.ids and streamed.ids == own.ids and streamed.text != own.text:
-            found.append("same tokens but another text")
+            faults.append("same tokens but another text")
             break
-    return found
+    return faults
 
 
 def odd_piece(whole: str, streamed: str) -> str | None:

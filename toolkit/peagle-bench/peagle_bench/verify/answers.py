@@ -185,7 +185,7 @@ def parse_scores(
     for token, entry in zip(ids, entries[prompt_tokens:], strict=True):
         mine = str(token)
         logprobs.append(float(entry[mine]["logprob"]))
-        rest = [float(one["logprob"]) for name, one in entry.items() if name != mine]
+        rest = [float(rank["logprob"]) for name, rank in entry.items() if name != mine]
         others.append(max(rest, default=-math.inf))
         tops.append(_top(entry))
     return tuple(logprobs), tuple(others), tuple(tops)
@@ -193,5 +193,7 @@ def parse_scores(
 
 def _top(entry: Mapping[str, Mapping[str, Any]]) -> Top:
     """Return the most likely tokens of one position, without a generated token of lower rank."""
-    ranked = sorted(((int(name), float(one["logprob"])) for name, one in entry.items()), key=lambda t: -t[1])
+    ranked = sorted(
+        ((int(name), float(rank["logprob"])) for name, rank in entry.items()), key=lambda t: -t[1]
+    )
     return tuple(ranked[:SCORED_RANKS])

@@ -187,25 +187,18 @@ def read_events(
     return events
 
 
-def ask_all(
-    engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
-) -> list[TokenAnswer]:
-    """Send all bodies, ``at_once`` in parallel, and return the answers in order."""
-    return [parse_answer(document) for document in ask_raw(engine, bodies, at_once, tick)]
-
-
 def ask_raw(
     engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
 ) -> list[Mapping[str, Any]]:
-    """Send all bodies like `ask_all`, and return the engine's JSON documents."""
+    """Send all bodies, ``at_once`` in parallel, and return the engine's JSON documents in order."""
 
-    def one(body: Body) -> Mapping[str, Any]:
+    def ask(body: Body) -> Mapping[str, Any]:
         answer = engine.ask(body)
         tick()
         return answer
 
     with ThreadPoolExecutor(max_workers=max(1, at_once)) as pool:
-        waiting = [pool.submit(one, body) for body in bodies]
+        waiting = [pool.submit(ask, body) for body in bodies]
         try:
             return [each.result() for each in waiting]
         except BaseException:
@@ -216,14 +209,14 @@ def ask_raw(
 def stream_all(engine: Engine, bodies: Sequence[Body], at_once: int) -> list[TokenAnswer | StreamError]:
     """Stream all bodies, ``at_once`` in parallel; a broken stream is returned as its error."""
 
-    def one(body: Body) -> TokenAnswer | StreamError:
+    def stream(body: Body) -> TokenAnswer | StreamError:
         try:
             return join_stream(engine.stream(body))
         except StreamError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=max(1, at_once)) as pool:
-        return list(pool.map(one, bodies))
+        return list(pool.map(stream, bodies))
 
 
 Side = Literal["baseline", "candidate"]
@@ -315,7 +308,8 @@ class EnginePair:
             SideFailed: a request was refused or failed.
         """
         try:
-            return ask_all(self._engine(side), bodies, at_once or self.options.concurrency, self.tick)
+            documents = ask_raw(self._engine(side), bodies, at_once or self.options.concurrency, self.tick)
+            return [parse_answer(document) for document in documents]
         except (SpecError, ServiceFault) as error:
             raise SideFailed(side, error) from error
         except ValueError as error:

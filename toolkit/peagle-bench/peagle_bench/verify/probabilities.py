@@ -39,12 +39,12 @@ def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> C
     reports); a signed mean error that differs from the baseline's (self-normalised over answers) by more than
     0.001 nats. Sizes of errors are not compared: other kernels may have larger ones, in both directions.
     """
-    if not any(one.answer.logprobs for one in baseline):
+    if not any(scored.answer.logprobs for scored in baseline):
         return undecided("the baseline reports no log-probabilities")
     missing = [
-        f"answer {n}: {len(one.answer.logprobs)} log-probabilities for {len(one.answer.ids)} tokens"
-        for n, one in enumerate(candidate)
-        if len(one.answer.logprobs) != len(one.answer.ids)
+        f"answer {n}: {len(scored.answer.logprobs)} log-probabilities for {len(scored.answer.ids)} tokens"
+        for n, scored in enumerate(candidate)
+        if len(scored.answer.logprobs) != len(scored.answer.ids)
     ]
     pairs = [
         (_errors(mine), _errors(its))

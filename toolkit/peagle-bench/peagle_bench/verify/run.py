@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
-from peagle_bench.benchmark.endpoint_arm import Described, describe_arm, is_url
+from peagle_bench.benchmark.endpoint_arm import Described, describe_arm
 from peagle_bench.load.work import WorkItem
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import CheckRecord, Header
+from peagle_bench.results.result_file import ResultWriter
 from peagle_bench.verify import CHECKS, probes
 from peagle_bench.verify.answer_format import judge_stops, judge_streaming, judge_structured
 from peagle_bench.verify.engines import (
@@ -55,27 +57,110 @@ QUICK = Options(
     longest_tokens=4096,
 )
 QUICK_PROMPTS, PROMPTS = 32, 164
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class OpenedEngine:
-    """An engine with the description of its endpoint."""
+class Verification:
+    """Two endpoints with their engines, the prompts, and the checks to run; `prepared` makes one."""
 
-    described: Described
-    engine: Engine
+    candidate: Described
+    baseline: Described
+    engines: tuple[Engine, Engine]  #: of the baseline and of the candidate
+    workload: Workload
+    options: Options
+    checks: tuple[str, ...]
+
+    @property
+    def stand_in_weights(self) -> bool:
+        """Whether one of the endpoints has the small stand-in weights."""
+        return self.candidate.stand_in_weights or self.baseline.stand_in_weights
+
+    def run(self, path: Path, say: Say, tick: Callable[[], None] = lambda: None) -> list[CheckRecord]:
+        """Run the checks and write ``path``; ``say`` gets a line of progress, ``tick`` is called by answer.
+
+        Raises:
+            SpecError: the file exists, or an engine refused the greedy requests.
+            ServiceFault: an engine failed or stopped answering.
+        """
+        records = []
+        with ResultWriter(path) as writer:
+            for line in (self._header(), self.candidate.arm, self.baseline.arm):
+                writer.append(line)
+            pair = EnginePair(*self.engines, self.options, tick=tick)
+            for record in verify(pair, self.workload.items, self.checks, say):
+                writer.append(record)
+                records.append(record)
+        return records
+
+    def _header(self) -> Header:
+        where_from = origin(self.options.seed)
+        return Header(
+            run_id=f"verify-{self.candidate.arm.name}-{where_from['date']}",
+            command="verify",
+            config={
+                "endpoint": self.candidate.arm.endpoint,
+                "baseline": self.baseline.arm.endpoint,
+                "workload": self.workload.describe(),
+                "checks": list(self.checks),
+                **asdict(self.options),
+            },
+            provenance={
+                **where_from,
+                "endpoint": dict(self.candidate.origin),
+                "baseline": dict(self.baseline.origin),
+            },
+            stand_in_weights=self.stand_in_weights,
+        )
 
 
-def open_engine(session: Session | None, endpoint: str) -> OpenedEngine:
-    """Open a SageMaker endpoint by its name or ``NAME/COMPONENT``, or a bare vLLM by its URL.
+def prepared(
+    endpoint: str,
+    baseline: str,
+    session_of: Callable[[], Session | None],
+    *,
+    workload: str,
+    prompts: int | None,
+    max_tokens: int | None,
+    quick: bool,
+    checks: Sequence[str],
+    workload_session: Callable[[], Session],
+) -> Verification:
+    """Load the prompts and open both engines; ``checks`` empty: all of them.
+
+    An endpoint is a name, ``NAME/COMPONENT``, or the URL of a bare vLLM. ``session_of`` returns None if both
+    are URLs. ``workload_session`` opens the session of a workload in S3.
 
     Raises:
-        NotFound: the endpoint does not exist.
-        ServiceFault: the endpoint is not in service, or no server answers at the URL.
+        SpecError: an unknown check, a workload that cannot be read, or a baseline that speculates.
+        NotFound: an endpoint does not exist.
+        ServiceFault: an endpoint is not in service, or no server answers at the URL.
     """
-    if session is None and not is_url(endpoint):
-        raise SpecError(f"{endpoint!r} is the name of an endpoint, but no session was given")
-    described = describe_arm(session, endpoint)
-    return OpenedEngine(described, engine_of(session, described.arm))
+    wanted = checks_of(checks)
+    usual = QUICK if quick else Options()
+    options = replace(usual, max_tokens=max_tokens or usual.max_tokens)
+    at_most = QUICK_PROMPTS if quick else PROMPTS
+    source = load_prompts(workload, prompts, options.seed, at_most, workload_session)
+    session = session_of()
+    plain = describe_arm(session, baseline)
+    demand_plain(plain)
+    candidate = describe_arm(session, endpoint)
+    engines = engine_of(session, plain.arm), engine_of(session, candidate.arm)
+    return Verification(candidate, plain, engines, source, options, wanted)
+
+
+def checks_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the checks of these names, in the order in which they run; all of them without a name.
+
+    Raises:
+        SpecError: an unknown name.
+    """
+    if unknown := [name for name in names if name not in CHECKS]:
+        raise SpecError(
+            f"checks: found {', '.join(unknown)}; allowed: {', '.join(CHECKS)}",
+            next_step="correct the names, or give none to run all checks",
+        )
+    return tuple(name for name in CHECKS if name in names or not names)
 
 
 def demand_plain(baseline: Described) -> None:
@@ -109,30 +194,6 @@ def load_prompts(
     return workload
 
 
-def header(
-    candidate: Described, baseline: Described, workload: Workload, options: Options, checks: Sequence[str]
-) -> Header:
-    """Make the header of the results file."""
-    where_from = origin(options.seed)
-    return Header(
-        run_id=f"verify-{candidate.arm.name}-{where_from['date']}",
-        command="verify",
-        config={
-            "endpoint": candidate.arm.endpoint,
-            "baseline": baseline.arm.endpoint,
-            "workload": workload.describe(),
-            "checks": list(checks),
-            **asdict(options),
-        },
-        provenance={
-            **where_from,
-            "endpoint": dict(candidate.origin),
-            "baseline": dict(baseline.origin),
-        },
-        stand_in_weights=candidate.stand_in_weights or baseline.stand_in_weights,
-    )
-
-
 def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
     """Estimate the maximum output tokens that ``checks`` request, for a notice before the start.
 
@@ -152,9 +213,6 @@ def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
         "long-context": LONG_PROMPTS * LONG_ANSWER,
     }
     return prompts * options.max_tokens + sum(each.get(check, 0) for check in checks)
-
-
-Say = Callable[[str], None]
 
 
 def verify(

@@ -52,17 +52,17 @@ class SamplingPosition:
 
 def find_positions(prompt_id: str, scored: Scored, most: int = 1) -> list[SamplingPosition]:
     """Find positions in a greedy answer with a sure token followed by several likely ones."""
-    found: list[SamplingPosition] = []
+    positions: list[SamplingPosition] = []
     for at in range(1, len(scored.tops) - 1):
         chosen, after = scored.answer.ids[at], scored.tops[at + 1]
         if math.exp(scored.logprobs[at]) < SURE or not after:
             continue
         if not OPEN[0] <= math.exp(after[0][1]) <= OPEN[1]:
             continue
-        found.append(SamplingPosition(prompt_id, scored.answer.ids[:at], chosen, after))
-        if len(found) == most:
+        positions.append(SamplingPosition(prompt_id, scored.answer.ids[:at], chosen, after))
+        if len(positions) == most:
             break
-    return found
+    return positions
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def rest_shift(samples: Sequence[Scored]) -> FrequencyShift:
             if not top:
                 continue
             share = min(1.0, max(0.0, 1 - sum(math.exp(logprob) for _, logprob in top)))
-            surplus += (token not in [one for one, _ in top]) - share
+            surplus += (token not in [likely for likely, _ in top]) - share
             variance += share * (1 - share)
             count += 1
     return FrequencyShift(count, surplus, variance)
@@ -307,8 +307,8 @@ def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> CheckVerdict:
     return undecided(f"{summary}, which arithmetic noise may explain", figures)
 
 
-def _same(one: TokenAnswer, other: TokenAnswer) -> bool:
-    return (one.ids, one.text) == (other.ids, other.text)
+def _same(answer: TokenAnswer, other: TokenAnswer) -> bool:
+    return (answer.ids, answer.text) == (other.ids, other.text)
 
 
 def _power(cases: Sequence[SeedCase], exact: bool, own: int) -> str:

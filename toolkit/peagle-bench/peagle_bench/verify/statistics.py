@@ -252,19 +252,19 @@ def floor_of(first: Sequence[Scored], repeat: Sequence[Scored]) -> NoiseFloor:
     a run, since nearly all tokens have gap 0 (false alarms of that rule: docs/how-to/verify.md).
     """
     differences = [
-        abs(written - scored)
-        for one in first
-        if one.answer.logprobs
-        for written, scored in zip(one.answer.margins, one.margins, strict=True)
-        if abs(scored) < CONTESTED
+        abs(written - target)
+        for scored in first
+        if scored.answer.logprobs
+        for written, target in zip(scored.answer.margins, scored.margins, strict=True)
+        if abs(target) < CONTESTED
     ]
-    own = [gap for one in (*first, *repeat) for gap in one.gaps if gap > 0]
+    own = [gap for scored in (*first, *repeat) for gap in scored.gaps if gap > 0]
     noise = quantile([*differences, *own], _SHARE)
     largest = max([*differences, *own], default=0.0)
     diverging = sum(differs_from_itself(a, b) for a, b in zip(first, repeat, strict=True))
     equal = all(a.answer.ids == b.answer.ids for a, b in zip(first, repeat, strict=True))
     delta = max(LEAST_DELTA, 2 * noise)
-    margins = [margin for one in first for margin in one.margins]
+    margins = [margin for scored in first for margin in scored.margins]
     return NoiseFloor(
         prompts=len(first),
         diverging=diverging,

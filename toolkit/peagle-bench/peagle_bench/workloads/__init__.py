@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -33,7 +32,6 @@ from peagle_sm.core.errors import SpecError
 
 Api = Literal["auto", "chat", "completion"]
 MAX_TOKENS = 256  #: default of prompts and bodies without a limit of their own
-_LONGEST_SALT = 128
 TEMPERATURE = 0.0  #: greedy: the only temperature at which all modes must give the same answers
 
 
@@ -78,7 +76,8 @@ def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -
                 )
             body = {"prompt": turns[0], **settings}
             return WorkItem(question.id, body, question.category, **_kept(question))
-        return _turn(question, turns, _leading(question.system), settings)
+        system = [] if question.system is None else [{"role": "system", "content": question.system}]
+        return _turn(question, turns, system, settings)
     if shape.api == "chat":
         if not isinstance(question.prompt, str):
             raise SpecError(
@@ -105,10 +104,6 @@ def _own_body(body: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     return {**body, **changed, **(shape.extra or {})}
 
 
-def _leading(system: str | None) -> list[Mapping[str, str]]:
-    return [] if system is None else [{"role": "system", "content": system}]
-
-
 def _turn(
     question: Question,
     turns: Sequence[str],
@@ -131,42 +126,22 @@ def _turn(
     )
 
 
-def conversation_item(item: WorkItem, turns: Sequence[str], settings: Mapping[str, Any]) -> WorkItem:
-    """Return a request as the first turn of a conversation; ``turns`` are all of the user's messages.
-
-    Messages of the request before its user message, such as the system message, begin every turn.
-    """
-    question = Question(
-        item.prompt_id,
-        turns=tuple(turns),
-        category=item.category,
-        labels=item.labels,
-        conversation=item.conversation,
-    )
-    return _turn(question, turns, (item.body.get("messages") or ())[:-1], settings)
-
-
 def salted(item: WorkItem, salt: str) -> WorkItem:
-    """Add a ``cache_salt`` to a request (unless its body has one) and to its next turns.
+    """Add a salt to a request and to its next turns; an existing salt stays part of the new one.
 
-    vLLM shares a prefix only between requests with the same salt. So a prompt that was answered in another
-    point or run is prefilled again, while requests of this point share their common prefixes. Characters that
-    vLLM does not accept in a salt become dashes.
+    vLLM shares a prefix only between requests with the same ``cache_salt``. So a prompt that was answered in
+    another point, run or arm is prefilled again, while requests of this point share their common prefixes.
+    The salt that is sent is a digest: vLLM accepts at most 128 characters, without ``/`` and ``@``.
     """
-    own = _acceptable(f"{salt}/{item.share}" if item.share else salt)
     follow = item.then
 
     def then(answer: str) -> WorkItem | None:
         following = follow(answer) if follow is not None else None
         return None if following is None else salted(following, salt)
 
-    return replace(item, body={"cache_salt": own, **item.body}, then=None if follow is None else then)
-
-
-def _acceptable(salt: str) -> str:
-    """Make a salt that vLLM 0.32 accepts: at most 128 characters, no ``@``, ``/`` or backslash."""
-    plain = re.sub(r"[@/\\\x00]", "-", salt)
-    return plain if len(plain) <= _LONGEST_SALT else hashlib.sha256(salt.encode()).hexdigest()
+    own = f"{item.body.get('cache_salt', '')}{item.share}"
+    digest = hashlib.sha256(f"{salt}{own}".encode()).hexdigest()[:32]
+    return replace(item, body={**item.body, "cache_salt": digest}, then=None if follow is None else then)
 
 
 def rounds(items: Sequence[WorkItem], *, repeat: bool) -> Iterator[WorkItem]:
@@ -179,12 +154,7 @@ def rounds(items: Sequence[WorkItem], *, repeat: bool) -> Iterator[WorkItem]:
         for item in items:
             unit = item.conversation or item.prompt_id  # a repeated prompt is not another one
             again = replace(item, prompt_id=f"{item.prompt_id}#{number}", conversation=unit)
-            mine = item.body.get("cache_salt", "")
-            yield salted(replace(again, body=_without_salt(item.body)), f"{mine}#{number}")
-
-
-def _without_salt(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key != "cache_salt"}
+            yield salted(again, f"#{number}")
 
 
 def temperature_of(items: Sequence[WorkItem]) -> float | None:
@@ -216,18 +186,6 @@ def limit_of(item: WorkItem) -> int | None:
     """Return the maximum number of tokens of a request's answer; None if its body does not set it."""
     return limit_in(item.body)
 
-
-__all__ = [
-    "MAX_TOKENS",
-    "NAMES",
-    "Workload",
-    "limit_field",
-    "limit_of",
-    "load_workload",
-    "rounds",
-    "salted",
-    "size_of",
-]
 
 NAMES = (
     "humaneval",

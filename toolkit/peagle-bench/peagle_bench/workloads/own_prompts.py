@@ -157,7 +157,7 @@ def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Count
     labels = checked_labels(line.get("labels") or {}, where)
     conversation = _conversation_of(line, where)
     if "turns" in line or ("conversations" in line and not line.get("messages")):
-        system, turns = _turns_in(line, where)
+        system, turns = (None, turns_of(line["turns"], where)) if "turns" in line else _sharegpt(line, where)
         if not turns:
             tally[_SILENT] += 1
             return None
@@ -181,11 +181,6 @@ def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Count
     unanswered = _without_last_answer(checked, where)
     tally[_ANSWERED] += unanswered is not checked
     return Question(name, body=unanswered, category=category, labels=labels, conversation=conversation)
-
-
-def _turns_in(line: Mapping[str, Any], where: str) -> tuple[str | None, tuple[str, ...]]:
-    """Return the system message, if any, and the user's messages of a conversation."""
-    return (None, turns_of(line["turns"], where)) if "turns" in line else _sharegpt(line, where)
 
 
 def _settings(line: Mapping[str, Any], where: str) -> dict[str, Any]:

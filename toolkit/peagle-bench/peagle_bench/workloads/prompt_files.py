@@ -136,7 +136,7 @@ def is_placeholder(texts: Any) -> bool:
     """
     every = texts if isinstance(texts, list) else [texts]
     written = " ".join(" ".join(map(str, every)).casefold().split())
-    blank = all(isinstance(one, str) and not one.strip() for one in every)
+    blank = all(isinstance(text, str) and not text.strip() for text in every)
     return _PLACEHOLDER in written or blank
 
 

@@ -105,7 +105,7 @@ def test_a_record_of_each_kind_comes_back_as_it_was(kind: str) -> None:
 def test_a_file_comes_back_sorted_by_kind(tmp_path: Path) -> None:
     result = read(write(tmp_path / "deep" / "r.jsonl", *RECORDS.values(), request("p/2")))
     assert result.header == HEADER
-    assert [one.prompt_id for one in result.requests] == ["p/1", "p/2"]
+    assert [request.prompt_id for request in result.requests] == ["p/1", "p/2"]
     assert (result.arms, result.points, result.comparisons) == ((ARM,), (point(),), (comparison(),))
     assert result.warnings == ()
 
@@ -138,7 +138,7 @@ def _ends(written: list[Any], n: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("{", "line 2"),
         ('{"kind": "request"}', "'arm' is missing"),
@@ -150,13 +150,13 @@ def _ends(written: list[Any], n: int) -> int:
         (to_line(request()).replace('"concurrency":8', '"concurrency":true'), "load: concurrency: expected"),
     ],
 )
-def test_a_bad_line_in_the_middle_is_told_with_its_number(tmp_path: Path, line: str, said: str) -> None:
+def test_a_bad_line_in_the_middle_is_told_with_its_number(tmp_path: Path, line: str, expected: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(f"{to_line(HEADER)}\n{line}\n{to_line(ARM)}\n")
     with pytest.raises(SpecError) as raised:
         read(path)
     assert "line 2" in raised.value.message
-    assert said in raised.value.message
+    assert expected in raised.value.message
     assert raised.value.next_step
 
 
@@ -203,11 +203,11 @@ def test_a_resumed_file_loses_its_cut_line_and_goes_on(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with ResultWriter.resume(path, {**CONFIG, "concurrency": (1, 8)}) as writer:
         assert writer.found is not None
-        assert [one.prompt_id for one in writer.found.requests] == ["p/1"]
+        assert [request.prompt_id for request in writer.found.requests] == ["p/1"]
         assert writer.found.warnings
         writer.append(request("p/3"))
     result = read(path)
-    assert [one.prompt_id for one in result.requests] == ["p/1", "p/3"]
+    assert [request.prompt_id for request in result.requests] == ["p/1", "p/3"]
     assert result.warnings == ()
 
 

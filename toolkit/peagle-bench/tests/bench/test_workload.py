@@ -27,7 +27,7 @@ def test_the_installed_package_has_all_164_problems() -> None:
 def test_a_larger_choice_extends_a_smaller_one(count: int, seed: int) -> None:
     longer = choose(QUESTIONS, count + 1, seed)
     assert longer[:count] == choose(QUESTIONS[::-1], count, seed)
-    assert len({one.id for one in longer}) == count + 1
+    assert len({prompt.id for prompt in longer}) == count + 1
 
 
 def test_another_seed_is_another_choice() -> None:

@@ -18,14 +18,8 @@ if TYPE_CHECKING:
     from peagle_sm.core.prices import PriceEntry
 
 
-def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from peagle_learn.core.recipes import load_recipes
-
-    return [name for name in load_recipes().models if name.startswith(incomplete)]
-
-
 @click.command(cls=Command)
-@click.argument("model", shell_complete=_complete_model)
+@click.argument("model")
 @global_options
 @click.pass_obj
 def plan(state: State, model: str) -> None:

@@ -87,7 +87,7 @@ class LearnPlan(Shown):
         Raises:
             PlanRefused: it has errors; ``details["findings"]`` has all findings.
         """
-        refuse_errors("training", self.findings)
+        refuse_errors("training", self.errors, self.findings)
 
     def as_attempt(self, attempt: int) -> LearnPlan:
         """Return the plan of a further attempt, which resumes from the checkpoints of the others."""

@@ -34,14 +34,14 @@ def of_hours(hours: float, **train: Any) -> LearnSpec:
 
 
 def test_the_training_is_priced_from_aws_s_price_list() -> None:
-    session, _ = answering(product(f"USE1-Train:{INSTANCE}", "10"))
+    session = answering(product(f"USE1-Train:{INSTANCE}", "10"))
     assert read_price(of_hours(2, instance_count=3), session, INSTANCE).max_usd == 60.0
 
 
 def test_the_spec_s_price_counts_where_the_list_has_none_and_nothing_is_billed_locally(
     local: Session,
 ) -> None:
-    session, _ = answering()
+    session = answering()
     assert read_price(of_hours(2, usd_per_hour=4), session, INSTANCE).max_usd == 8.0
     assert read_price(of_hours(2), local, INSTANCE).max_usd == 0.0
 

@@ -19,7 +19,8 @@ from peagle_bench.results.result_file import ResultWriter, read
 from peagle_learn.core.proof import SURE, Ratio, Thresholds, is_hopeless, is_look
 from peagle_learn.evidence import CANDIDATE, SERVING, ends_early, hopeless_ratio
 from tests.bench.compare.simulating import ALONE
-from tests.bench.compare.virtual import Engines, FakeTarget, VirtualTime
+from tests.bench.compare.virtual import Engines, FakeTarget
+from tests.bench.load.virtual import VirtualTime
 
 WANTED = Thresholds()
 ARMS = (

@@ -1,4 +1,4 @@
-"""The root command: the table of all commands, completion, errors and exit codes.
+"""The root command: the table of all commands, errors and exit codes.
 
 The table names each command's module as a string, so that --help imports none of them.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options, write_sections
+from peagle_sm.cli.base import Entry, LazyGroup, State, global_options, write_sections
 
 PROGRAM = "peagle-sm"
 """The name in usage lines and suggestions, however the program was started."""
@@ -231,7 +231,6 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "This machine": (
         ("local", "commands.local:local", "Run a local SageMaker on this machine."),
         ("help", "commands.help:help_", "Show the help of a command, or a page of the documentation."),
-        ("completion", "app:completion", "Print the completion script for a shell."),
     ),
 }
 ENTRIES = tuple(Entry(*row, section) for section, rows in _COMMANDS.items() for row in rows)
@@ -275,22 +274,3 @@ def app() -> None:
       peagle-sm delete tiny-code-p-eagle --local
       peagle-sm local down
     """
-
-
-@click.command(cls=Command)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@global_options
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script for a shell.
-
-    \b
-    bash: eval "$(peagle-sm completion bash)"
-    zsh:  eval "$(peagle-sm completion zsh)"
-    fish: peagle-sm completion fish | source
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None, shell
-    click.echo(kind(ctx.find_root().command, {}, "peagle-sm", "_PEAGLE_SM_COMPLETE").source())

@@ -1,17 +1,15 @@
 """What several commands take: a session, a follower of progress, the SPEC file, an endpoint's NAME.
 
 The global options choose the session: AWS, or the local SageMaker. Without NAME, the endpoint's name comes
-from ./peagle.yaml. Shell completion reads names from SageMaker and gives up after three seconds.
+from ./peagle.yaml.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -121,8 +119,6 @@ def write_fields(path: Path, fields: Mapping[str, Any]) -> None:
 
 
 SPEC = Path("peagle.yaml")
-COMPLETION_S = 3.0
-"""Shell completion waits at most this long for AWS."""
 
 
 def name_from_spec(ctx: click.Context) -> str:
@@ -147,22 +143,6 @@ def name_from_spec(ctx: click.Context) -> str:
     return spec.name
 
 
-def complete_endpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Complete an endpoint's name for the shell; empty after an error or timeout."""
-    names: list[str] = []
-
-    def read_names() -> None:
-        from peagle_sm.aws.control.sagemaker import endpoint_names
-
-        with suppress(Exception):  # an error message would break the shell's prompt
-            names.extend(endpoint_names(open_session(ctx.ensure_object(State))))
-
-    reader = Thread(target=read_names, daemon=True)
-    reader.start()
-    reader.join(COMPLETION_S)
-    return sorted(name for name in names if name.startswith(incomplete))
-
-
 endpoint_argument = click.argument(
     "name",
     required=False,
@@ -170,6 +150,5 @@ endpoint_argument = click.argument(
     callback=lambda ctx, _, value: (
         name_from_spec(ctx) if value is None and not ctx.resilient_parsing else value
     ),
-    shell_complete=complete_endpoint,
 )
 """The optional argument NAME; without it the command gets the name in ./peagle.yaml."""

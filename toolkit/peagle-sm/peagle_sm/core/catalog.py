@@ -61,14 +61,6 @@ class Ami(PackagedData):
     driver: int
 
 
-class DriverClash(PackagedData):
-    """Driver on which images with a vLLM below ``below`` do not start."""
-
-    below: str
-    driver: int
-    source: str
-
-
 class ImageCatalog(PackagedData):
     """Facts about AWS's vLLM images and SageMaker's host AMIs."""
 
@@ -81,7 +73,6 @@ class ImageCatalog(PackagedData):
     advisory_floor: Floor
     amis: Mapping[str, Ami]
     ami_for_cuda: Mapping[str, str]
-    driver_clash: DriverClash
     driver_for_cuda: Mapping[str, int]
 
     def default_tag(self) -> str:
@@ -333,14 +324,6 @@ class RegionEntry(PackagedData):
         return f"{self.account}.dkr.ecr.{region}.{self.domain}"
 
 
-class RegionList(PackagedData):
-    """Regions that have a feature."""
-
-    source: str
-    date: str
-    regions: tuple[str, ...]
-
-
 class Catalog(PackagedData):
     """All entries by id."""
 
@@ -352,7 +335,6 @@ class Catalog(PackagedData):
     instances: Mapping[str, InstanceEntry]
     prices: tuple[PriceEntry, ...]
     regions: Mapping[str, RegionEntry]
-    instance_pools: RegionList
 
     def model(self, model_id: str) -> ModelEntry:
         """Return one model.
@@ -417,7 +399,6 @@ def _prices(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @cache
 def load_catalog() -> Catalog:
     """Return the packaged catalogue, which is cached and immutable."""
-    regions = read_data("regions")
     return Catalog.model_validate(
         {
             "models": read_data("models"),
@@ -427,8 +408,7 @@ def load_catalog() -> Catalog:
             "engines": read_data("engines"),
             "instances": _instances(read_data("instances")),
             "prices": _prices(read_data("prices")),
-            "regions": regions["regions"],
-            "instance_pools": regions["instance_pools"],
+            "regions": read_data("regions")["regions"],
         }
     )
 
@@ -440,16 +420,3 @@ def known_instance_types() -> frozenset[str]:
 
     shape = Session().get_service_model("sagemaker").shape_for("ProductionVariantInstanceType")
     return frozenset(shape.metadata["enum"])
-
-
-@cache
-def known_regions() -> frozenset[str]:
-    """Return all regions for which botocore's endpoint data lists SageMaker."""
-    from botocore.session import Session  # imported here: it is slow, and few commands need it
-
-    session = Session()
-    return frozenset(
-        region
-        for partition in session.get_available_partitions()
-        for region in session.get_available_regions("sagemaker", partition_name=partition)
-    )

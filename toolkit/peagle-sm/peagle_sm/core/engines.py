@@ -107,12 +107,6 @@ class Range(PackagedData):
         return f"vLLM {self.since} to {self.until}" if self.until else f"vLLM {self.since} or newer"
 
 
-class Support(Range):
-    """The versions with a setting, and where that was read."""
-
-    source: str
-
-
 class PluginEntry(PackagedData):
     """This project's code inside the engine: the runner it needs, and the versions it was run with."""
 
@@ -145,31 +139,20 @@ class EngineCatalog(PackagedData):
         older = [row for row in self.versions if version is None or version_of(row.version) <= version]
         return older[-1] if older else self.versions[0]
 
-    def support(self, name: str) -> Support:
-        """Return which versions have a setting.
+    def support(self, name: str) -> Range:
+        """Return which versions have a setting; all versions for a setting that no list has.
 
         ``name`` is a field of vLLM's speculative config, an argument as the variable of AWS's image
         (SM_VLLM_MAX_MODEL_LEN), or a variable of the engine (VLLM_USE_V2_MODEL_RUNNER).
-
-        Raises:
-            KeyError: the setting is in none of the three lists.
         """
         if name.startswith(_ARGUMENT):
-            span = self.arguments[name.removeprefix(_ARGUMENT).lower()]
-        else:
-            span = self.variables[name] if name in self.variables else self.speculative[name]
-        return Support(since=span.since, until=span.until, source=f"{self.source}, {self.date}")
-
-    def known(self, name: str) -> bool:
-        """Return whether `support` knows a name."""
-        lists = {*self.speculative, *self.variables, *(_ARGUMENT + each.upper() for each in self.arguments)}
-        return name in lists
+            return self.arguments.get(name.removeprefix(_ARGUMENT).lower(), Range())
+        return self.variables.get(name) or self.speculative.get(name, Range())
 
     @property
-    def parallel_drafting(self) -> Floor:
-        """The first version with P-EAGLE, which is the oldest of the matrix."""
-        first = self.speculative["parallel_drafting"].since or self.versions[0].version
-        return Floor(version=first, source=f"vLLM {first}: parallel_drafting")
+    def first_with_p_eagle(self) -> str:
+        """The first version with parallel drafting, which is the oldest of the matrix."""
+        return self.speculative["parallel_drafting"].since or self.versions[0].version
 
 
 class Bounds(PackagedData):

@@ -1,35 +1,4 @@
-"""Errors that peagle-sm raises on purpose, with their exit codes.
-
-::
-
-    PeagleError (1)
-    ├── SpecError (2)         a spec, an argument or a request body is invalid
-    ├── PlanRefused (3)       the plan has a finding of severity "error"
-    ├── NotFound (4)          the endpoint, resource, server or log does not exist
-    ├── CredentialsError (5)  no or expired credentials, no region, or a missing permission
-    ├── ServiceFault (6)      AWS returned an error, or did not answer
-    ├── EndpointFailed (7)    the endpoint failed or was rolled back, and was cleaned up
-    ├── BillableLeft (8)      something billable may be left
-    ├── StreamError (6)       a response stream was cut or contained an error
-    │   ├── StreamCut            it ended before the answer was complete
-    │   ├── StreamStalled        a timeout for the next bytes, or for the whole answer
-    │   ├── StreamDamaged        invalid bytes: checksum, JSON, UTF-8 or format
-    │   ├── StreamTooLarge       one event, or the answer, is larger than the limit
-    │   ├── ModelStreamFailed    SageMaker ended it with ModelStreamError or InternalStreamFailure
-    │   └── StreamReportedError  the engine reported an error in the stream
-    ├── EngineError (7)       a local engine or server could not start
-    ├── GuardMissing (3)      no guard is installed to turn idle endpoints off
-    ├── OutputsDiffer (9)     verify: the answers are not the target's own
-    ├── Undecided (10)        verify: no check failed, but one could not be decided
-    ├── LockStale (9)         lock --check: the lock is missing, or would change
-    ├── Declined (3)          the user declined a confirmation prompt
-    ├── WaitTimeout (10)      wait: a timeout before the endpoint was InService, or gone
-    ├── PackFailed (9)        bench, compare: a workload pack failed
-    ├── AcceptanceFell (9)    acceptance: the acceptance length fell in a slice of the traffic
-    ├── TrainingFailed (7)    learn: the training job failed or was stopped
-    ├── NotOffered (9)        learn prove: the head is not offered
-    └── Interrupted (130)     stopped by Ctrl-C
-"""
+"""Errors that peagle-sm raises on purpose, with their exit codes; `EXIT_CODES` explains them."""
 
 from __future__ import annotations
 
@@ -293,12 +262,12 @@ class StreamReportedError(StreamError):
     """The engine reported an error in its stream, in vLLM's format or OpenAI's."""
 
 
-def refused_by_engine(status: int, said: str, details: Mapping[str, Any]) -> SpecError:
+def refused_by_engine(status: int, answer: str, details: Mapping[str, Any]) -> SpecError:
     """Return the error for a request that the engine refuses with a 4xx."""
     return SpecError(
-        f"the engine refuses the request ({status}): {said}",
+        f"the engine refuses the request ({status}): {answer}",
         next_step="Correct the request as the engine's message says.",
-        details={**details, "original_status_code": status, "original_message": said},
+        details={**details, "original_status_code": status, "original_message": answer},
     )
 
 

@@ -23,9 +23,6 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
 from peagle_sm.core.spec.lock import Lock, Place
 from peagle_sm.core.words import STAND_IN, Finding, speculation_text, usd, worst_first
 
-_IN_FIELDS = "stand-in-weights"
-"""Check that the card's field `model` shows."""
-
 
 @dataclass(frozen=True)
 class Plan(Shown):
@@ -80,21 +77,15 @@ class Plan(Shown):
 
     def errors(self, skip: Collection[str] = ()) -> list[Finding]:
         """Return the findings that refuse the plan; missing facts cannot be skipped."""
-        blocking = [one for one in self.findings if one.severity == "error"]
-        return [one for one in blocking if one.check not in skip or not self.resources]
+        return [
+            finding
+            for finding in self.findings
+            if finding.severity == "error" and (finding.check not in skip or not self.resources)
+        ]
 
-    def refuse_errors(self, skip: Collection[str] = ()) -> None:
-        """Refuse a plan with errors, except those of the checks in ``skip``.
-
-        Raises:
-            PlanRefused: it has errors; ``details["findings"]`` has all findings.
-        """
-        if errors := self.errors(skip):
-            raise PlanRefused(
-                "The plan is refused: " + " ".join(one.message for one in errors),
-                next_step=" ".join(dict.fromkeys(one.next_step for one in errors if one.next_step)) or None,
-                details={"findings": [one.to_dict() for one in self.findings]},
-            )
+    def refuse_errors(self, skip: Collection[str] = (), *, shown: bool = False) -> None:
+        """Refuse a plan with errors, except those of the checks in ``skip``; see `refuse_errors`."""
+        refuse_errors("plan", self.errors(skip), self.findings, shown=shown)
 
     @property
     def stand_in_weights(self) -> bool:
@@ -126,16 +117,14 @@ class Plan(Shown):
         """Return the view that terminals and notebooks show: facts, requests, findings."""
         errors = len(self.errors())
         place = "the local SageMaker" if self.context.local else f"account {self.context.account}"
-        requests = tuple((f"{one.service}.{one.operation}", one.name) for one in self.requests)
+        requests = tuple(
+            (f"{request.service}.{request.operation}", request.name) for request in self.requests
+        )
         memory = tuple((line,) for line in self.memory.lines) if self.memory else ()
         blocks = (
             Table(f"Memory: {'fits' if self.memory and self.memory.fits else 'DOES NOT FIT'}", (), memory),
             Table("Requests, in this order", (), requests, folded=True),
-            Table(
-                "Findings",
-                (),
-                finding_rows(finding for finding in self.findings if finding.check != _IN_FIELDS),
-            ),
+            Table("Findings", (), finding_rows(self.findings)),
         )
         return Card(
             f"Plan for {self.spec.name} in {self.context.region}, {place}",
@@ -288,44 +277,49 @@ def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
     rows = speculation.num_speculative_tokens_per_batch_size
     drafting = {
         "K by requests": None if rows is None else table_text(rows),
-        "draft GPUs": speculation.draft_tensor_parallel_size,
         "draft sampling": speculation.draft_sample_method,
     }
     serves = {
         "KV cache": serving.kv_cache_dtype,
-        "stream interval": serving.stream_interval,
-        "CUDA graphs": serving.cudagraph_mode,
-        "more arguments": ", ".join(f"{name}: {as_text(one)}" for name, one in serving.extra_args.items())
+        "more arguments": ", ".join(f"{name}: {as_text(value)}" for name, value in serving.extra_args.items())
         or None,
     }
     named = {**(drafting if plan.draft.speculating else {}), **serves}
     return tuple((name, str(value)) for name, value in named.items() if value is not None)
 
 
-def refuse_errors(what: str, findings: Collection[Finding]) -> None:
-    """Refuse the plan of a job with errors; ``what`` names it: `training`.
+def refuse_errors(
+    what: str, errors: Collection[Finding], findings: Collection[Finding], *, shown: bool = False
+) -> None:
+    """Refuse a plan, or that of a job, with errors; ``what`` is its name: `training`.
 
     Raises:
-        PlanRefused: there are errors; ``details["findings"]`` has all findings.
+        PlanRefused: there are errors; the message has them, or only their names if they were ``shown``.
+            ``details["findings"]`` has all findings.
     """
-    errors = [one for one in findings if one.severity == "error"]
-    if errors:
-        raise PlanRefused(
-            f"The {what} is refused; nothing was created:\n"
-            + "\n".join(f"{one.check}: {one.message}" for one in errors),
-            next_step=" ".join(dict.fromkeys(one.next_step for one in errors if one.next_step)),
-            details={"findings": [one.to_dict() for one in findings]},
-        )
+    if not errors:
+        return
+    details = {"findings": [finding.to_dict() for finding in findings]}
+    if shown:
+        names = ", ".join(dict.fromkeys(finding.check for finding in errors))
+        step = "Fix the findings above, then run the command again."
+        raise PlanRefused(f"The {what} is refused: {names}", next_step=step, details=details)
+    lines = "\n".join(f"{finding.check}: {finding.message}" for finding in errors)
+    raise PlanRefused(
+        f"The {what} is refused; nothing was created:\n{lines}",
+        next_step=" ".join(dict.fromkeys(finding.next_step for finding in errors if finding.next_step)),
+        details=details,
+    )
 
 
 def finding_rows(findings: Iterable[Finding]) -> tuple[tuple[str, str], ...]:
     """Return a row for each finding, errors first: severity, and message with next step and source."""
     return tuple(
         (
-            one.severity.ljust(7),
-            f"{one.check}: {one.message}"
-            + (f"\nnext: {one.next_step}" if one.next_step else "")
-            + (f"\nsource: {one.source}" if one.source else ""),
+            finding.severity.ljust(7),
+            f"{finding.check}: {finding.message}"
+            + (f"\nnext: {finding.next_step}" if finding.next_step else "")
+            + (f"\nsource: {finding.source}" if finding.source else ""),
         )
-        for one in worst_first(findings)
+        for finding in worst_first(findings)
     )

@@ -156,8 +156,8 @@ def bounded_labels(
     change what is recorded. So the most frequent values stay, and the others count as `OTHER`.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in labels:
-        for name, value in one.items():
+    for row in labels:
+        for name, value in row.items():
             counts[name][value] += 1
     kept: dict[str, set[str]] = {}
     notes = []
@@ -171,7 +171,7 @@ def bounded_labels(
                 " a user"
             )
     bounded = [
-        {name: value if value in kept[name] else OTHER for name, value in one.items()} for one in labels
+        {name: value if value in kept[name] else OTHER for name, value in row.items()} for row in labels
     ]
     return bounded, tuple(notes)
 

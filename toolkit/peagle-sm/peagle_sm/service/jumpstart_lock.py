@@ -11,8 +11,8 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.readers.jumpstart import read_document
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import ModelEntry
-from peagle_sm.core.checks.jumpstart import lock_findings
-from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
+from peagle_sm.core.changes import Change
+from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.jumpstart.documents import (
     MANIFEST_KEY,
     Row,
@@ -25,7 +25,6 @@ from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.lock import (
     Lock,
-    LockChange,
     LockedHead,
     LockedLicence,
     LockedModel,
@@ -37,8 +36,8 @@ from peagle_sm.core.spec.lock import (
     lock_path,
     parse_lock,
 )
-from peagle_sm.core.words import Finding
 from peagle_sm.service.own_models import with_own_entries
+from peagle_sm.service.spec_to_plan import require_same_region
 
 
 def _row(rows: Sequence[Row], entry: ModelEntry, keep: Lock | None) -> Row:
@@ -65,8 +64,7 @@ class Locking:
     before: Lock | None
     lock: Lock
     newest: str
-    changes: tuple[LockChange, ...]
-    findings: tuple[Finding, ...]
+    changes: tuple[Change, ...]
     unreadable: str | None = None
 
     @property
@@ -126,7 +124,6 @@ def make_lock(
         lock=new_lock,
         newest=newest,
         changes=changes(before, new_lock),
-        findings=lock_findings(new_lock, newest),
         unreadable=unreadable,
     )
 
@@ -146,13 +143,7 @@ def _check(spec: EndpointSpec, session: Session) -> None:
             f"{spec.name}: nothing to lock: a spec with source: container names its image and files",
             next_step="Leave the lock out, or set source: jumpstart.",
         )
-    wanted = spec.placement.region
-    if wanted is not None and not session.is_local and wanted != session.region:
-        raise CredentialsError(
-            f"placement.region: the spec has {wanted}, but this session uses {session.region}.",
-            next_step=f"Give --region {wanted}, or change placement.region.",
-            details={"wanted": wanted, "found": session.region},
-        )
+    require_same_region(spec, session)
 
 
 def _read(path: Path) -> tuple[Lock | None, str | None]:

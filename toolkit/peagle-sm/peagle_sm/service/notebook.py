@@ -6,11 +6,10 @@ import os
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from peagle_sm.aws.session.local_server import session_for
-from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
-from peagle_sm.aws.session.session import LocalTarget, Session, session_of
+from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.aws.session.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import DEFAULT_REGION
@@ -22,10 +21,6 @@ from peagle_sm.service.lifecycle.endpoint import connect as connect_with
 from peagle_sm.service.preflight import TIMEOUT_S, Checkup, planned, preflight, require_preflight
 from peagle_sm.service.progress import Progress, agreed, followed
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
-
-if TYPE_CHECKING:
-    from sagemaker.core.resources import Endpoint as SageMakerEndpoint
-
 
 SpecLike = EndpointSpec | Path | str | Mapping[str, Any]
 Local = bool | int | LocalTarget
@@ -41,7 +36,6 @@ def deploy(
     yes: bool = False,
     unguarded: bool = False,
     progress: Progress | None = None,
-    sagemaker_session: Any = None,
     skip_checks: Collection[str] = (),
 ) -> Endpoint:
     """Deploy a spec and return the endpoint.
@@ -54,11 +48,10 @@ def deploy(
 
     Calls go to the given ``session`` of `make_session`, or to a session made from the other arguments:
     ``local`` is True for the local SageMaker, its port if several run, a LocalTarget, or False for AWS; by
-    default the environment decides. ``sagemaker_session`` is a Session of the SDK (or boto3's), used instead
-    of profile and region. Errors as in `peagle_sm.service.deploy`.
+    default the environment decides. Errors as in `peagle_sm.service.deploy`.
     """
     chosen = as_spec(spec)
-    place = session or _session_for(spec, local, profile, region, sagemaker_session, chosen.placement.region)
+    place = session or session_at(profile, region, local, chosen.placement.region)
     with followed(progress) as follow:
         return deploy_with(
             chosen,
@@ -72,24 +65,19 @@ def deploy(
 
 
 def connect(
-    name: str | SageMakerEndpoint,
+    name: str,
     *,
     session: Session | None = None,
     local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
-    sagemaker_session: Any = None,
 ) -> Endpoint:
-    """Return an existing endpoint, by name or from an Endpoint of the SageMaker SDK.
-
-    For an SDK object, its credentials and region are used, unless others are given.
+    """Return an existing endpoint.
 
     Raises:
         NotFound: no endpoint has that name.
-        SpecError: ``name`` is neither.
     """
-    place = session or _session_for(name, local, profile, region, sagemaker_session)
-    return connect_with(endpoint_name_of(name) if not isinstance(name, str) else name, session=place)
+    return connect_with(name, session=session or session_at(profile, region, local))
 
 
 def plan(
@@ -99,7 +87,6 @@ def plan(
     local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
-    sagemaker_session: Any = None,
 ) -> Plan:
     """Return what `deploy` would do, with price and findings; creates nothing.
 
@@ -107,9 +94,7 @@ def plan(
     ``Plan.context.assumed`` names.
     """
     chosen = as_spec(spec)
-    place = session or _session_for(
-        spec, local, profile, region, sagemaker_session, chosen.placement.region, DEFAULT_REGION
-    )
+    place = session or session_at(profile, region, local, chosen.placement.region, DEFAULT_REGION)
     return plan_for(chosen, place, without_credentials=True)
 
 
@@ -120,7 +105,6 @@ def doctor(
     local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
-    sagemaker_session: Any = None,
     skip_checks: Collection[str] = (),
     timeout_s: float = TIMEOUT_S,
 ) -> Checkup:
@@ -137,7 +121,7 @@ def doctor(
 
     chosen = None if spec is None else as_spec(spec)
     in_spec = chosen.placement.region if chosen else None
-    place = session or _session_for(spec, local, profile, region, sagemaker_session, in_spec, DEFAULT_REGION)
+    place = session or session_at(profile, region, local, in_spec, DEFAULT_REGION)
     more = {"machine": read_machine}
     results = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
     return Checkup(results)
@@ -161,36 +145,12 @@ def as_spec(spec: SpecLike) -> EndpointSpec:
     )
 
 
-def _session_for(
-    thing: Any,
-    local: Local | None,
-    profile: str | None,
-    region: str | None,
-    sagemaker_session: Any,
-    from_spec: str | None = None,
-    default_region: str | None = None,
-) -> Session:
-    """Return the session of the arguments, of an SDK object, or of the environment."""
-    if sagemaker_session is not None:
-        if local is not None and local is not False:
-            raise SpecError(
-                "sagemaker_session and local: found both; allowed: one, since each selects where calls go.",
-                next_step="Leave local out; make_session(local=...).to_sagemaker() returns a local session.",
-            )
-        return make_aws_session(profile, region or from_spec, sagemaker_session=sagemaker_session)
-    if (local is None or local is False) and profile is None:
-        brought = session_of(thing)
-        if brought is not None and (region or from_spec) in (None, brought.region):
-            return brought
-    return session_at(profile, region, local, from_spec, default_region)
-
-
 def make_session(
     profile: str | None = None,
     region: str | None = None,
     local: Local | None = None,
     *,
-    sagemaker_session: Any = None,
+    boto3_session: Any = None,
 ) -> Session:
     """Create a session for an AWS account and region, or for the local SageMaker.
 
@@ -198,16 +158,23 @@ def make_session(
     (else PEAGLE_SM_LOCAL_PORT), a LocalTarget, or False for AWS. By default PEAGLE_SM_LOCAL and
     PEAGLE_SM_LOCAL_PORT decide, as on the command line. On AWS the region comes from ``region``, else
     AWS_REGION, AWS_DEFAULT_REGION, the spec or the profile. This calls nothing and reads no credentials.
-    ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
-    unless ``region`` is given, its region are used, and no profile.
+    ``boto3_session`` is used in place of a profile; its region counts unless ``region`` is given.
 
     Raises:
         CredentialsError: unknown profile, no region, or an unknown region.
-        SpecError: ``sagemaker_session`` is not a session, or is given with ``profile`` or ``local``; or
-            PEAGLE_SM_LOCAL or PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
+        SpecError: ``boto3_session`` is given with ``profile`` or ``local``; or PEAGLE_SM_LOCAL or
+            PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
         NotFound: no local SageMaker runs, or several.
     """
-    return _session_for(None, local, profile, region, sagemaker_session)
+    if boto3_session is None:
+        return session_at(profile, region, local)
+    if profile is not None or local not in (None, False):
+        beside = "local" if profile is None else "profile"
+        raise SpecError(
+            f"boto3_session and {beside}: found both; allowed: one, since each selects where calls go.",
+            next_step=f"Leave {beside} out: boto3_session has its own credentials.",
+        )
+    return make_aws_session(region=region, boto3_session=boto3_session)
 
 
 def session_at(

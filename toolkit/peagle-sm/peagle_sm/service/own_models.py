@@ -31,10 +31,10 @@ def with_own_entries(
     session: Session | None = None,
     hub: Callable[[], Hub] = Hub,
 ) -> EndpointSpec:
-    """Return the spec with what its `model` names; files are relative to ``base``.
+    """Return the spec with the facts of its own model; files are relative to ``base``.
 
-    Without a session only local files are read, so a config in S3 or on the hub stays unread. Nothing is read
-    twice.
+    Without a session only local files are read, so a config in S3 or on the hub stays unread, and the size of
+    a head in S3 is not known. Nothing is read twice.
 
     Raises:
         SpecError: a file is missing or unreadable; the message has the field.
@@ -54,16 +54,14 @@ def with_own_entries(
                 error.message = f"model.config: {error.message}"
                 error.args = (error.message,)
             raise
-    return spec.with_own_facts(facts)
+    spec = spec.with_own_facts(facts)
+    return spec if session is None else _with_head_size(spec, session)
 
 
-def with_head_size(spec: EndpointSpec, session: Session) -> EndpointSpec:
-    """Return the spec of an own model with the size of the weights at its `head_uri`, where S3 shows them.
-
-    Preflight reports a prefix that cannot be read; here the size stays unknown.
-    """
+def _with_head_size(spec: EndpointSpec, session: Session) -> EndpointSpec:
+    """Add the size of the weights at `head_uri`; preflight reports a prefix that cannot be read."""
     facts = spec.own_facts
-    if spec.own_model is None or facts is None or facts.head_bytes is not None:
+    if facts is None or facts.head_bytes is not None:
         return spec
     if spec.head_uri is None or spec.speculation.mode == "none":
         return spec

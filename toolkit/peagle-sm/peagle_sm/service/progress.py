@@ -176,10 +176,20 @@ def once_visible(
 CREATE_ATTEMPTS = 5
 
 
+def _is_unclear(error: PeagleError) -> bool:
+    return is_unsettled(error) or is_taken(error)
+
+
 def create_once(
-    send: Callable[[], None], is_there: Callable[[], bool], pacing: Pacing, report: Reporter
+    send: Callable[[], object],
+    is_there: Callable[[], bool],
+    pacing: Pacing,
+    report: Reporter,
+    is_unclear: Callable[[PeagleError], bool] = _is_unclear,
 ) -> str:
     """Send a creation. After an unclear answer, check whether the resource exists before a retry, and use it.
+
+    ``is_unclear`` decides whether an error leaves open if AWS did it.
 
     Returns:
         The result as the end of a sentence.
@@ -188,7 +198,7 @@ def create_once(
         try:
             once_visible(send, pacing, report)
         except PeagleError as error:
-            if not (is_unsettled(error) or is_taken(error)):
+            if not is_unclear(error):
                 raise
             if is_there():
                 return "already exists and is used"

@@ -39,16 +39,11 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
     spec = parse_spec(text, origin=str(path))
     if not locks:
         return spec
-    return _with_own_entries(spec, Path(path).parent).with_locks(_locks_beside(Path(path)))
+    if spec.own_model is not None:
+        from peagle_sm.service.own_models import with_own_entries  # few specs need it
 
-
-def _with_own_entries(spec: EndpointSpec, base: Path, session: Session | None = None) -> EndpointSpec:
-    if spec.own_model is None:
-        return spec
-    from peagle_sm.service.own_models import with_head_size, with_own_entries  # few specs need it
-
-    with_entries = with_own_entries(spec, base, session)
-    return with_entries if session is None else with_head_size(with_entries, session)
+        spec = with_own_entries(spec, Path(path).parent)
+    return spec.with_locks(_locks_beside(Path(path)))
 
 
 def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
@@ -87,8 +82,11 @@ def plan_for(
         SpecError: the catalogue lacks something that the spec names.
         NotFound, ServiceFault: the config of the spec's own model cannot be read.
     """
-    _same_region(spec, session)
-    spec = _with_own_entries(spec, Path(), session)
+    require_same_region(spec, session)
+    if spec.own_model is not None:
+        from peagle_sm.service.own_models import with_own_entries  # few specs need it
+
+        spec = with_own_entries(spec, Path(), session)
     local = session.local
     account, assumed = (
         _account_or_placeholder(spec, session) if without_credentials else (session.account(), ())
@@ -167,7 +165,12 @@ def guards_roles(account: str, region: str) -> tuple[str, str]:
     return f"{prefix}/{execution_role(region)}", f"{prefix}/{scheduler_role(region)}"
 
 
-def _same_region(spec: EndpointSpec, session: Session) -> None:
+def require_same_region(spec: EndpointSpec, session: Session) -> None:
+    """Refuse a session in another region than the spec's.
+
+    Raises:
+        CredentialsError: the regions differ.
+    """
     wanted = spec.placement.region
     # The local server accepts any region of the spec.
     if wanted is None or session.is_local or wanted == session.region:

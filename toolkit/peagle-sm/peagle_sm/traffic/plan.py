@@ -5,8 +5,8 @@ Nothing is opened or created before `start`, so that a command can show the plan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.core.request_slices import checked_labels
 from peagle_sm.traffic.exchange import NEVER
 from peagle_sm.traffic.recorder import Recorder, RecordTarget, TrafficSource
 from peagle_sm.traffic.worker import need_library
@@ -36,7 +35,6 @@ class RecordingPlan:
     sample: float = 1.0
     keep_days: int | None = KEEP_DAYS
     kms_key_id: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_s3(self) -> bool:
@@ -86,7 +84,6 @@ def planned(
     sample: float = 1.0,
     keep_days: int | str | None = KEEP_DAYS,
     kms_key_id: str | None = None,
-    labels: Mapping[str, str] | None = None,
 ) -> RecordingPlan:
     """Check the settings of a recording; ``keep_days`` "forever" or None keeps the records.
 
@@ -103,7 +100,7 @@ def planned(
             f"KMS key: found {kms_key_id!r}; allowed: the key's id, ARN or alias",
             next_step="give for example alias/records, or leave the key out",
         )
-    plan = RecordingPlan(target, sample, _days(keep_days), kms_key_id, checked_labels(labels or {}))
+    plan = RecordingPlan(target, sample, _days(keep_days), kms_key_id)
     if plan.is_s3:
         split_uri(target)
     elif "://" in target or not target:
@@ -164,8 +161,7 @@ def start(
     """
     need_library()
     target = _target(plan, session, source.endpoint)
-    labelled = replace(source, labels={**source.labels, **plan.labels})
-    return Recorder(target, labelled, sample=plan.sample, on_problem=on_problem)
+    return Recorder(target, source, sample=plan.sample, on_problem=on_problem)
 
 
 def _target(plan: RecordingPlan, session: Session, endpoint: str) -> RecordTarget:

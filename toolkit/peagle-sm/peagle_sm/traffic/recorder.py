@@ -63,13 +63,12 @@ class Lost:
 
 @dataclass(frozen=True)
 class TrafficSource:
-    """Endpoint whose traffic is recorded; ``labels`` are added to the slices of each request."""
+    """Endpoint whose traffic is recorded."""
 
     endpoint: str
     component: str | None = None
     target: str | None = None
     mode: Mode = "unknown"
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -404,7 +403,7 @@ class Recorder:
             status=recording.status,
             total_ms=recording.total_ms,
             parts=tuple(recording.times),
-            labels={**source.labels, **recording.labels},
+            labels=recording.labels,
             sample=self._sample,
         )
 

@@ -96,11 +96,6 @@ class TrafficRecord:
         """Tokens per verification step, the bonus token included; None if not reported."""
         return 1 + (self.accepted or 0) / self.drafts if self.drafts else None
 
-    @property
-    def accepted_by_position(self) -> tuple[int, ...]:
-        """Accepted draft tokens at position 1, 2, …; empty if not reported."""
-        return tuple(sum(self.histogram[place:]) for place in range(1, len(self.histogram)))
-
 
 @cache
 def _adapter() -> TypeAdapter[TrafficRecord]:

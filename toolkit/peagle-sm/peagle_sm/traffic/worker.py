@@ -12,16 +12,14 @@ comes at once for all: a line, or ``!`` and the error's name (its message could 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import select
 import signal
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import IO, Any
 
@@ -53,13 +51,11 @@ class Worker:
         *,
         timeout_s: float = TIMEOUT_S,
         together_s: float = TOGETHER_S,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the command that starts it, and the limits for one record and for several together."""
         self._command = tuple(command)
         self._timeout_s = timeout_s
         self._together_s = together_s
-        self._monotonic = monotonic
         self._process: subprocess.Popen[bytes] | None = None
 
     def lines(self, requests: Sequence[Request]) -> list[bytes | RecordLost]:
@@ -69,17 +65,33 @@ class Worker:
             RecordLost: they took too long, or the process ended; retry them one by one.
         """
         limit = self._timeout_s if len(requests) == 1 else self._together_s
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._process = self._start()
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(limit, stop)
+        timer.start()
         try:
-            replies = self._ask(_message(requests), len(requests), self._monotonic() + limit)
-        except TimeoutError:
+            process.stdin.write(_message(requests))
+            process.stdin.flush()
+            replies = [_frame(process.stdout) for _ in requests]
+        except BaseException as error:  # a part of the message may be in the pipe
             self.close()
-            raise RecordLost(f"the search for secrets took longer than {limit:g} s") from None
-        except (OSError, EOFError, ValueError):
-            self.close()
+            if not isinstance(error, OSError | EOFError | ValueError):
+                raise
+            if late.is_set():
+                raise RecordLost(f"the search for secrets took longer than {limit:g} s") from None
             raise RecordLost("the process that searches for secrets ended") from None
-        except BaseException:
-            self.close()  # a part of the message may be in the pipe
-            raise
+        finally:
+            timer.cancel()
         return [
             RecordLost(f"the request cannot be recorded: {reply[1:].decode(errors='replace')}")
             if reply.startswith(b"!")
@@ -105,53 +117,15 @@ class Worker:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _ask(self, message: bytes, count: int, until: float) -> list[bytes]:
-        process = self._process
-        if process is None or process.poll() is not None:
-            self.close()
-            process = self._process = self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        source, target = process.stdout.fileno(), process.stdin.fileno()
-        poll = select.poll()
-        poll.register(source, select.POLLIN)
-        rest, reply = memoryview(message), bytearray()
-        rest = rest[_written(target, rest) :]
-        if rest:
-            poll.register(target, select.POLLOUT)
-        while True:
-            ready = poll.poll(max(0.0, until - self._monotonic()) * 1000)
-            if not ready:
-                raise TimeoutError
-            for descriptor, _ in ready:
-                if descriptor == target:
-                    rest = rest[_written(target, rest) :]
-                    if not rest:
-                        poll.unregister(target)
-                    continue
-                data = os.read(source, 1 << 16)
-                if not data:
-                    raise EOFError
-                reply += data
-                frames = _frames_in(reply)
-                if len(frames) == count:
-                    return frames
-
     def _start(self) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C in a terminal must not end it before the last records are written.
-        process = subprocess.Popen(
+        return subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            bufsize=0,
         )
-        assert process.stdin is not None
-        os.set_blocking(process.stdin.fileno(), False)
-        with contextlib.suppress(AttributeError, OSError):  # Linux: a whole request in one write
-            fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, 1 << 20)
-        return process
 
 
 def _message(requests: Sequence[Request]) -> bytes:
@@ -160,26 +134,6 @@ def _message(requests: Sequence[Request]) -> bytes:
         for frame in (json.dumps(vars(exchange)).encode(), body, answer):
             parts += (_SIZE.pack(len(frame)), frame)
     return b"".join(parts)
-
-
-def _frames_in(data: bytearray) -> list[bytes]:
-    """Return the whole frames at the beginning."""
-    frames, at = [], 0
-    while len(data) - at >= _SIZE.size:
-        end = at + _SIZE.size + _SIZE.unpack_from(data, at)[0]
-        if end > len(data):
-            break
-        frames.append(bytes(data[at + _SIZE.size : end]))
-        at = end
-    return frames
-
-
-def _written(target: int, data: memoryview) -> int:
-    """Write as much as the pipe takes."""
-    try:
-        return os.write(target, data)
-    except BlockingIOError:
-        return 0
 
 
 def need_library() -> None:

@@ -1,16 +1,13 @@
-"""Streams as vLLM 0.32.0 sends them (recorded), and ways to cut them, for both readers."""
+"""Streams as vLLM 0.32.0 sends them (recorded), and ways to cut them."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from peagle_sm.aws.streams.async_stream import AsyncTokenStream
-from peagle_sm.aws.streams.decoding import Assembler
 from peagle_sm.aws.streams.token_stream import ByteSource, TokenStream
 from peagle_sm.core.errors import StreamError
 from sagemaker_local.wire import eventstream
@@ -45,28 +42,6 @@ class Ticks:
         return self.now
 
 
-class Parts:
-    """The asynchronous reader's source, from parts that are there already."""
-
-    request_id = "req-1"
-
-    def __init__(self, parts: Iterable[bytes]) -> None:
-        self._parts = iter(parts)
-        self.closed = False
-
-    async def part(self) -> bytes:
-        return next((part for part in self._parts if part), b"")
-
-    def drop(self) -> None:
-        self.closed = True
-
-    async def close(self) -> None:
-        self.closed = True
-
-    def problem(self, error: Exception) -> StreamError | None:
-        return None
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What a reader made of a stream: the kind of its error, if any, and all that it read."""
@@ -92,7 +67,6 @@ def read(parts: Iterable[bytes], *, frames: bool = False) -> TokenStream:
 
 
 def outcome(parts: Iterable[bytes], *, frames: bool = True) -> Outcome:
-    """Read with the synchronous reader."""
     stream = read(parts, frames=frames)
     error: StreamError | None = None
     text = ""
@@ -101,34 +75,6 @@ def outcome(parts: Iterable[bytes], *, frames: bool = True) -> Outcome:
             text += chunk.text
     except StreamError as caught:
         error = caught
-    return _outcome(stream, text, error)
-
-
-def async_outcome(loop: asyncio.AbstractEventLoop, parts: Iterable[bytes], *, frames: bool = True) -> Outcome:
-    """Read with the asynchronous reader."""
-    return loop.run_until_complete(_async_outcome(parts, frames))
-
-
-async def _async_outcome(parts: Iterable[bytes], frames: bool) -> Outcome:
-    source = Parts(parts)
-
-    async def send() -> Parts:
-        return source
-
-    stream = AsyncTokenStream(send, monotonic=Ticks(), assembler=Assembler(framed=frames))
-    error: StreamError | None = None
-    text = ""
-    try:
-        async for chunk in stream:
-            text += chunk.text
-    except StreamError as caught:
-        error = caught
-    assert source.closed
-    return _outcome(stream, text, error)
-
-
-def _outcome(stream: TokenStream | AsyncTokenStream, text: str, error: StreamError | None) -> Outcome:
-    if error is not None:
         assert error.partial_text == text
         assert error.request_id == "req-1"
         assert error.next_step

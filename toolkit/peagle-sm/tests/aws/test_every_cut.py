@@ -1,41 +1,29 @@
-"""Every cut of every recorded stream, and random splits, by both readers: exact, or a typed error."""
+"""Every cut of every recorded stream, and random splits: exact, or a typed error."""
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Iterator
 
 import pytest
 
-from tests.aws.streams import NAMES, Outcome, async_outcome, cut_at, framed, outcome, recorded
+from tests.aws.streams import NAMES, Outcome, cut_at, framed, outcome, recorded
 
 #: The seed of the splits: each run takes 1,000, and the campaign 20,000 others.
 SEEDS = [pytest.param(20261122, 1_000), pytest.param(20261123, 20_000, marks=pytest.mark.campaign)]
-#: Of these the asynchronous reader takes every fourth: what it adds to the shared decoder is little.
-ASYNC_EVERY = 4
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    new_event_loop = asyncio.new_event_loop()
-    yield new_event_loop
-    new_event_loop.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_whole_stream_is_read_alike_in_any_wrapping(name: str, loop: asyncio.AbstractEventLoop) -> None:
+def test_a_whole_stream_is_read_alike_in_any_wrapping(name: str) -> None:
     whole = outcome([framed(name)])
     assert whole.error is None
     crlf = recorded(name).replace(b"\n", b"\r\n")
     for data, frames in ((framed(name), True), (recorded(name), False), (crlf, False)):
         parts = [data[n : n + 1] for n in range(len(data))]
         assert outcome(parts, frames=frames) == outcome([data], frames=frames) == whole
-        assert async_outcome(loop, parts, frames=frames) == whole
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_cut_short_at_every_byte(name: str, loop: asyncio.AbstractEventLoop) -> None:
+def test_cut_short_at_every_byte(name: str) -> None:
     data = framed(name)
     whole = outcome([data])
     kinds = set()
@@ -43,8 +31,6 @@ def test_cut_short_at_every_byte(name: str, loop: asyncio.AbstractEventLoop) -> 
         result = outcome([data[:end]])
         _check_cut(result, whole)
         kinds.add(result.error)
-        if end % 7 == 0:
-            assert async_outcome(loop, [data[:end]]) == result
     assert kinds <= {"StreamCut", None}
     assert "StreamCut" in kinds
 
@@ -66,7 +52,7 @@ def test_cut_in_two_at_every_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize(("seed", "splits"), SEEDS)
-def test_random_splits(loop: asyncio.AbstractEventLoop, seed: int, splits: int) -> None:
+def test_random_splits(seed: int, splits: int) -> None:
     chance = random.Random(seed)
     wholes = {name: outcome([framed(name)]) for name in NAMES}
     for number in range(splits):
@@ -74,8 +60,6 @@ def test_random_splits(loop: asyncio.AbstractEventLoop, seed: int, splits: int) 
         data = framed(name)
         parts = cut_at(data, [chance.randrange(len(data) + 1) for _ in range(chance.randint(1, 60))])
         assert outcome(parts) == wholes[name], (number, name)
-        if number % ASYNC_EVERY == 0:
-            assert async_outcome(loop, parts) == wholes[name], (number, name)
 
 
 def _check_cut(found: Outcome, whole: Outcome) -> None:

@@ -81,23 +81,25 @@ def test_bodies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "found"), [({}, "nothing"), ({"prompt": "a", "body": {}}, "body and prompt")]
+    ("given", "problem"), [({}, "nothing"), ({"prompt": "a", "body": {}}, "body and prompt")]
 )
-def test_exactly_one_of_three(given: dict[str, Any], found: str) -> None:
-    with pytest.raises(SpecError, match=f"found {found} to send; allowed: exactly one"):
+def test_exactly_one_of_three(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SpecError, match=f"found {problem} to send; allowed: exactly one"):
         _body(**given)
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("given", "problem"),
     [
         ({"prompt": "a", "n": 2}, "1 prompt and n=2"),
         ({"body": {"prompt": ["a", "b"]}}, "2 prompts and n=1"),
         ({"body": {"prompt": [[1, 2], [3]], "n": 2}}, "2 prompts and n=2"),
     ],
 )
-def test_several_answers_cannot_be_streamed(given: dict[str, Any], found: str) -> None:
-    with pytest.raises(SpecError, match=f"one answer: found {found}; allowed: one prompt and n=1") as caught:
+def test_several_answers_cannot_be_streamed(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(
+        SpecError, match=f"one answer: found {problem}; allowed: one prompt and n=1"
+    ) as caught:
         _body(**given, streamed=True)
     assert "--no-stream" in (caught.value.next_step or "")
     assert _body(**given)["stream"] is False

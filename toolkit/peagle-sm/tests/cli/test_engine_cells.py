@@ -89,6 +89,10 @@ def serving(**fields: Any) -> dict[str, Any]:
     return {"serving": fields}
 
 
+def graphs(mode: str) -> dict[str, Any]:
+    return serving(extra_args={"compilation_config": {"cudagraph_mode": mode}})
+
+
 TABLE = [[1, 4, 3], [5, 64, 1]]
 
 
@@ -114,12 +118,12 @@ def table_and_replicas(version: str, image: str, mode: str) -> set[str]:
 
 
 def full_graphs_and_table(version: str, image: str, mode: str) -> set[str]:
-    if image == "cpu":  # no graphs at all
-        return OBJECTS | {NOTED}
     # _maybe_override_dynamic_sd_cudagraph_mode: the V1 runner replaces FULL by PIECEWISE.
     if mode == "none":
         return {NOTED}
-    return {REFUSED} if before(version, "0.24.0") else OBJECTS
+    if before(version, "0.24.0"):
+        return {REFUSED}
+    return WORKS if image == "cpu" else OBJECTS  # no graphs at all on a CPU
 
 
 def probabilistic(version: str, image: str, mode: str) -> set[str]:
@@ -136,16 +140,6 @@ def greedy(version: str, image: str, mode: str) -> set[str]:
     return OBJECTS if before(version, "0.21.0") else WORKS
 
 
-def draft_tp_of_two(version: str, image: str, mode: str) -> set[str]:
-    # _verify_and_get_draft_tp: 1, or the target's tensor parallel size.
-    return {NOTED} if mode == "none" else {REFUSED}
-
-
-def draft_tp_of_one(version: str, image: str, mode: str) -> set[str]:
-    # EAGLE heads use the target's group whatever the setting: v1/spec_decode reads it for draft models only.
-    return {NOTED}
-
-
 def always(version: str, image: str, mode: str) -> set[str]:
     return WORKS
 
@@ -153,11 +147,6 @@ def always(version: str, image: str, mode: str) -> set[str]:
 def float16_cache(version: str, image: str, mode: str) -> set[str]:
     # CacheDType, config/cache.py: float16 from 0.18 on.
     return {REFUSED} if before(version, "0.18.0") else WORKS
-
-
-def graphs(version: str, image: str, mode: str) -> set[str]:
-    # platforms/interface.py: support_static_graph_mode is False on a CPU, so vLLM sets NONE.
-    return OBJECTS | {NOTED} if image == "cpu" else WORKS
 
 
 def since(first: str) -> Callable[[str, str, str], set[str]]:
@@ -192,7 +181,7 @@ SETTINGS = {
         ("own", "aws"),
     ),
     "table, full CUDA graphs": Setting(
-        {**speculation(num_speculative_tokens_per_batch_size=TABLE), **serving(cudagraph_mode="FULL")},
+        {**speculation(num_speculative_tokens_per_batch_size=TABLE), **graphs("FULL")},
         full_graphs_and_table,
         "[[1,4,3],[5,64,1]]",
     ),
@@ -200,27 +189,12 @@ SETTINGS = {
         speculation(draft_sample_method="probabilistic"), probabilistic, "probabilistic"
     ),
     "greedy": Setting(speculation(draft_sample_method="greedy"), greedy, "greedy"),
-    "draft TP 2 of 4": Setting(
-        {**speculation(draft_tensor_parallel_size=2), **serving(tensor_parallel_size=4)},
-        draft_tp_of_two,
-        None,
-        ("own", "aws"),
-    ),
-    "draft TP 1 of 4": Setting(
-        {**speculation(draft_tensor_parallel_size=1), **serving(tensor_parallel_size=4)},
-        draft_tp_of_one,
-        '"draft_tensor_parallel_size":1',
-        ("own", "aws"),
-    ),
-    "stream interval": Setting(serving(stream_interval=4), always, "STREAM_INTERVAL"),
+    "stream interval": Setting(serving(extra_args={"stream_interval": 4}), always, "STREAM_INTERVAL"),
     "KV cache fp8": Setting(serving(kv_cache_dtype="fp8"), always, "KV_CACHE_DTYPE", ("own", "aws")),
     "KV cache float16": Setting(
         serving(kv_cache_dtype="float16"), float16_cache, "KV_CACHE_DTYPE", ("own", "aws")
     ),
-    "CUDA graphs PIECEWISE": Setting(serving(cudagraph_mode="PIECEWISE"), graphs, "PIECEWISE"),
-    "CUDA graphs FULL_DECODE_ONLY": Setting(
-        serving(cudagraph_mode="FULL_DECODE_ONLY"), graphs, "FULL_DECODE_ONLY"
-    ),
+    "CUDA graphs": Setting(graphs("FULL_DECODE_ONLY"), always, "FULL_DECODE_ONLY"),
     "max_num_seqs": Setting(serving(extra_args={"max_num_seqs": 64}), always, "MAX_NUM_SEQS"),
     # engine/arg_utils.py and entrypoints/*/cli_args.py, first version with the argument
     "enable_per_request_metrics": Setting(

@@ -111,7 +111,6 @@ def test_an_interruption_has_the_shells_code(error: BaseException) -> None:
         (["logs"], "No NAME was given, and there is no ./peagle.yaml"),
         (["delete"], "No NAME was given, and there is no ./peagle.yaml"),
         (["wait", "a", "--timeout", "soon"], "'soon' is not a duration"),
-        (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (["list", "--format", "xml"], "'xml' is not one of 'table', 'json', 'quiet'"),
         (["local", "clock", "advance", "soon"], "'soon' is not a duration"),
     ],

@@ -84,7 +84,7 @@ def test_a_bad_head_as_json_and_quiet(bad: Path) -> None:
     result = run("heads", "check", bad, "--format", "json")
     report = json.loads(said(result, 3))
     assert (report["ok"], report["method"]) == (False, "p-eagle")
-    assert [fault["code"] for fault in report["faults"]] == ["weights-missing", "target-unknown"]
+    assert [fault["check"] for fault in report["faults"]] == ["weights-missing", "target-unknown"]
     assert "d2t is missing" in json.loads(result.stderr)["error"]["message"]
     assert said(run("heads", "check", bad, "--format", "quiet"), 3) == "weights-missing\n"
 

@@ -99,13 +99,6 @@ def test_a_group_lists_its_commands_in_their_own_words(path: str, group: LazyGro
         assert command.get_short_help_str(limit=200).rstrip(".") == entry.help.rstrip("."), f"{path} {name}"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_asks_this_program(shell: str) -> None:
-    result = run("completion", shell)
-    assert result.exit_code == 0
-    assert f"_PEAGLE_SM_COMPLETE={shell}_complete" in result.stdout
-
-
 def test_completion_offers_commands() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "peagle_sm"],

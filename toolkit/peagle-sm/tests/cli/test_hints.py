@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.control.guard_resources import Watched
+from peagle_sm.aws.control.guard_resources import RegisterEntry
 from peagle_sm.cli.base import Settings, State
 from peagle_sm.cli.commands.guard import render_guard_status, render_installed, render_sweep
 from peagle_sm.core.guard import guard_price
@@ -70,8 +70,8 @@ def test_without_a_terminal_the_command_that_only_looks_keeps_the_place(
 
 def test_the_guards_times_are_relative_and_a_column_of_dashes_is_left_out() -> None:
     endpoints = (
-        Watched("gpt-oss-20b-p-eagle", quiet_since=NOW - timedelta(minutes=7)),
-        Watched("gpt-oss-120b-p-eagle", keep_until=NOW + timedelta(hours=20)),
+        RegisterEntry(name="gpt-oss-20b-p-eagle", quiet_since=NOW - timedelta(minutes=7)),
+        RegisterEntry(name="gpt-oss-120b-p-eagle", keep_until=NOW + timedelta(hours=20)),
     )
     status = replace(OLD_GUARD, last_sweep_at=NOW - timedelta(minutes=3), endpoints=endpoints)
     shown = render_guard_status(status, NOW)

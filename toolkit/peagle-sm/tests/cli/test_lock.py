@@ -96,7 +96,7 @@ def test_an_upgrade_shows_what_changes(peagle: Run, bucket: Publish, gpt: Path) 
     bucket("3.39.0", newer)
     kept = peagle("lock", "--check")
     assert kept.exit_code == 0, "the version that is locked stays"
-    assert "JumpStart has 3.39.0; 3.38.0 is locked" in kept.stdout
+    assert "3.38.0 (newest: 3.39.0" in kept.stdout
     shown = peagle("lock", "--upgrade", "--check")
     assert shown.exit_code == 9
     assert shown.stdout.startswith("peagle.local.lock would change\n")
@@ -136,9 +136,7 @@ def test_an_upgrade_as_json(peagle: Run, bucket: Publish, gpt: Path) -> None:
         False,
         "3.39.0",
     )
-    assert {"field": "jumpstart.version", "kind": "changed", "before": "3.38.0", "after": "3.39.0"} in data[
-        "changes"
-    ]
+    assert {"field": "jumpstart.version", "before": "3.38.0", "after": "3.39.0"} in data["changes"]
     assert data["lock"]["jumpstart"]["version"] == "3.39.0"
 
 
@@ -151,7 +149,7 @@ def test_a_check_fails_for_each_way_in_which_a_lock_is_stale(peagle: Run, bucket
     gpt.write_text(gpt.read_text() + "placement: {instance_types: [ml.p5.48xlarge]}\n")
     stale = peagle("lock", "--check", "--format", "json")
     assert stale.exit_code == 9
-    assert "asked.instance_types" in json.loads(stale.stderr)["error"]["details"]["changes"]
+    assert "asked.instance_types.0" in json.loads(stale.stderr)["error"]["details"]["changes"]
     assert peagle("plan").exit_code == 3, "a plan refuses it too, and names the command"
     assert peagle("lock").exit_code == 0
     bucket("3.38.0", newer)
@@ -255,8 +253,7 @@ def test_a_gated_model_is_not_deployed_before_its_terms_are_accepted(
 
     bucket("3.39.0", gate)
     result = peagle("lock")
-    assert "licence         Apache 2.0: must be accepted" in result.stdout
-    assert "is gated, and accept_eula is false; its terms: s3://" in result.stdout
+    assert "licence         Apache 2.0: must be accepted, s3://" in result.stdout
     assert peagle("plan").exit_code == 3
     gpt.write_text(gpt.read_text() + "accept_eula: true\n")
     accepted = peagle("lock")

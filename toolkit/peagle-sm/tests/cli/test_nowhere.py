@@ -48,21 +48,12 @@ def test_the_words_of_other_tools_lead_to_the_command(words: str, command: str) 
     assert f"Did you mean '{command}'?" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("name: demo\nmodle: tiny-code\n", "modle"),
-        (SPEC + "speculation: {mode: p-eagle, num_speculative_tokens: 0}\n", "num_speculative_tokens"),
-        ("name: -demo\nmodel: tiny-code\n", "name"),
-        ("[", "not YAML"),
-    ],
-)
-def test_a_bad_spec_names_the_field(in_empty_folder: Path, text: str, words: str) -> None:
-    Path("peagle.yaml").write_text(text)
+def test_a_bad_spec_names_the_field(in_empty_folder: Path) -> None:
+    Path("peagle.yaml").write_text("name: demo\nmodle: tiny-code\n")
     result = run("plan", "--local")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: peagle.yaml:")
-    assert words in result.stderr
+    assert "modle" in result.stderr
     assert "next: " in result.stderr
 
 

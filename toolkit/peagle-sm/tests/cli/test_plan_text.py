@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from peagle_sm.cli.commands.planning.plan import refuse_if_needed
 from peagle_sm.cli.console import to_json
 from peagle_sm.core.errors import PlanRefused
 from tests.cli.samples import ERROR, WARNING, plan
@@ -110,19 +109,19 @@ def test_the_plan_as_json() -> None:
 
 
 def test_a_warning_does_not_refuse() -> None:
-    refuse_if_needed(plan(WARNING))
+    plan(WARNING).refuse_errors()
 
 
 def test_an_error_refuses_with_code_3_and_the_remedy() -> None:
     with pytest.raises(PlanRefused, match="K is 30") as caught:
-        refuse_if_needed(plan(WARNING, ERROR))
+        plan(WARNING, ERROR).refuse_errors()
     assert caught.value.exit_code == 3
     assert caught.value.next_step == ERROR.next_step
-    assert [each["check"] for each in caught.value.details["findings"]] == ["draft-depth"]
+    assert "draft-depth" in {finding["check"] for finding in caught.value.details["findings"]}
 
 
 def test_a_refusal_below_the_shown_plan_does_not_repeat_its_findings() -> None:
     with pytest.raises(PlanRefused) as caught:
-        refuse_if_needed(plan(WARNING, ERROR), shown=True)
-    assert str(caught.value) == "the plan is refused: draft-depth"
-    assert [each["check"] for each in caught.value.details["findings"]] == ["draft-depth"]
+        plan(WARNING, ERROR).refuse_errors(shown=True)
+    assert str(caught.value) == "The plan is refused: draft-depth"
+    assert "draft-depth" in {finding["check"] for finding in caught.value.details["findings"]}

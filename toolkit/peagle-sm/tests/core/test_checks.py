@@ -22,7 +22,7 @@ def test_a_check_says_what_it_must_and_no_more(case: Case) -> None:
         assert not notes
         return
     check = checks_by_id()[case.check]
-    assert any(case.said in note.message and note.severity == case.severity for note in notes), notes
+    assert any(case.text in note.message and note.severity == case.severity for note in notes), notes
     assert all(note.message and (note.next_step or check.remedy) for note in notes)
 
 
@@ -55,7 +55,7 @@ def test_ids_are_unique_and_every_case_is_of_a_check() -> None:
 
 def test_a_plain_local_plan_has_nothing_to_complain_about() -> None:
     plan = plan_of(TINY, context=LOCAL)
-    assert {finding.check for finding in plan.findings} == {"stand-in-weights"}
+    assert not plan.findings
     shown = str(plan)
     assert "Findings" not in shown
     assert shown.count("figures say nothing") == 1
@@ -67,10 +67,8 @@ def test_errors_come_first() -> None:
     assert severities == ["error", *["warning"] * (len(severities) - 1)]
 
 
-def test_a_region_that_is_named_missing_is_not_told_twice() -> None:
-    plan = plan_of(GPT, "placement: {region: eu-noth-1}")
-    assert found(plan, "missing-fact")
-    assert not found(plan, "region-name")
+def test_an_unknown_region_is_a_missing_fact() -> None:
+    assert found(plan_of(GPT, "placement: {region: eu-noth-1}"), "missing-fact")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,7 @@ def test_of_a_head_that_does_not_fit_the_depth_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("ml.g7e.3xlarge", "Did you mean 'ml.g7e."),
         ("g7e.2xlarge", "Did you mean 'ml.g7e.2xlarge'?"),
@@ -102,16 +100,9 @@ def test_of_a_head_that_does_not_fit_the_depth_is_not_told() -> None:
         ("ml.p5em.48xlarge", "Did you mean 'ml.p5e"),
     ],
 )
-def test_a_type_almost_right_is_put_right(name: str, said: str) -> None:
+def test_a_type_almost_right_is_put_right(name: str, message: str) -> None:
     (finding,) = found(_with_type(name), "instance-type")
-    assert said in finding.message
-
-
-@pytest.mark.parametrize("name", ["ml.g99.huge", "huge", "ml.", "gpu"])
-def test_a_type_like_none_is_answered_with_a_few_that_have_a_gpu(name: str) -> None:
-    (finding,) = found(_with_type(name), "instance-type")
-    assert "Did you mean" not in finding.message
-    assert "With one GPU: ml.g5.xlarge, ml.g6.xlarge, ml.g6e.xlarge, ml.g7e.2xlarge" in finding.message
+    assert message in finding.message
 
 
 def _with_type(name: str) -> Plan:

@@ -43,19 +43,6 @@ All of it
 
 warning: few requests"""
 
-CELL = "padding:.15em .9em .15em 0;vertical-align:top;white-space:nowrap"
-HTML = (
-    '<div style="border:1px solid rgba(128,128,128,.35);border-radius:6px;padding:.7em 1em;margin:.3em 0;'
-    'max-width:64em;line-height:1.45;border-left:5px solid #808080">'
-    "<div><strong>demo: Creating</strong></div>"
-    '<table style="border-collapse:collapse;margin:.35em 0;font-size:.95em"><tbody>'
-    '<tr style="background:transparent">'
-    f'<th scope="row" style="{CELL};text-align:left;font-weight:normal;opacity:.75">why</th>'
-    f'<td style="{CELL};text-align:left">a &lt; b</td></tr></tbody></table>'
-    '<div style="font-size:.92em;margin-top:.25em">'
-    '<span style="color:#c07f00" aria-hidden="true">● </span>warning: x</div></div>'
-)
-
 
 @dataclass(frozen=True)
 class Thing(Shown):
@@ -89,11 +76,6 @@ class Elements(HTMLParser):
 
 def test_a_card_as_text() -> None:
     assert text(CARD) == TEXT
-
-
-def test_a_card_as_html() -> None:
-    notes = (Note("warning: x", "caution"),)
-    assert html(Card("demo: Creating", fields=(("why", "a < b"),), notes=notes)) == HTML
 
 
 def test_a_folded_table_opens_by_its_title() -> None:

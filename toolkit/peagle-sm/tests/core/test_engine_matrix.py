@@ -139,9 +139,3 @@ def _only_v2(p_eagle: str) -> Catalog:
 def test_since_when_a_setting_exists(name: str, since: str | None, until: str | None) -> None:
     support = CATALOG.engines.support(name)
     assert (support.since, support.until) == (since, until)
-    assert support.source
-
-
-def test_an_unknown_setting_is_an_error() -> None:
-    with pytest.raises(KeyError):
-        CATALOG.engines.support("no_such_setting")

@@ -21,14 +21,6 @@ def test_every_error_has_a_documented_exit_code() -> None:
     assert len(EXIT_CODES) <= 12
 
 
-def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    for kind in _tree(PeagleError):
-        assert f"{kind.__name__} ({kind.exit_code})" in (errors.__doc__ or "")
-    for kind in StreamError.__subclasses__():
-        if kind.__module__ == errors.__name__:
-            assert f"── {kind.__name__} " in (errors.__doc__ or "")
-
-
 def test_an_error_says_its_message_and_keeps_the_rest() -> None:
     error = PeagleError("it broke", next_step="mend it", details={"a": 1})
     assert (str(error), error.next_step, error.details) == ("it broke", "mend it", {"a": 1})

@@ -60,7 +60,6 @@ def test_the_whole_plan_of_the_stand_in() -> None:
         {"Key": "peagle-sm:grace-minutes", "Value": "10"},
         {"Key": "peagle-sm:max-lifetime-hours", "Value": "8"},
         {"Key": "peagle-sm:num-speculative-tokens", "Value": "11"},
-        {"Key": "peagle-sm:lifetime-role", "Value": "own"},
         {"Key": "team", "Value": "search"},
     ]
     expiry = datetime(2026, 11, 20, 16, 30, 15, tzinfo=UTC)

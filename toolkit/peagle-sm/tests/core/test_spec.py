@@ -21,7 +21,7 @@ BAD = [
         BASE + "speculation: {modes: none}",
         [
             "'speculation.modes'",
-            "draft_head, draft_sample_method, draft_tensor_parallel_size, mode, num_speculative_tokens",
+            "draft_head, draft_sample_method, mode, num_speculative_tokens",
             "Did you mean 'mode'?",
         ],
         id="unknown nested field",

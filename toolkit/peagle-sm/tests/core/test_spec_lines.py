@@ -93,7 +93,6 @@ SCALARS = [*_scalars(EndpointSpec)]
 def test_the_fields_of_numbers_and_booleans_are_found() -> None:
     names = {name for name, _ in SCALARS}
     assert {"accept_eula", "placement.instance_count", "lifecycle.max_lifetime_hours"} <= names
-    assert len(names) > 15
 
 
 @pytest.mark.parametrize(("field", "kinds"), SCALARS, ids=[name for name, _ in SCALARS])

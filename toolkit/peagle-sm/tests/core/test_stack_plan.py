@@ -117,7 +117,6 @@ def test_the_tags_say_what_list_shows() -> None:
         assert tags["peagle-sm:instance-type"] == variant["InstanceType"]
         assert tags["peagle-sm:instance-count"] == str(variant["InitialInstanceCount"])
         assert tags.get("peagle-sm:instance-bounds") == bounds
-        assert "peagle-sm:lifetime-role" not in tags  # a stack's limit acts by the guard's role
     plain = {tag["Key"] for tag in bodies(plan_of(GPT, "speculation: {mode: none}", STACK)).endpoint["Tags"]}
     assert "peagle-sm:num-speculative-tokens" not in plain
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from peagle_sm.core.plan.changes import Change, changes
+from peagle_sm.core.changes import Change
+from peagle_sm.core.plan.changes import changes
 from peagle_sm.core.resources.alarm import update_alarms
 from peagle_sm.core.resources.endpoint import Canary, update_request
 

@@ -108,6 +108,6 @@ class Logs:
 
     def _events(self) -> list[Params]:
         return [
-            {"timestamp": i // 2 * 2 * self.aws.log_line_ms, "message": line, "eventId": f"e{i}"}
+            {"timestamp": i // 2 * 2, "message": line, "eventId": f"e{i}"}
             for i, line in enumerate(self.aws.log_lines)
         ]

@@ -89,7 +89,6 @@ class Scheduler:
                 raise client_error("CreateSchedule", "ConflictException", message, 409)
             self._refuse_old("CreateSchedule", params)
             self.aws.schedules[params["Name"]] = params
-            self.aws.schedule_dates[params["Name"]] = (self.aws.clock.now(), self.aws.clock.now())
             return {}
 
         return self.aws.call("CreateSchedule", act)
@@ -99,8 +98,6 @@ class Scheduler:
             self._get("UpdateSchedule", params["Name"])
             self._refuse_old("UpdateSchedule", params)
             self.aws.schedules[params["Name"]] = params
-            created, _ = self.aws.schedule_dates.get(params["Name"], (self.aws.clock.now(), None))
-            self.aws.schedule_dates[params["Name"]] = (created, self.aws.clock.now())
             return {}
 
         return self.aws.call("UpdateSchedule", act)
@@ -129,20 +126,11 @@ class Scheduler:
                 "ListSchedules",
                 lambda: {
                     "Schedules": [
-                        self._row(name)
-                        for name in self.aws.schedules
-                        if name.startswith(params["NamePrefix"])
+                        {"Name": name} for name in self.aws.schedules if name.startswith(params["NamePrefix"])
                     ]
                 },
             )
         )
-
-    def _row(self, name: str) -> Params:
-        """What ListSchedules gives: neither the dates between which it fires nor what it sends."""
-        row = {"Name": name, "State": self.aws.schedules[name].get("State", "ENABLED")}
-        if (dates := self.aws.schedule_dates.get(name)) is not None:
-            row["CreationDate"], row["LastModificationDate"] = dates
-        return row
 
     def _get(self, operation: str, name: str) -> Params:
         if name not in self.aws.schedules:

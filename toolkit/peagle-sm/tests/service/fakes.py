@@ -91,7 +91,6 @@ class FakeAws:
         self.configs: dict[str, Row] = {}
         self.models: dict[str, Row] = {}
         self.schedules: dict[str, Params] = {}
-        self.schedule_dates: dict[str, tuple[datetime, datetime]] = {}
         self.calls: list[str] = []
         self.before: Fault = lambda aws, number, operation: None
         self.after: Fault = lambda aws, number, operation: None
@@ -101,7 +100,6 @@ class FakeAws:
         self.reason: str | None = None
         self.unguarded: list[str] = []
         self.log_lines: list[str] = []
-        self.log_line_ms = 1
         self.log_groups: set[str] = set()
         self.alarms: set[str] = set()
         self.late: list[tuple[float, Callable[[], object]]] = []
@@ -298,6 +296,15 @@ class SageMaker:
             return {}
 
         return self.aws.call("DeleteInferenceComponent", act)
+
+    def describe_inference_component(self, InferenceComponentName: str) -> Params:
+        def act() -> Params:
+            if InferenceComponentName not in self.aws.components:
+                message = f"Inference component {InferenceComponentName} of account 1 not found"
+                raise client_error("DescribeInferenceComponent", "ValidationException", message)
+            return {"EndpointName": "demo", "InferenceComponentStatus": "InService"}
+
+        return self.aws.call("DescribeInferenceComponent", act)
 
     def _components(self) -> Params:
         return {"InferenceComponents": [{"InferenceComponentName": name} for name in self.aws.components]}

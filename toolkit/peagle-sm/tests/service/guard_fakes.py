@@ -29,7 +29,6 @@ class FakeGuardAws:
         self.sent: list[Params] = []
         self.stack: Params | None = None
         self.outcome = ""
-        self.takes_s = 20.0
         self.done_at = 0.0
         self.failures: list[tuple[str, str]] = []
         self.events: list[Params] = []
@@ -106,7 +105,7 @@ class FakeGuardAws:
         assert self.stack is not None
         known = {one["ParameterKey"]: one["ParameterValue"] for one in self.stack.get("Parameters", [])}
         defaults = json.loads(request["TemplateBody"])["Parameters"]
-        values = {name: told.get("Default", "") for name, told in defaults.items()}
+        values = {name: declared.get("Default", "") for name, declared in defaults.items()}
         for one in request["Parameters"]:
             name = one["ParameterKey"]
             values[name] = known[name] if one.get("UsePreviousValue") else one["ParameterValue"]
@@ -119,7 +118,7 @@ class FakeGuardAws:
         ]
 
     def _go(self, outcome: str) -> None:
-        self.outcome, self.done_at = outcome, self.clock.seconds + self.takes_s
+        self.outcome, self.done_at = outcome, self.clock.seconds + 20
         for logical_id, reason in self.failures:
             self._event(logical_id, "CREATE_FAILED", reason)
         self.failures = []

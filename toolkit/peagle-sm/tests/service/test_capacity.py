@@ -1,4 +1,4 @@
-"""When AWS has no such instance left: pools, attempts within bounds, and where else there are some."""
+"""When AWS has no such instance left: pools, and attempts within bounds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_it_is_tried_again_and_comes_up_when_there_are_some(world: World) -> Non
     assert _described(world)["EndpointStatus"] == "InService"
 
 
-def test_when_all_are_short_nothing_is_left_and_other_types_and_regions_are_offered(world: World) -> None:
+def test_when_all_are_short_nothing_is_left(world: World) -> None:
     world.place.short(SECOND, 0)
     with pytest.raises(NoCapacity) as caught:
         _deploy(world, types=(FIRST, SECOND))
@@ -77,9 +77,7 @@ def test_when_all_are_short_nothing_is_left_and_other_types_and_regions_are_offe
         f"{world.name} failed, 5 minutes apart."
     )
     assert error.details["instance_types"] == [FIRST, SECOND]
-    # The local server is not asked here; the catalogue knows one of the types in another region.
-    assert [(one["region"], one["instance"]) for one in error.details["offers"]] == [("us-west-2", SECOND)]
-    assert "us-west-2" in (error.next_step or "")
+    assert "another region" in (error.next_step or "")
     assert world.found().nothing
     assert world.seconds < 900
 

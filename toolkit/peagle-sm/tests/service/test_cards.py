@@ -56,8 +56,8 @@ def test_one_session_serves_every_call(server: Server) -> None:
     assert f"{len({each.check for each in checkup.results})} checks: " in str(checkup)
     with peagle_sm.deploy(
         spec, session=session, yes=True, unguarded=True, progress=lambda event: None
-    ) as made:
-        assert made.session is session
+    ) as endpoint:
+        assert endpoint.session is session
         assert head(peagle_sm.connect("carded", session=session).status()) == "name         carded"
 
 
@@ -66,5 +66,5 @@ def head(shown: object) -> str:
 
 
 def test_a_session_of_the_sdk_beside_local_is_refused() -> None:
-    with pytest.raises(SpecError, match="sagemaker_session and local: found both"):
-        peagle_sm.make_session(local=True, sagemaker_session=object())
+    with pytest.raises(SpecError, match="boto3_session and local: found both"):
+        peagle_sm.make_session(local=True, boto3_session=object())

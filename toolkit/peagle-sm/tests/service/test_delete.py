@@ -1,4 +1,4 @@
-"""Deleting by names and globs: only what is ours, in order, and proven."""
+"""Deletion by names and globs: only resources created by peagle-sm, in order, each checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from peagle_sm.service import (
     Deletable,
     Event,
     Pacing,
-    connect,
     deletable,
     delete,
     deploy,
@@ -191,12 +190,6 @@ def test_a_foreign_endpoint_is_refused_and_no_glob_takes_it(aws: FakeAws, pacing
     assert aws.everything() == ["endpoint/demo-theirs"]
 
 
-def test_nothing_of_that_name(session: Session, pacing: Pacing) -> None:
-    with pytest.raises(NotFound, match="'nope' matches nothing") as caught:
-        delete(["nope"], session=session, pacing=pacing)
-    assert "peagle-sm list --region us-east-1" in (caught.value.next_step or "")
-
-
 def test_what_a_killed_run_left_without_an_endpoint_is_listed_and_goes(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
     aws.endpoints.clear()
@@ -331,11 +324,6 @@ def test_deleting_inside_the_with_block_is_no_mistake(
     with deploy(spec, session=session, pacing=pacing) as endpoint:
         endpoint.delete()
     assert not aws.everything()
-
-
-def test_connect_wants_an_endpoint_that_exists(session: Session) -> None:
-    with pytest.raises(NotFound, match="endpoint 'nope' does not exist in us-east-1"):
-        connect("nope", session=session)
 
 
 def test_a_register_that_does_not_answer_leaves_no_other_endpoint_running(

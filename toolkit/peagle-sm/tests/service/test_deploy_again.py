@@ -1,4 +1,4 @@
-"""A deploy of what is in service already."""
+"""A second deploy of an endpoint that is in service."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_deploy_of_what_is_in_service_asks_nothing_and_says_that_nothing_was_c
             session=session,
             pacing=pacing,
             confirm=confirm,
-            surveyed=lambda found: states.append(found.state),
+            surveyed=lambda existing: states.append(existing.state),
             progress=lines.append,
         )
 
@@ -52,14 +52,14 @@ def test_a_deploy_of_what_is_in_service_asks_nothing_and_says_that_nothing_was_c
 def test_what_served_and_is_gone_before_the_call_is_asked_about(
     aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
-    """A slow preflight: the plan is made again, and there is no endpoint any more."""
+    """A slow preflight: the plan is made again, and the endpoint is gone."""
     deploy(spec, session=session, pacing=pacing)
 
     def slow(plan: Plan) -> None:
         aws.clock.sleep(120)
 
-    def gone(found: Survey) -> None:
-        assert found.state == "live"
+    def gone(existing: Survey) -> None:
+        assert existing.state == "live"
         aws.endpoints.clear()
 
     with pytest.raises(Declined):

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, ServiceFault, SpecError
+from peagle_sm.core.errors import CredentialsError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.service import Event, Pacing
 from peagle_sm.service.guard.installation import (
-    InstallPlan,
     InstallReport,
     bucket_arns,
     install,
@@ -133,21 +132,6 @@ def test_a_parameter_that_cannot_be_set_is_refused_before_anything_is_created(
     assert aws.calls == []
 
 
-def test_declining_changes_nothing(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
-) -> None:
-    requests: list[InstallPlan] = []
-
-    def decline(plan: InstallPlan) -> bool:
-        requests.append(plan)
-        return False
-
-    report = install(session, confirm=decline, pacing=pacing, guard_files=guard_files)
-    assert report is None
-    assert requests[0].price.usd_per_month < 1.0
-    assert not [call for call in aws.calls if call.startswith(CHANGING)]
-
-
 def test_what_never_stood_is_taken_away_first(
     aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
@@ -212,26 +196,6 @@ def test_somebody_elses_bucket_is_not_used(
     assert "create_stack" not in aws.calls
 
 
-def test_uninstall_leaves_nothing(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
-) -> None:
-    report = uninstall(session, pacing=pacing)
-    assert report is not None
-    assert report.bucket_removed
-    assert (aws.stack, aws.bucket, aws.objects) == (None, None, {})
-
-
-def test_uninstall_refuses_while_endpoints_of_ours_run(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
-) -> None:
-    aws.endpoints = {"demo": OURS, "foreign": {"team": "x"}}
-    with pytest.raises(PlanRefused, match="demo") as caught:
-        uninstall(session, pacing=pacing)
-    assert "foreign" not in caught.value.message
-    assert "peagle-sm delete demo" in (caught.value.next_step or "")
-    assert "delete_stack" not in aws.calls
-
-
 def test_uninstall_goes_on_when_that_is_spelled_out_and_says_what_is_left(
     aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
 ) -> None:
@@ -264,8 +228,3 @@ def test_a_bucket_that_holds_more_stays(
     assert report is not None
     assert not report.bucket_removed
     assert list(aws.objects) == ["notes.txt"]
-
-
-def test_uninstall_of_what_is_not_there(session: Session, pacing: Pacing) -> None:
-    with pytest.raises(NotFound, match="No guard is installed in us-east-1"):
-        uninstall(session, pacing=pacing)

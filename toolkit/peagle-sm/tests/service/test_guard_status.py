@@ -1,4 +1,4 @@
-"""What `guard status` and `guard sweep` make of what AWS says."""
+"""`guard status` and `guard sweep` for each state of the account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deploy asks for the guard, in words that help; and arms its limit when told to do without."""
+"""A deploy refuses without a guard; with --unguarded it still creates the lifetime schedule."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.service import Lease, Pacing, deploy, keep, list_endpoints, pause
@@ -47,7 +46,7 @@ def test_within_the_lifetime_only_the_lease_is_written(aws: FakeAws, pacing: Pac
     assert list_endpoints(session)[0].keep_until == START + 3 * HOUR
 
 
-def test_beyond_it_the_dead_mans_switch_follows_with_its_price(aws: FakeAws, pacing: Pacing) -> None:
+def test_beyond_the_lifetime_the_schedule_moves_and_the_price_is_shown(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws, lifecycle={"max_lifetime_hours": 8, "budget_usd": 40})
     shown: list[Lease] = []
 
@@ -65,15 +64,6 @@ def test_beyond_it_the_dead_mans_switch_follows_with_its_price(aws: FakeAws, pac
     assert schedule["Target"]["RoleArn"] == ROLE
     assert _held(aws, "expires_at") == START + 10 * HOUR
     assert list_endpoints(session)[0].expires_at == START + 10 * HOUR
-
-
-def test_the_most_that_a_longer_lifetime_costs_is_with_all_instances(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws)
-    facts = control.describe_endpoint(session, "demo")
-    assert facts is not None
-    control.add_tags(session, facts.arn, {"peagle-sm:instance-bounds": "1-3"})
-    lease = keep("demo", timedelta(hours=10), session=session, pacing=pacing)
-    assert (lease.usd_per_hour, lease.more_usd) == (4.2, 37.8)
 
 
 def test_a_no_changes_nothing(aws: FakeAws, pacing: Pacing) -> None:

@@ -228,7 +228,7 @@ def test_who_may_not_use_the_register_resumes_a_stacks_endpoint(aws: FakeAws, pa
 
 
 @pytest.mark.parametrize(
-    "found",
+    "item",
     [
         {"version": {"N": "0.5"}},
         {"version": {"S": "seven"}},
@@ -238,12 +238,12 @@ def test_who_may_not_use_the_register_resumes_a_stacks_endpoint(aws: FakeAws, pa
     ],
 )
 def test_what_cannot_be_read_in_the_register_breaks_no_command(
-    aws: FakeAws, pacing: Pacing, found: dict[str, Any]
+    aws: FakeAws, pacing: Pacing, item: dict[str, Any]
 ) -> None:
     session = session_of(aws)
     deploy(make_spec(), session=session, pacing=pacing)
     assert aws.register is not None
-    aws.register["endpoint#demo"] = {**found, "pk": {"S": "endpoint#demo"}}
+    aws.register["endpoint#demo"] = {**item, "pk": {"S": "endpoint#demo"}}
     assert list_endpoints(session)[0].status == "InService"
     lease = keep("demo", 20 * HOUR, session=session, pacing=pacing)
     assert list_endpoints(session)[0].keep_until == lease.keep_until
@@ -263,7 +263,7 @@ def test_who_may_not_use_the_register_keeps_nothing(aws: FakeAws, pacing: Pacing
 
 
 def test_who_may_not_remove_tags_resumes_all_the_same(aws: FakeAws, pacing: Pacing) -> None:
-    """What serves, and costs, is no error; a second `resume` finds it on."""
+    """The endpoint serves, so the resume raises nothing; a second one finds it on."""
     session = session_of(aws)
     deploy(make_spec(), session=session, pacing=pacing)
     pause("demo", session=session, pacing=pacing)

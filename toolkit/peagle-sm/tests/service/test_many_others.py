@@ -17,12 +17,6 @@ from tests.service.setting import make_spec, pacing_of, session_of
 
 OTHERS = 1_500
 OURS = {"peagle-sm:managed-by": "peagle-sm"}
-LIST_TAGS = {
-    "peagle-sm:num-speculative-tokens",
-    "peagle-sm:instance-type",
-    "peagle-sm:instance-count",
-    "peagle-sm:lifetime-role",
-}
 
 
 def _fill(aws: FakeAws, name: Callable[[int], str], tags: Callable[[str], dict[str, str]]) -> None:
@@ -87,74 +81,26 @@ def test_list_makes_one_call_a_page_for_what_others_own(aws: FakeAws, session: S
     assert Counter(aws.calls) == calls
 
 
-def test_list_makes_one_call_a_page_however_many_endpoints_of_ours_there_are(
+def test_a_paused_and_a_kept_endpoint_are_listed_as_status_shows_them(
     aws: FakeAws, session: Session, pacing: Pacing
 ) -> None:
-    _fill(aws, lambda number: f"other-{number:04d}", lambda name: {"team": "other"})
-    names = [f"ours-{number:02d}-" + "x" * (number % 2 * 40) + "y" for number in range(40)]
+    names = ["paused", "kept", "other"]
     for name in names:
         deploy(make_spec(name), session=session, pacing=pacing)
-    for name in names[:3]:
-        pause(name, session=session, pacing=pacing)
-    for name in names[3:6]:
-        keep(name, timedelta(hours=20), session=session, pacing=pacing)
-    aws.calls.clear()
-    rows = list_endpoints(session)
-    pages = (OTHERS + len(names)) // 100 + 1
-    assert Counter(aws.calls) == {
-        "GetResources": 2,
-        "list_endpoints": pages,
-        "list_endpoint_configs": pages,
-        "list_models": pages,
-        "ListSchedules": 1,
-        "Scan": 1,
+    pause("paused", session=session, pacing=pacing)
+    keep("kept", timedelta(hours=20), session=session, pacing=pacing)
+    rows = {row.name: row for row in list_endpoints(session)}
+    assert {name: row.status for name, row in rows.items()} == {
+        "paused": "Paused",
+        "kept": "InService",
+        "other": "InService",
     }
-    assert [row.name for row in rows] == sorted(names)
-    assert [row.status for row in rows] == ["Paused"] * 3 + ["InService"] * 37
-    for row in rows:
+    for name, row in rows.items():
         assert (row.mode, row.num_speculative_tokens) == ("p-eagle", 3)
         assert (row.instance_type, row.instance_count, row.usd_per_hour) == ("ml.g7e.2xlarge", 1, 4.2)
-        assert row.expires_at == status(row.name, session=session).summary.expires_at
-
-
-def test_list_of_endpoints_without_the_tags_of_today_says_what_it_knows(
-    aws: FakeAws, session: Session, pacing: Pacing
-) -> None:
-    deploy(make_spec("demo"), session=session, pacing=pacing)
-    for rows in (aws.endpoints, aws.configs, aws.models):
-        for one in rows.values():
-            one.tags = {key: value for key, value in one.tags.items() if key not in LIST_TAGS}
-    notes: list[str] = []
-    (row,) = list_endpoints(session, note=notes.append)
-    assert (row.status, row.mode, row.usd_per_hour) == ("InService", "p-eagle", 4.2)
-    assert (row.num_speculative_tokens, row.instance_type, row.instance_count) == (None, None, None)
-    (note,) = notes
-    assert note.startswith("1 endpoint has no tags")
-    assert "peagle-sm status demo --region us-east-1" in note
-    seen = status("demo", session=session).summary
-    assert (seen.num_speculative_tokens, seen.instance_type) == (3, "ml.g7e.2xlarge")
-
-
-def test_a_limit_that_moved_without_the_guard_is_read(aws: FakeAws, session: Session, pacing: Pacing) -> None:
-    aws.register, aws.stacks = None, {}
-    deploy(make_spec("demo"), session=session, pacing=pacing, unguarded=True)
-    aws.clock.sleep(600)
-    keep("demo", timedelta(hours=20), session=session, pacing=pacing)
-    (row,) = list_endpoints(session)
-    assert row.expires_at == status("demo", session=session).summary.expires_at
-    assert row.expires_at is not None
-    assert row.expires_at > START + timedelta(hours=20)
-
-
-def test_without_the_guard_a_limit_with_a_role_of_its_own_costs_no_call(
-    aws: FakeAws, session: Session, pacing: Pacing
-) -> None:
-    aws.register, aws.stacks = None, {}
-    deploy(make_spec("demo"), session=session, pacing=pacing, unguarded=True)
-    aws.calls.clear()
-    (row,) = list_endpoints(session)
-    assert row.expires_at == START + timedelta(hours=8)
-    assert not {"GetSchedule", "DescribeStacks"} & set(aws.calls)
+        assert row.expires_at == status(name, session=session).summary.expires_at
+    assert rows["kept"].expires_at is not None
+    assert rows["kept"].expires_at > START + timedelta(hours=20)
 
 
 def test_a_new_endpoint_that_the_tagging_api_lacks_is_listed_and_deleted(

@@ -1,18 +1,15 @@
-"""endpoint.openai(): a ready client, its token made anew for each request."""
+"""endpoint.openai(): a ready client, with a new token for each request."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
 
 import openai
 import pytest
 
-from peagle_sm.aws.session.session import Api
-from peagle_sm.core.errors import SpecError
 from peagle_sm.service import Endpoint, connect
-from peagle_sm.service.lifecycle.endpoint import component_of, openai_base_url
+from peagle_sm.service.lifecycle.endpoint import openai_base_url
 from tests.local.openai_client import QUESTION, local_session, script
 from tests.local.serving import Server
 
@@ -78,30 +75,3 @@ except Exception as error:
         "NotFound 4 The OpenAI client needs the package openai, which is not installed here. "
         "pip install 'aiohttp>=3.10,<4' 'openai>=2,<4'\n"
     )
-
-
-class Pages:
-    """A session that answers ListInferenceComponents with these names."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-
-    def api(self, service: str) -> Api:
-        return Api(self, None)
-
-    def get_paginator(self, operation: str) -> Any:
-        return self
-
-    def paginate(self, **asked: Any) -> Any:
-        return [{"InferenceComponents": [{"InferenceComponentName": name} for name in self._names]}]
-
-
-def test_which_component_is_asked() -> None:
-    def chosen(*names: str, asked: str | None = None) -> str | None:
-        return component_of(Pages(*names), "e", asked)  # type: ignore[arg-type]
-
-    assert chosen() is None
-    assert chosen("a", "e") == "e"
-    assert chosen("a", asked="b") == "b"
-    with pytest.raises(SpecError, match="allowed: a, b"):
-        chosen("a", "b")

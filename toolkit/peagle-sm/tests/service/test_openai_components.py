@@ -30,13 +30,13 @@ def endpoint(server: Server, host: Host) -> Endpoint:
     return Endpoint(host.name, local_session(server))
 
 
-def said(client: openai.OpenAI) -> str | None:
+def answer_of(client: openai.OpenAI) -> str | None:
     answer = client.chat.completions.create(model="", messages=QUESTION, extra_body=ANSWER)
     return answer.choices[0].message.content
 
 
 def test_a_named_component_answers_on_the_route(endpoint: Endpoint) -> None:
-    assert said(endpoint.openai(component="by-openai-arm")) == "token0 "
+    assert answer_of(endpoint.openai(component="by-openai-arm")) == "token0 "
 
 
 def test_which_one_is_not_guessed(endpoint: Endpoint) -> None:
@@ -47,16 +47,16 @@ def test_which_one_is_not_guessed(endpoint: Endpoint) -> None:
 def test_one_without_a_copy_says_so_as_aws_does(endpoint: Endpoint, host: Host, server: Server) -> None:
     host.scale("by-openai-arm", 0)
     with pytest.raises(openai.BadRequestError, match="no capacity") as raised:
-        said(endpoint.openai(component="by-openai-arm", max_retries=0))
+        answer_of(endpoint.openai(component="by-openai-arm", max_retries=0))
     assert raised.value.code == "validation_error"
     with serving(server, host.name, "by-openai-arm") as proxy:
-        with pytest.raises(openai.InternalServerError, match="no capacity") as told:
-            said(proxy.client())
-        assert told.value.response.headers["Retry-After"] == "30"
+        with pytest.raises(openai.InternalServerError, match="no capacity") as no_capacity:
+            answer_of(proxy.client())
+        assert no_capacity.value.response.headers["Retry-After"] == "30"
     host.scale("by-openai-arm", 1)
 
 
 def test_the_proxy_asks_a_component_and_is_called_by_its_name(server: Server, host: Host) -> None:
     with serving(server, host.name, "by-openai-arm") as proxy:
         assert [model.id for model in proxy.client().models.list()] == ["by-openai-arm"]
-        assert said(proxy.client()) == "token0 "
+        assert answer_of(proxy.client()) == "token0 "

@@ -54,8 +54,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hub() -> Iterator[LocalHub]:
-    with local_hub() as found:
-        yield found
+    with local_hub() as server:
+        yield server
 
 
 def write(path: Path, config: str = "model", **more: Any) -> Path:
@@ -116,9 +116,9 @@ WRONG: list[tuple[str, dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("place", "files", "said"), WRONG)
+@pytest.mark.parametrize(("place", "files", "message"), WRONG)
 def test_a_bad_config_is_named_with_its_field(
-    place: str, files: dict[str, str], said: str, tmp_path: Path
+    place: str, files: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "model").mkdir()
     for name, text in files.items():
@@ -126,7 +126,7 @@ def test_a_bad_config_is_named_with_its_field(
     with pytest.raises(SpecError) as caught:
         catalog_for(load_spec(write(tmp_path / "spec.yaml", place)))
     assert caught.value.message.startswith("model.config: ")
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert caught.value.next_step
 
 

@@ -278,7 +278,7 @@ def test_nothing_foreign_and_nothing_absent_is_paused_or_resumed(aws: FakeAws, s
 def test_a_config_without_its_model_is_not_resumed(aws: FakeAws, pacing: Pacing) -> None:
     session = _paused(aws)
     aws.models.clear()
-    with pytest.raises(NotFound, match=r"its config demo-[0-9a-f]{8} or its model no longer exists"):
+    with pytest.raises(NotFound, match=r"its config demo-[0-9a-f]{8} or its model is missing"):
         resume("demo", session=session, pacing=pacing)
 
 

@@ -1,4 +1,4 @@
-"""The permissions of a deploy: which are asked for, and what IAM's simulation says about them."""
+"""The permissions of a deploy: the simulated calls, and the results of IAM's simulation."""
 
 from __future__ import annotations
 
@@ -109,9 +109,10 @@ def _document(*statements: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
-def _rights(aws: Session, principal: str) -> Rights:
-    draft = plan_for(make_spec(), aws).draft
-    return simulate(aws, principal, deploy_calls(draft, ACCOUNT))
+def _rights(aws: Session, principal: str, only: str = "", **fields: Any) -> Rights:
+    """Simulate the calls of a deploy, or ``only`` those of one action."""
+    calls = deploy_calls(plan_for(make_spec(**fields), aws).draft, ACCOUNT)
+    return simulate(aws, principal, [call for call in calls if not only or only in call.actions])
 
 
 def _actions(texts: tuple[str, ...]) -> set[str]:
@@ -161,7 +162,7 @@ def test_a_condition_has_the_value_of_the_real_call(
     server: Server, aws: Session, condition: dict[str, Any], allowed: bool
 ) -> None:
     principal = _principal(server, {**EVERYTHING, "Action": "sagemaker:CreateModel", "Condition": condition})
-    rights = _rights(aws, principal)
+    rights = _rights(aws, principal, "sagemaker:CreateModel")
     assert ("sagemaker:CreateModel" in _actions(rights.allowed)) is allowed
     assert ("sagemaker:CreateModel" in _actions(rights.denied)) is not allowed
 
@@ -169,7 +170,7 @@ def test_a_condition_has_the_value_of_the_real_call(
 def test_a_condition_that_only_aws_knows_is_undecided(server: Server, aws: Session) -> None:
     office = {"NotIpAddress": {"aws:SourceIp": "203.0.113.0/24"}}
     deny = {"Effect": "Deny", "Action": "sagemaker:*", "Resource": "*", "Condition": office}
-    rights = _rights(aws, _principal(server, EVERYTHING, deny))
+    rights = _rights(aws, _principal(server, EVERYTHING, deny), "sagemaker:CreateModel")
     assert "sagemaker:CreateModel" in _actions(rights.undecided)
     assert all("aws:SourceIp" in text for text in rights.undecided)
     assert rights.denied == ()
@@ -225,30 +226,29 @@ NETWORK = {"subnet_ids": ["subnet-0a1b2c3d"], "security_group_ids": ["sg-0a1b2c3
 def test_the_grant_of_the_volume_s_key_is_asked_for_and_the_key_s_policy_may_allow_it(
     server: Server, aws: Session, own: str
 ) -> None:
-    spec = make_spec(security={"kms_key_id": own})
+    security = {"kms_key_id": own}
     principal = _principal(server, {**EVERYTHING, "Action": ["sagemaker:*", "iam:*", "scheduler:*"]})
-    rights = simulate(aws, principal, deploy_calls(plan_for(spec, aws).draft, ACCOUNT))
+    rights = _rights(aws, principal, "kms:CreateGrant", security=security)
     assert [text for text in rights.undecided if f"kms:CreateGrant on {KEY}" in text]
     via = {"StringLike": {"kms:ViaService": "sagemaker.*.amazonaws.com"}}
     granted = {"Effect": "Allow", "Action": "kms:CreateGrant", "Resource": KEY, "Condition": via}
-    rights = simulate(aws, _principal(server, granted), deploy_calls(plan_for(spec, aws).draft, ACCOUNT))
+    rights = _rights(aws, _principal(server, granted), "kms:CreateGrant", security=security)
     assert f"kms:CreateGrant on {KEY}" in rights.allowed
 
 
+AUTOSCALING = {"max_instances": 2, "target_concurrency": 6}
+
+
 def test_the_alarms_of_target_tracking_are_asked_for(server: Server, aws: Session) -> None:
-    spec = make_spec(autoscaling={"max_instances": 2, "target_concurrency": 6})
     ours = {"Effect": "Deny", "Action": "cloudwatch:*", "Resource": "arn:aws:cloudwatch:*:*:alarm:Target*"}
-    rights = simulate(
-        aws, _principal(server, EVERYTHING, ours), deploy_calls(plan_for(spec, aws).draft, ACCOUNT)
-    )
+    rights = _rights(aws, _principal(server, EVERYTHING, ours), autoscaling=AUTOSCALING)
     assert _actions(rights.denied) == {"cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms"}
 
 
 def test_the_role_of_autoscaling_may_exist_already(server: Server, aws: Session) -> None:
-    spec = make_spec(autoscaling={"max_instances": 2, "target_concurrency": 6})
     deny = {"Effect": "Deny", "Action": "iam:CreateServiceLinkedRole", "Resource": "*"}
-    rights = simulate(
-        aws, _principal(server, EVERYTHING, deny), deploy_calls(plan_for(spec, aws).draft, ACCOUNT)
+    rights = _rights(
+        aws, _principal(server, EVERYTHING, deny), "iam:CreateServiceLinkedRole", autoscaling=AUTOSCALING
     )
     assert _actions(rights.undecided) == {"iam:CreateServiceLinkedRole"}
     assert (rights.denied, rights.denied_later) == ((), ())
@@ -286,15 +286,15 @@ class _Caller(AsOnAws):
 
 
 @pytest.mark.parametrize(
-    ("arn", "said"),
+    ("arn", "message"),
     [
         (f"arn:aws:iam::{ACCOUNT}:root", "root user"),
         (f"arn:aws:sts::{ACCOUNT}:federated-user/me", "federated user"),
     ],
 )
-def test_a_caller_whom_iam_does_not_simulate_is_named(server: Server, arn: str, said: str) -> None:
+def test_a_caller_whom_iam_does_not_simulate_is_named(server: Server, arn: str, message: str) -> None:
     session = Session.from_boto3(_Caller(server.url, arn))
-    with pytest.raises(ServiceFault, match=said):
+    with pytest.raises(ServiceFault, match=message):
         caller_rights(session, plan_for(make_spec(), session).draft)
 
 

@@ -43,7 +43,7 @@ def aws(server: Server) -> Session:
 
 
 @pytest.fixture
-def made(server: Server) -> dict[str, Any]:
+def fields(server: Server) -> dict[str, Any]:
     """A bucket with weights, an image, and two roles, as a spec for AWS wants them."""
     number = next(_numbers)
     bucket, s3 = f"preflight-{number}", server.client("s3")
@@ -113,9 +113,9 @@ def _look(aws: Session, fields: dict[str, Any], **changes: Any) -> dict[str, Res
 
 
 def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
-    aws: Session, made: dict[str, Any]
+    aws: Session, fields: dict[str, Any]
 ) -> None:
-    outcome = _look(aws, made)
+    outcome = _look(aws, fields)
     statuses = {check: result.status for check, result in outcome.items()}
     assert {check for check, status in statuses.items() if status == "error"} == {"guard-installed"}
     for check in (
@@ -143,7 +143,7 @@ def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
 
 
 @pytest.mark.parametrize(
-    ("check", "changes", "said"),
+    ("check", "changes", "message"),
     [
         (
             "quota-instances",
@@ -170,42 +170,42 @@ def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
     ],
 )
 def test_what_would_fail_is_an_error(
-    aws: Session, made: dict[str, Any], check: str, changes: dict[str, Any], said: str
+    aws: Session, fields: dict[str, Any], check: str, changes: dict[str, Any], message: str
 ) -> None:
-    result = _look(aws, made, **changes)[check]
+    result = _look(aws, fields, **changes)[check]
     assert result.status == "error", result
-    assert said in result.message
+    assert message in result.message
     assert result.next_step
     assert result.source
 
 
 def test_roles_that_may_too_little_and_trust_the_wrong_one(
-    server: Server, aws: Session, made: dict[str, Any]
+    server: Server, aws: Session, fields: dict[str, Any]
 ) -> None:
-    name = f"{made['name']}-weak"
+    name = f"{fields['name']}-weak"
     weak = _role(server, name, "ec2.amazonaws.com", {"Action": "s3:GetObject", "Resource": "*"})
-    result = _look(aws, made, execution_role_arn=weak, scheduler_role_arn=weak)
+    result = _look(aws, fields, execution_role_arn=weak, scheduler_role_arn=weak)
     assert "it trusts ec2.amazonaws.com" in result["role-trust"].message
     assert "ecr:BatchGetImage" in result["role-rights"].message
     assert "s3:GetObject" not in result["role-rights"].message
     assert "sagemaker:DeleteEndpoint" in result["scheduler-role-rights"].message
 
 
-def test_weights_that_the_role_cannot_decrypt(server: Server, aws: Session, made: dict[str, Any]) -> None:
+def test_weights_that_the_role_cannot_decrypt(server: Server, aws: Session, fields: dict[str, Any]) -> None:
     key = server.client("kms").create_key()["KeyMetadata"]["Arn"]
-    bucket = made["model_uri"].split("/")[2]
+    bucket = fields["model_uri"].split("/")[2]
     server.client("s3").put_object(
         Bucket=bucket, Key="locked/config.json", Body=b"{}", ServerSideEncryption="aws:kms", SSEKMSKeyId=key
     )
-    artifacts_kms = _look(aws, made, model_uri=f"s3://{bucket}/locked/")["artifacts-kms"]
+    artifacts_kms = _look(aws, fields, model_uri=f"s3://{bucket}/locked/")["artifacts-kms"]
     assert (artifacts_kms.status, key in artifacts_kms.message) == ("warning", True), artifacts_kms
-    assert _look(aws, made)["artifacts-kms"].status == "ok"
+    assert _look(aws, fields)["artifacts-kms"].status == "ok"
 
 
 def test_the_callers_rights_are_simulated_for_the_role_behind_a_session(
-    server: Server, made: dict[str, Any]
+    server: Server, fields: dict[str, Any]
 ) -> None:
-    name = f"{made['name']}-deployer"
+    name = f"{fields['name']}-deployer"
     statement = {"Action": ["sagemaker:*", "scheduler:*"], "Resource": "*"}
     role = _role(server, name, "ec2.amazonaws.com", statement)
     keys = server.client("sts").assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
@@ -213,32 +213,34 @@ def test_the_callers_rights_are_simulated_for_the_role_behind_a_session(
     session._session = boto3.Session(
         keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"], region_name="us-east-1"
     )
-    caller_rights = _look(Session.from_boto3(session), made)["caller-rights"]
+    caller_rights = _look(Session.from_boto3(session), fields)["caller-rights"]
     assert caller_rights.status == "error", caller_rights
-    assert f"the caller {role} may not iam:PassRole on {made['execution_role_arn']}" in caller_rights.message
+    assert (
+        f"the caller {role} may not iam:PassRole on {fields['execution_role_arn']}" in caller_rights.message
+    )
     assert "sagemaker:CreateEndpoint" not in caller_rights.message
 
 
 def test_instances_of_other_endpoints_count_and_the_own_ones_do_not(
-    server: Server, aws: Session, made: dict[str, Any]
+    server: Server, aws: Session, fields: dict[str, Any]
 ) -> None:
     name = server.deploy()
-    draft = plan_for(EndpointSpec(**{**made, "name": name}), aws).draft
+    draft = plan_for(EndpointSpec(**{**fields, "name": name}), aws).draft
     quotas = WITH_SPEC["quotas"](aws, draft)
     assert quotas.in_use["ml.g7e.2xlarge"] >= 1
     assert quotas.own_in_use == {"ml.g7e.2xlarge": 1}
-    name_taken = _look(aws, made, name=name)["name-taken"]
+    name_taken = _look(aws, fields, name=name)["name-taken"]
     assert (name_taken.status, "peagle-sm did not create it" in name_taken.message) == ("error", True)
     server.client("sagemaker").delete_endpoint(EndpointName=name)
 
 
 def test_a_missing_permission_is_named_and_is_no_error(
-    server: Server, aws: Session, made: dict[str, Any]
+    server: Server, aws: Session, fields: dict[str, Any]
 ) -> None:
     advance_clock(server.status.port, 360)  # as other tests do
     services = ("service-quotas", "iam", "s3", "ecr", "cloudformation")
     session = Session.from_boto3(DenyingAll(server.url, *services), clock=aws.wall_clock)
-    outcome = _look(session, made)
+    outcome = _look(session, fields)
     expected = {
         "quota-instances": "servicequotas:ListServiceQuotas",
         "role-trust": "iam:GetRole",
@@ -301,10 +303,10 @@ def test_without_credentials_the_first_check_says_so() -> None:
 
 
 def test_an_error_refuses_with_code_3_and_a_skipped_check_does_not(
-    aws: Session, made: dict[str, Any]
+    aws: Session, fields: dict[str, Any]
 ) -> None:
     big = {
-        **made,
+        **fields,
         "placement": {"instance_types": ["ml.p6-b200.48xlarge"]},
         "serving": {"data_parallel_size": 8},
     }
@@ -356,16 +358,16 @@ def test_time_is_bounded_and_what_fails_is_unknown() -> None:
 
 
 def test_the_folders_of_the_s3_console_and_requirements_are_found(
-    server: Server, aws: Session, made: dict[str, Any]
+    server: Server, aws: Session, fields: dict[str, Any]
 ) -> None:
-    bucket = made["model_uri"].split("/")[2]
+    bucket = fields["model_uri"].split("/")[2]
     for key, body in (("target/", b""), ("target/old/", b""), ("target/requirements.txt", b"torch")):
         server.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
-    result = _look(aws, made)
+    result = _look(aws, fields)
     markers = result["artifacts-markers"]
     assert markers.status == "error"
-    assert f"`aws s3 rm {made['model_uri']}`" in markers.message
-    assert f"`aws s3 rm {made['model_uri']}old/`" in markers.message
+    assert f"`aws s3 rm {fields['model_uri']}`" in markers.message
+    assert f"`aws s3 rm {fields['model_uri']}old/`" in markers.message
     assert result["artifacts-requirements"].status == "error"  # the spec's containers are isolated
 
 

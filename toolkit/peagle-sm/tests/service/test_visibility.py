@@ -1,4 +1,4 @@
-"""What was created a moment ago may not be seen yet: the request is sent again, for a bounded time."""
+"""A resource created a moment ago may not be visible yet: the request is retried for a limited time."""
 
 from __future__ import annotations
 

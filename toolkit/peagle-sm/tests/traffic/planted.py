@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
-from tests.traffic.planted_prefixes import made
+from tests.traffic.planted_prefixes import prefixed_secrets
 
 _ALNUM = string.ascii_letters + string.digits
 _UPPER = string.ascii_uppercase + string.digits
@@ -143,7 +143,7 @@ def planted(seed: int = 15) -> list[Planted]:
         Planted(
             "client_secret, JSON", f'"client_secret": "{(secret := of(_ALNUM, 30))}"', secret, "RFC 6749"
         ),
-        *(Planted(*each) for each in made(of)),
+        *(Planted(*each) for each in prefixed_secrets(of)),
         *_addresses(),
         *_cards(),
     ]

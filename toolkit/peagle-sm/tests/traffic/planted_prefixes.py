@@ -130,7 +130,7 @@ PREFIXED: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
 )
 
 
-def made(of: Of) -> list[tuple[str, str, str, str]]:
+def prefixed_secrets(of: Of) -> list[tuple[str, str, str, str]]:
     """Make each one: its name, its text, its secret part (from the first random character on), its page."""
     rows = []
     for name, page, parts in PREFIXED:

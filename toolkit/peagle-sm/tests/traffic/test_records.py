@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from peagle_bench.benchmark.acceptance import from_requests
 from peagle_bench.workloads import load_workload
 from peagle_sm.core.errors import SpecError
-from peagle_sm.traffic.plan import planned
 from peagle_sm.traffic.reading import Traffic, read
 from peagle_sm.traffic.records import TrafficRecord, from_line, to_line
 from tests.traffic.samples import CHAT, RECORDS, line, record
@@ -69,7 +68,6 @@ def test_acceptance_of_records_is_that_of_requests() -> None:
     result = from_requests(records)
     assert result is not None
     assert (result.drafts, result.accepted, result.per_step) == (15, 15, 2.0)
-    assert records[0].accepted_by_position == (8, 5, 2, 0)
     assert records[0].acceptance_length == 2.5
 
 
@@ -164,11 +162,6 @@ def test_a_recording_whose_only_line_is_cut_is_no_file_of_one_s_own(tmp_path: Pa
     path.write_bytes(line(1)[:60])
     with pytest.raises(SpecError, match=r"has no prompts; 1 place cannot be read.*line 1: not a whole JSON"):
         load_workload(str(path))
-
-
-def test_labels_of_a_recording_are_refused_with_their_name_once() -> None:
-    with pytest.raises(SpecError, match=r"^labels: found the name 'a b'; allowed"):
-        planned("t.jsonl", labels={"a b": "x"})
 
 
 def test_what_has_no_records_says_so(tmp_path: Path) -> None:

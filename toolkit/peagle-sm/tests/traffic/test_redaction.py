@@ -134,7 +134,7 @@ def texts() -> list[str]:
 def test_no_secret_is_in_a_recorded_file_wherever_it_stands(tmp_path: Path) -> None:
     """Through the recorder, its process and the file: every secret in every place of a request and answer."""
     path = tmp_path / "traffic.jsonl"
-    recorder = Recorder(FileTarget(path, keep_days=None), TrafficSource("e", labels={"team": "search"}))
+    recorder = Recorder(FileTarget(path, keep_days=None), TrafficSource("e"))
     sent = 0
     for text in texts():
         for body, answer in bodies_and_answers(text):

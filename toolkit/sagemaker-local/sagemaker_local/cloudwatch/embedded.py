@@ -55,7 +55,7 @@ def _data(root: dict[str, Any], given: Any) -> Iterator[dict[str, Any]]:
         name = metric.get("Name") if isinstance(metric, dict) else None
         value = root.get(name) if isinstance(name, str) else None
         values = value if isinstance(value, list) else [value]
-        if 0 < len(values) <= _MOST_VALUES and all(_is_number(one) for one in values):
+        if 0 < len(values) <= _MOST_VALUES and all(_is_number(each) for each in values):
             yield {"MetricName": name, "Unit": metric.get("Unit", "None"), "Values": values}
 
 

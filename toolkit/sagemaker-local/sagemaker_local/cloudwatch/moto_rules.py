@@ -115,13 +115,13 @@ def _lay_backend(kind: Any) -> None:
         except ValueError as error:
             raise ValidationError(str(error)) from None
         results = []
-        for asked, line in answers:
-            if str(asked.get("ReturnData", True)).lower() == "false":
+        for answered, line in answers:
+            if str(answered.get("ReturnData", True)).lower() == "false":
                 continue
             times = sorted(line.points, reverse=scan_by != "TimestampAscending")
             results.append(
                 {
-                    "id": asked["Id"],
+                    "id": answered["Id"],
                     "label": line.label,
                     "timestamps": [at.replace(tzinfo=None) for at in times],
                     "values": [line.points[at] for at in times],

@@ -186,7 +186,7 @@ class MetricSeries:
         self._passed = now
         oldest = now - int(RETENTION.total_seconds()) // _MINUTE
         for key, minutes in list(self._series.items()):
-            for minute in [one for one in minutes if one < oldest]:
+            for minute in [each for each in minutes if each < oldest]:
                 del minutes[minute]
             if not minutes:
                 del self._series[key]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import openai
@@ -18,8 +17,8 @@ def local_session(server: Server) -> Session:
     return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
-def token(server: Server, hours: float = 12, signed_s_ago: float = 0) -> str:
-    return bearer_token(local_session(server), hours=hours, utc=lambda: time.time() - signed_s_ago).token
+def token(server: Server, hours: float = 12) -> str:
+    return bearer_token(local_session(server), hours=hours).token
 
 
 def route_url(server: Server, endpoint: str, component: str | None = None) -> str:

@@ -99,10 +99,9 @@ def test_the_answers_are_those_without_speculation(report: dict[str, Any], mode:
 
 
 SETTINGS = (
-    f"speculation: {{mode: p-eagle, {TABLE}, draft_sample_method: probabilistic, "
-    "draft_tensor_parallel_size: 1}\n"
-    "serving: {stream_interval: 4, cudagraph_mode: PIECEWISE, "
-    "extra_args: {max_num_seqs: 8, enable_prefix_caching: false}}"
+    f"speculation: {{mode: p-eagle, {TABLE}, draft_sample_method: probabilistic}}\n"
+    "serving: {extra_args: {stream_interval: 4, compilation_config: {cudagraph_mode: PIECEWISE}, "
+    "max_num_seqs: 8, enable_prefix_caching: false}}"
 )
 
 

@@ -129,8 +129,8 @@ class Local:
 
 def test_a_component_s_counters_are_read_at_its_endpoint() -> None:
     place: Any = Local()
-    for one in (arm(), arm(component="c")):
-        source = engine_source(place, one)
+    for measured in (arm(), arm(component="c")):
+        source = engine_source(place, measured)
         assert source is not None
         assert source.drafts is True
     assert place.pages == ["endpoints/demo/metrics", "endpoints/demo/metrics?component=c"]

@@ -42,7 +42,7 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
     results = read(path)
     assert [point.load.label for point in results.points] == ["c=1", "c=3"]
     assert results.arms[0].num_speculative_tokens == 2
-    assert {one.output_tokens for one in results.requests} == {8}
+    assert {request.output_tokens for request in results.requests} == {8}
     content = path.read_bytes()
     again = bench(*options, "--resume", path, "--usd-per-hour", "1.5", "--format", "json")
     assert path.read_bytes() == content
@@ -53,7 +53,7 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "expected"),
     [
         (("--concurrency", "0"), 2, "whole numbers above 0"),
         (("--concurrency", "2,2"), 2, "without duplicates"),
@@ -70,21 +70,21 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(
-    vllm: Running, in_empty_folder: Path, options: tuple[str, ...], code: int, said: str
+    vllm: Running, in_empty_folder: Path, options: tuple[str, ...], code: int, expected: str
 ) -> None:
     result = bench(vllm.url, *options)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert said in result.stderr
+    assert expected in result.stderr
     assert list(in_empty_folder.rglob("*.jsonl")) == []
 
 
 def test_an_empty_or_broken_workload_is_told(vllm: Running, tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
-    for content, said in (("", "has no prompts"), ('{"prompt": "x"}\n{"pro', "line 2: not JSON")):
+    for content, expected in (("", "has no prompts"), ('{"prompt": "x"}\n{"pro', "line 2: not JSON")):
         path.write_text(content)
         result = bench(vllm.url, "-w", path)
         assert result.exit_code == 2
-        assert said in result.stderr
+        assert expected in result.stderr
 
 
 def test_half_a_results_file_goes_on_where_it_was_cut(vllm: Running, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Calla
     results = read(Path("r.jsonl"))
     assert results.header.stand_in_weights
     assert results.header.provenance["endpoint"]["spec_sha256"]
-    assert {one.output_tokens for one in results.requests} == {4}
+    assert {request.output_tokens for request in results.requests} == {4}
     assert len(results.points) == 1
     assert results.arms[0].deployment is not None
     assert "acceptance unknown" in result.stdout + result.stderr

@@ -36,7 +36,7 @@ def test_two_servers_are_compared(servers: tuple[Running, Running], tmp_path: Pa
     assert f"results: {path}" in result.stdout
     results = read(path)
     assert [arm.name for arm in results.arms] == ["none", "p-eagle", "none (A/A)"]
-    assert [(one.faster, one.over, one.units) for one in results.comparisons] == [
+    assert [(comparison.faster, comparison.over, comparison.units) for comparison in results.comparisons] == [
         ("p-eagle", "prompts", 8),
         ("none (A/A)", "prompts", 8),
         ("p-eagle", "blocks", 6),
@@ -72,14 +72,14 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
     assert {arm["mode"] for arm in document["arms"]} == {"unknown"}
     # On a busy machine the client can be its own bottleneck: then the comparison is withheld by its name.
     assert len(document["comparisons"]) + len(document["withheld"]) == 2
-    for one in document["comparisons"]:
-        assert set(one) >= {"ratio", "shown", "verdict", "over", "units", "deployments"}
-        excludes_one = one["ratio"]["low"] > 1 or one["ratio"]["high"] < 1
-        assert one["shown"] is (excludes_one and not one["doubt"])
+    for row in document["comparisons"]:
+        assert set(row) >= {"ratio", "shown", "verdict", "over", "units", "deployments"}
+        excludes_one = row["ratio"]["low"] > 1 or row["ratio"]["high"] < 1
+        assert row["shown"] is (excludes_one and not row.get("doubt"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         ((), 2, "found 0 arm(s); a comparison needs at least 2"),
         (("a",), 2, "found 1 arm(s)"),
@@ -95,12 +95,12 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(
-    in_empty_folder: Path, arguments: tuple[str, ...], code: int, said: str
+    in_empty_folder: Path, arguments: tuple[str, ...], code: int, expected: str
 ) -> None:
     (in_empty_folder / "s.yaml").write_text("name: demo\nmodel: tiny-code\n")
     result = run("compare", *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert said in result.stderr
+    assert expected in result.stderr
     assert list(in_empty_folder.rglob("*.jsonl")) == []
 
 
@@ -141,7 +141,10 @@ def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Calla
         ("p-eagle", "p-eagle", "1"),
         ("none (A/A)", "none", "1"),
     ]
-    assert [(one.faster, one.units) for one in results.comparisons] == [("p-eagle", 2), ("none (A/A)", 2)]
+    assert [(comparison.faster, comparison.units) for comparison in results.comparisons] == [
+        ("p-eagle", 2),
+        ("none (A/A)", 2),
+    ]
     assert results.header.config["specs"]["none"]["name"] == "cmp-tiny-none"
     assert "small stand-in weights" in result.stdout
     assert peagle("list", "--format", "quiet").stdout == ""

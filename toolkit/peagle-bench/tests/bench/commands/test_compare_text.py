@@ -14,7 +14,7 @@ from tests.bench.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, po
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "more", "said"),
+    ("low", "high", "more", "expected"),
     [
         (1.1, 1.3, {}, "p-eagle is faster"),
         (0.8, 0.9, {}, "none is faster"),
@@ -27,8 +27,8 @@ from tests.bench.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, po
         (1.01, 1.02, {"control": True}, "differs from 1: see the note"),
     ],
 )
-def test_verdicts(low: float, high: float, more: dict[str, bool], said: str) -> None:
-    assert outcome_of(comparison(low, high, **more)) == said
+def test_verdicts(low: float, high: float, more: dict[str, bool], expected: str) -> None:
+    assert outcome_of(comparison(low, high, **more)) == expected
 
 
 def outcome(client: ClientHealth) -> Outcome:

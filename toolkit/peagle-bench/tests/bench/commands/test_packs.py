@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from peagle_bench.commands.packs import failure_of, render_scorecard
+from peagle_bench.commands.packs import failure_of, render_packs
 from peagle_bench.packs import PACKS
-from peagle_bench.results.records import PackRecord
+from peagle_bench.report.formatting import DASH
+from peagle_bench.results.records import Header, PackRecord
+from peagle_bench.results.result_file import Outcome, Results
 from tests.cli.running import run
 
 PAIR = ("http://127.0.0.1:9", "http://127.0.0.1:10")
@@ -26,8 +28,8 @@ def test_the_list_fits_a_terminal_and_names_every_pack() -> None:
 
 def test_the_list_as_json_and_as_names() -> None:
     document = json.loads(run("packs", "--format", "json").stdout)
-    assert [one["name"] for one in document] == list(PACKS)
-    assert all(isinstance(one["needs"], list) and one["least_context"] for one in document)
+    assert [pack["name"] for pack in document] == list(PACKS)
+    assert all(isinstance(pack["needs"], list) and pack["least_context"] for pack in document)
     assert run("packs", "--format", "quiet").stdout.split() == list(PACKS)
 
 
@@ -96,12 +98,15 @@ agents        FAIL          -                             prefix cache: no hits
 long-context  not measured  -                             no room; give more
 - agents, fast: turn 2: 0 of 493 tokens
 
-1 of 3 workload packs passed; failed: agents; not measured: long-context."""
+1 of 3 workload packs passed; failed: agents; not measured: long-context.
+
+results: r.jsonl"""
 
 
 def test_the_scorecard_has_a_row_a_pack() -> None:
-    assert render_scorecard(rows()) == SCORECARD
-    assert render_scorecard([]) == ""
+    results = Results(Header("r", "packs", {}, {}, stand_in_weights=False), packs=tuple(rows()))
+    shown = render_packs(Outcome(Path("r.jsonl"), results, ()))
+    assert shown.replace(DASH, "-") == SCORECARD
 
 
 def test_a_failed_pack_ends_with_its_own_exit_code() -> None:

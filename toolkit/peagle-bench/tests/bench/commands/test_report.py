@@ -79,10 +79,10 @@ def test_the_data_has_the_scorecard_and_the_slices(tmp_path: Path) -> None:
     document = json.loads(
         run("report", making.write(results, tmp_path / "r.jsonl"), "--format", "json").stdout
     )
-    assert [(one["pack"], one["result"], one["why"]) for one in document["packs"]] == [
+    assert [(row["pack"], row["result"], row["why"]) for row in document["packs"]] == [
         ("rag", "fail", "identity: 3 of 8 differ")
     ]
-    assert [(one["value"], one["verdict"], one["costs_money"]) for one in document["slices"]] == [
+    assert [(row["value"], row["verdict"], row["costs_money"]) for row in document["slices"]] == [
         ("han", "slower", True)
     ]
 

@@ -58,7 +58,7 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (("--max-k", "40"), "2<=x<=32"),
         (("--max-k", "20"), "--max-k: found 20, too many for p-eagle K=20: "),
@@ -67,11 +67,11 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
     ],
 )
 def test_bad_input_is_told_before_anything_is_deployed(
-    peagle: Run, spec: Callable[..., str], options: tuple[str, ...], said: str
+    peagle: Run, spec: Callable[..., str], options: tuple[str, ...], expected: str
 ) -> None:
     result = peagle("tune", spec("demo"), "--yes", *options)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert expected in result.stderr
     assert peagle("list", "--format", "quiet").stdout == ""
 
 
@@ -111,12 +111,12 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
     first = next(i for i, line in enumerate(whole) if '"kind":"window"' in line and '"k":2,' in line)
     out.write_text("".join(whole[: first + 4]))  # two requests of the next window
     before = read(out)
-    assert [(one.mode, one.k) for one in before.windows] == [("none", 0), ("p-eagle", 2)]
+    assert [(window.mode, window.k) for window in before.windows] == [("none", 0), ("p-eagle", 2)]
 
-    for options, said in OTHERS.items():
+    for options, expected in OTHERS.items():
         other = peagle(*command, "--resume", str(out), *options)
         assert (other.exit_code, other.stdout) == (2, ""), other.stderr
-        assert said in other.stderr
+        assert expected in other.stderr
         assert "resume with the same options" in other.stderr
         assert read(out).windows == before.windows
 
@@ -128,9 +128,11 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
     assert "window 3 of about 4: p-eagle K=1 c=1:" in result.stderr
     after = read(out)
     assert after.windows[:2] == before.windows
-    assert [(one.mode, one.k) for one in after.windows] == [(one.mode, one.k) for one in windows_of(whole)]
-    measured = [one for one in after.requests if one.phase == "measured"]
-    assert {(one.arm, one.block) for one in measured} == {
+    assert [(window.mode, window.k) for window in after.windows] == [
+        (window.mode, window.k) for window in windows_of(whole)
+    ]
+    measured = [request for request in after.requests if request.phase == "measured"]
+    assert {(request.arm, request.block) for request in measured} == {
         ("none", 0),
         ("p-eagle K=2", 0),
         ("p-eagle K=1", 1),
@@ -148,7 +150,7 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
 
 def windows_of(lines: list[str]) -> list[WindowRecord]:
     records = [from_line(line) for line in lines]
-    return [one for one in records if isinstance(one, WindowRecord)]
+    return [record for record in records if isinstance(record, WindowRecord)]
 
 
 def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str]) -> None:

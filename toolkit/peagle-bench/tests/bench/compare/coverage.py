@@ -20,8 +20,8 @@ def main() -> None:
     print("|---:|---:|---:|---:|---:|---:|---:|")
     for world in (*ONE_DEPLOYMENT, *SEVERAL):
         result = intervals(world, TRIALS)
-        share = sum(one.low <= world.truth <= one.high for one in result) / TRIALS
-        half = math.fsum(math.log(one.high / one.low) / 2 for one in result) / TRIALS
+        share = sum(row.low <= world.truth <= row.high for row in result) / TRIALS
+        half = math.fsum(math.log(row.high / row.low) / 2 for row in result) / TRIALS
         print(
             f"| {world.prompts} | {world.over_lengths:.0%} | {world.over_prompts:.0%} | {world.deployments} "
             f"| {world.over_deployments:.0%} | {share:.1%} | +-{half:.1%} |"

@@ -17,7 +17,8 @@ from peagle_bench.results.records import ArmRecord, ComparisonRecord, Header, Lo
 from peagle_bench.results.result_file import ResultWriter, read
 from peagle_sm.core.errors import SpecError
 from tests.bench.compare.simulating import ALONE, EIGHT
-from tests.bench.compare.virtual import Engines, FakeTarget, VirtualTime
+from tests.bench.compare.virtual import Engines, FakeTarget
+from tests.bench.load.virtual import VirtualTime
 
 ARMS = (
     ArmRecord("none", "none", None, "plain", usd_per_hour=3.6),
@@ -60,7 +61,7 @@ class Play:
     def conclude(self) -> dict[str, ComparisonRecord]:
         result = self.contest.conclude(self.sides)
         self.writer.close()
-        return {f"{one.faster} over {one.slower}, {one.load.label}": one for one in result}
+        return {f"{row.faster} over {row.slower}, {row.load.label}": row for row in result}
 
 
 @pytest.fixture
@@ -145,9 +146,9 @@ def test_the_file_holds_all_of_it(play: Callable[..., Play]) -> None:
     ]
     alone, loaded = results.points[1], results.points[4]
     seconds = sum(
-        one.done_s - one.sent_s
-        for one in results.requests
-        if (one.arm, one.load, one.phase) == ("p-eagle", ALONE, "measured")
+        request.done_s - request.sent_s
+        for request in results.requests
+        if (request.arm, request.load, request.phase) == ("p-eagle", ALONE, "measured")
     )
     assert alone.seconds == pytest.approx(seconds)
     assert alone.otps == pytest.approx(alone.output_tokens / seconds)
@@ -168,7 +169,9 @@ def test_under_load_a_dead_endpoint_is_given_up_after_one_window(play: Callable[
     assert "prompts or blocks measured in both arms: 1" in game.contest.notes[0], (
         "one whole block is not enough for an interval"
     )
-    assert sum(one.error is not None for one in read(game.path).requests) > 18, "what failed is written down"
+    assert sum(request.error is not None for request in read(game.path).requests) > 18, (
+        "what failed is written down"
+    )
 
 
 def test_salts_are_such_as_vllm_takes(play: Callable[..., Play]) -> None:

@@ -87,18 +87,18 @@ WORLDS = [
 
 def intervals(world: World, trials: int, load: Load = ALONE) -> list[Interval]:
     """Return the intervals of the acceptance ratio, of a load; those that have one."""
-    draws, found = random.Random(f"{world}"), []
+    draws, drawn = random.Random(f"{world}"), []
     for _ in range(trials):
         interval = ratios_of(PAIR, [world.draw(draws, load)]).acceptance
         assert interval is not None
-        found.append(interval)
-    return found
+        drawn.append(interval)
+    return drawn
 
 
-def shares(found: list[Interval]) -> tuple[float, float]:
+def shares(intervals: list[Interval]) -> tuple[float, float]:
     """Return how often intervals hold the truth, and how often they say that the equal head is better."""
-    holds = sum(each.low <= 1 <= each.high for each in found) / len(found)
-    return holds, sum(each.low > 1 for each in found) / len(found)
+    holds = sum(each.low <= 1 <= each.high for each in intervals) / len(intervals)
+    return holds, sum(each.low > 1 for each in intervals) / len(intervals)
 
 
 @pytest.mark.parametrize("trials", [60, pytest.param(250, marks=pytest.mark.campaign)])

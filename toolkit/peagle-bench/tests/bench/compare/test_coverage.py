@@ -39,20 +39,20 @@ def intervals(world: World, trials: int = TRIALS) -> list[Interval]:
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [*ONE_DEPLOYMENT, *SEVERAL], ids=str)
 def test_the_interval_covers_the_truth_as_often_as_it_says(world: World) -> None:
-    covered = sum(found.low <= world.truth <= found.high for found in intervals(world))
+    covered = sum(interval.low <= world.truth <= interval.high for interval in intervals(world))
     assert covered >= FEWEST
 
 
 def test_an_arm_beside_itself_is_not_shown_to_differ() -> None:
     world = World(gain=1.0, over_prompts=0.0, prompts=30)
-    false_alarms = sum(found.shown for found in intervals(world, 200))
+    false_alarms = sum(interval.shown for interval in intervals(world, 200))
     assert false_alarms <= 20  # 5% of 200 is 10, with a standard deviation of 3.1
 
 
 def test_a_gain_of_twice_the_half_width_is_shown_nearly_always() -> None:
     """64 prompts with the spread between heads tell +-6.5% or so: a gain of 13% is seen."""
     world = World(gain=1.13 * math.exp(0.25**2 / 2), over_lengths=0.3)
-    shown = sum(found.shown and found.low > 1 for found in intervals(world, 100))
+    shown = sum(interval.shown and interval.low > 1 for interval in intervals(world, 100))
     assert shown >= 88
 
 
@@ -65,14 +65,14 @@ def test_half_widths_over_deployments_are_those_known(deployments: int, spread: 
     world = World(
         prompts=6, deployments=deployments, over_deployments=spread, over_prompts=0, over_lengths=0, noise=0
     )
-    halves = [(math.log(found.high / found.low) / 2) ** 2 for found in intervals(world, 200)]
+    halves = [(math.log(interval.high / interval.low) / 2) ** 2 for interval in intervals(world, 200)]
     assert math.sqrt(math.fsum(halves) / len(halves)) == pytest.approx(half, rel=0.15)
 
 
 def test_what_one_deployment_says_is_wrong_for_others() -> None:
     """Why one deployment must say "this deployment only": its interval knows nothing of the next one."""
     one = World(over_prompts=0.02, noise=0.01, over_deployments=0.03)
-    covered = sum(found.low <= one.truth <= found.high for found in intervals(one, 100))
+    covered = sum(interval.low <= one.truth <= interval.high for interval in intervals(one, 100))
     assert covered < 50
 
 
@@ -91,8 +91,8 @@ def windows(draws: random.Random, order: list[tuple[int, str]], gain: float) -> 
 def test_blocks_in_abba_order_cover_on_a_machine_that_wanders() -> None:
     draws = random.Random(3)
     rows = [windows(draws, list(abba("AB", 6)), 1.05) for _ in range(TRIALS)]
-    assert sum(one.low <= 1.05 <= one.high for one in rows) >= FEWEST
-    assert sum(math.log(one.high / one.low) / 2 for one in rows) / TRIALS < 0.04
+    assert sum(row.low <= 1.05 <= row.high for row in rows) >= FEWEST
+    assert sum(math.log(row.high / row.low) / 2 for row in rows) / TRIALS < 0.04
 
 
 def test_arms_measured_one_after_the_other_do_not() -> None:
@@ -100,5 +100,5 @@ def test_arms_measured_one_after_the_other_do_not() -> None:
     draws = random.Random(4)
     order = [(block, arm) for arm in "AB" for block in range(6) for _ in range(2)]
     rows = [windows(draws, order, 1.05) for _ in range(100)]
-    assert sum(one.low <= 1.05 <= one.high for one in rows) < 80
-    assert sum(math.log(one.high / one.low) / 2 for one in rows) / 100 > 0.05, "and are less certain besides"
+    assert sum(row.low <= 1.05 <= row.high for row in rows) < 80
+    assert sum(math.log(row.high / row.low) / 2 for row in rows) / 100 > 0.05, "and are less certain besides"

@@ -39,7 +39,7 @@ def test_a_spec_becomes_one_for_each_mode() -> None:
         "cmp-tiny-code-p-eagle-2",
     ]
     by_name = {
-        mode: (one.speculation.mode, one.speculation.num_speculative_tokens) for mode, one in specs.items()
+        mode: (spec.speculation.mode, spec.speculation.num_speculative_tokens) for mode, spec in specs.items()
     }
     assert by_name == {"none": ("none", None), "eagle3": ("eagle3", 5), "p-eagle": ("p-eagle", 9)}
     assert specs["eagle3"].speculation.draft_head == "tiny-code-eagle3"

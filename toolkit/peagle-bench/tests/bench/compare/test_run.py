@@ -31,7 +31,8 @@ from peagle_sm.core.errors import (
 from peagle_sm.service.progress import Event
 from tests.bench.compare.simulating import ALONE, request
 from tests.bench.compare.test_contest import ACCEPTANCE, ARMS, STEP_S, items
-from tests.bench.compare.virtual import Engines, FakeTarget, VirtualTime
+from tests.bench.compare.virtual import Engines, FakeTarget
+from tests.bench.load.virtual import VirtualTime
 
 
 class Play:
@@ -100,7 +101,7 @@ def test_a_comparison_in_one_deployment(tmp_path: Path) -> None:
     header = outcome.results.header
     assert (header.command, header.stand_in_weights, header.config["seed"]) == ("compare", True, 3)
     assert header.provenance["endpoints"]["p-eagle"] == {"image": "x"}
-    assert [one.faster for one in outcome.results.comparisons] == ["p-eagle", "none (A/A)"]
+    assert [comparison.faster for comparison in outcome.results.comparisons] == ["p-eagle", "none (A/A)"]
     assert outcome.notes[0] == "mind this"
     assert any("one deployment only" in note for note in outcome.notes)
     assert game.events[-1].phase == "done"
@@ -111,7 +112,9 @@ def test_a_comparison_in_one_deployment(tmp_path: Path) -> None:
 def test_two_deployments_give_an_interval_over_deployments(tmp_path: Path) -> None:
     game = Play(tmp_path, noise=0.02)
     outcome = game.compare(game.deployment(0), game.deployment(1))
-    assert [(one.over, one.deployments) for one in outcome.results.comparisons] == 2 * [("deployments", 2)]
+    assert [(comparison.over, comparison.deployments) for comparison in outcome.results.comparisons] == 2 * [
+        ("deployments", 2)
+    ]
     assert [arm.name for arm in outcome.results.arms] == [
         *("none", "p-eagle", "none (A/A)"),
         *("none@2", "p-eagle@2", "none@2 (A/A)"),
@@ -122,13 +125,13 @@ def test_two_deployments_give_an_interval_over_deployments(tmp_path: Path) -> No
 
 def test_without_a_control_the_arms_alone_are_asked(tmp_path: Path) -> None:
     outcome = Play(tmp_path).compare(control=False)
-    assert [one.faster for one in outcome.results.comparisons] == ["p-eagle"]
+    assert [comparison.faster for comparison in outcome.results.comparisons] == ["p-eagle"]
 
 
 def test_a_comparison_keeps_no_answers(tmp_path: Path) -> None:
     """They were kept, since an option was passed in the place of another one."""
     outcome = Play(tmp_path).compare()
-    assert {one.dimension for one in outcome.results.slices} == {"category"}
+    assert {slice.dimension for slice in outcome.results.slices} == {"category"}
     assert {request.text for request in outcome.results.requests} == {None}
 
 
@@ -165,7 +168,7 @@ def test_a_second_deployment_that_fails_keeps_the_first(tmp_path: Path) -> None:
     failed = EndpointFailed("cmp-none did not come up")
     with pytest.raises(EndpointFailed, match=r"did not come up \(saved in .*: 2 comparisons"):
         game.compare(game.deployment(0), game.deployment(1, failed))
-    assert [one.deployments for one in read(game.path).comparisons] == [1, 1]
+    assert [comparison.deployments for comparison in read(game.path).comparisons] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -209,8 +212,8 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
 def test_k_is_learnt_from_the_engine_where_nothing_else_tells(tmp_path: Path) -> None:
     game = Play(tmp_path)
     nameless = [
-        replace(one, arm=replace(one.arm, mode="unknown", num_speculative_tokens=None))
-        for one in game.arms(0)
+        replace(arm, arm=replace(arm.arm, mode="unknown", num_speculative_tokens=None))
+        for arm in game.arms(0)
     ]
     outcome = game.compare(nullcontext(nameless))
     arms: dict[str, ArmRecord] = {arm.name: arm for arm in outcome.results.arms}

@@ -81,10 +81,12 @@ class World:
                     seconds *= machine[arm, number % self.blocks]
                 if arm == "p-eagle":
                     seconds *= self.slow if slices.get("label:0") == "0" else 1 / self.gain
-                one = answer(arm, number, seconds, slices)
+                record = answer(arm, number, seconds, slices)
                 records.append(
                     replace(
-                        one, output_tokens=tokens, accepted=max(0, tokens - 25) if arm == "p-eagle" else None
+                        record,
+                        output_tokens=tokens,
+                        accepted=max(0, tokens - 25) if arm == "p-eagle" else None,
                     )
                 )
         load = EIGHT if self.blocks > 1 else ALONE
@@ -93,7 +95,9 @@ class World:
     def alarms(self, trials: int) -> int:
         """Count the runs in which any slice is shown to be faster or slower."""
         draw = random.Random(self.name)
-        return sum(any(one.speed_up and one.speed_up.shown for one in self.run(draw)) for _ in range(trials))
+        return sum(
+            any(record.speed_up and record.speed_up.shown for record in self.run(draw)) for _ in range(trials)
+        )
 
 
 NULL = [
@@ -138,7 +142,7 @@ def test_few_effective_prompts_have_no_interval_and_end_no_run() -> None:
         ]
     ]
     slices = slices_of_pairs([(PAIR, [measured(records)])], temperature=0)
-    by_value = {one.value: one for one in slices if one.dimension == "script"}
+    by_value = {slice.value: slice for slice in slices if slice.dimension == "script"}
     assert by_value["latin"].speed_up is None
     assert by_value["han"].speed_up is not None
 
@@ -153,7 +157,7 @@ def found_slow(factor: float, trials: int) -> tuple[int, int]:
     draw, world = random.Random(f"{factor}"), replace(SLOW, slow=factor)
     found = others = 0
     for _ in range(trials):
-        named = {(one.dimension, one.value) for one in world.run(draw) if one.costs_money}
+        named = {(record.dimension, record.value) for record in world.run(draw) if record.costs_money}
         found += ("label:0", "0") in named
         others += bool(named - {("label:0", "0")})
     return found, others

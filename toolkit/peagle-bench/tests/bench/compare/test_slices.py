@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_bench.commands.options import render_slices, slices_data
+from peagle_bench.commands.options import render_slices
 from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, control_of
-from peagle_bench.compare.slices import slices_of_arm, slices_of_pairs
+from peagle_bench.compare.slices import slices_of_pairs
 from peagle_bench.load import ClientUsage, LoadRun, Window
 from peagle_bench.report.files import extract
 from peagle_bench.report.page import html_page
+from peagle_bench.report.slices import data as slice_data
 from peagle_bench.report.slices import sentences
 from peagle_bench.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
 from peagle_bench.results.result_file import Results
@@ -38,8 +39,8 @@ def measured(records: list[RequestRecord], load: Load = ALONE, blocks: int = 1) 
     result = Measured(load)
     for arm in ("none", "p-eagle"):
         for block in range(blocks):
-            mine = [one for one in records if one.arm == arm][block::blocks]
-            own = tuple(replace(one, load=load, block=block) for one in mine)
+            mine = [record for record in records if record.arm == arm][block::blocks]
+            own = tuple(replace(record, load=load, block=block) for record in mine)
             result.take(LoadRun(arm, load, block, own, Window(0, 1, 1), ClientUsage((), 0)))
     return result
 
@@ -68,12 +69,12 @@ def traffic(
 
 def slices(records: list[RequestRecord]) -> dict[str, SliceRecord]:
     result = slices_of_pairs([(PAIR, [measured(records)])], temperature=0)
-    return {f"{one.dimension}={one.value}": one for one in result}
+    return {f"{record.dimension}={record.value}": record for record in result}
 
 
 def test_the_slice_in_which_speculation_costs_money_is_named_and_no_other() -> None:
     result = slices(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80))
-    assert [name for name, one in result.items() if one.costs_money] == ["script=han"]
+    assert [name for name, record in result.items() if record.costs_money] == ["script=han"]
     assert result["script=latin"].speed_up is not None
     assert result["script=latin"].speed_up.low > 1.5
     (line,) = sentences(list(result.values()), [NONE, P_EAGLE])
@@ -88,17 +89,17 @@ def test_all_intervals_of_a_run_cover_together() -> None:
     for _ in range(100):
         result = slices(traffic(draw, {"latin": 1.0}, 64, dimensions=5))
         assert len(result) == 20
-        alarms += any(one.speed_up is not None and one.speed_up.shown for one in result.values())
+        alarms += any(record.speed_up is not None and record.speed_up.shown for record in result.values())
     # Binomial with p = 0.05 and n = 100: more than 11 in 1 of 200 samples.
     assert alarms <= 11
 
 
 def test_one_interval_alone_has_the_confidence_of_all() -> None:
     records = traffic(random.Random(2), {"latin": 1.3, "han": 1.3}, 40, dimensions=0)
-    alone = [one for one in records if one.slices["script"] == "latin"]
-    few = [replace(one, slices={"script": "han"}) for one in alone[: 2 * (FEWEST_CONVERSATIONS - 1)]]
-    for at, one in enumerate(few):
-        few[at] = replace(one, prompt_id=f"few{one.prompt_id}")
+    alone = [record for record in records if record.slices["script"] == "latin"]
+    few = [replace(record, slices={"script": "han"}) for record in alone[: 2 * (FEWEST_CONVERSATIONS - 1)]]
+    for at, record in enumerate(few):
+        few[at] = replace(record, prompt_id=f"few{record.prompt_id}")
     result = slices([*alone, *few])
     assert result["script=latin"].confidence == pytest.approx(0.97)
     assert result["script=han"].speed_up is None, "too few prompts"
@@ -121,14 +122,14 @@ def test_the_mean_of_both_answers_decides_the_slice_of_a_prompt() -> None:
 def test_acceptance_and_identical_answers_are_those_of_the_slice() -> None:
     records = traffic(random.Random(3), {"latin": 1.5, "han": 1.2}, 40, dimensions=0)
     records = [
-        replace(one, accepted=25, histogram=(0, 25))
-        if one.arm == "p-eagle" and one.slices["script"] == "han"
-        else one
-        for one in records
+        replace(record, accepted=25, histogram=(0, 25))
+        if record.arm == "p-eagle" and record.slices["script"] == "han"
+        else record
+        for record in records
     ]
     records = [
-        replace(one, output_sha256="x") if one.arm == "p-eagle" and one.prompt_id == "p1" else one
-        for one in records
+        replace(record, output_sha256="x") if record.arm == "p-eagle" and record.prompt_id == "p1" else record
+        for record in records
     ]
     result = slices(records)
     latin, han = result["script=latin"], result["script=han"]
@@ -141,12 +142,12 @@ def test_acceptance_and_identical_answers_are_those_of_the_slice() -> None:
 
 def test_a_property_with_many_values_has_twenty_and_the_rest_is_other() -> None:
     records = [
-        replace(one, category=f"{int(one.prompt_id[1:]) % 200:03}" if number % 3 else "often")
-        for number, one in enumerate(traffic(random.Random(2), {"latin": 2.0}, 600, dimensions=0))
+        replace(record, category=f"{int(record.prompt_id[1:]) % 200:03}" if number % 3 else "often")
+        for number, record in enumerate(traffic(random.Random(2), {"latin": 2.0}, 600, dimensions=0))
     ]
     # Both answers to a prompt have its category.
-    category = {one.prompt_id: one.category for one in records}
-    result = slices([replace(one, category=category[one.prompt_id]) for one in records])
+    category = {record.prompt_id: record.category for record in records}
+    result = slices([replace(record, category=category[record.prompt_id]) for record in records])
     values = [name.removeprefix("category=") for name in result if name.startswith("category=")]
     assert len(values) == 21
     assert {"often", "other"} <= set(values)
@@ -162,7 +163,7 @@ def test_controls_are_left_out() -> None:
 def test_at_several_requests_in_flight_the_units_are_blocks() -> None:
     records = traffic(random.Random(5), {"latin": 2.0, "han": 0.7}, 240, dimensions=0)
     result = slices_of_pairs([(PAIR, [measured(records, EIGHT, blocks=12)])], temperature=0)
-    assert {one.value: one.costs_money for one in result} == {"latin": False, "han": True}
+    assert {record.value: record.costs_money for record in result} == {"latin": False, "han": True}
 
 
 def results(records: list[RequestRecord], command: str = "compare") -> Results:
@@ -185,23 +186,9 @@ def test_the_whole_of_a_comparison_by_slice() -> None:
     )
 
 
-def test_a_benchmark_of_one_arm_shows_acceptance_by_slice() -> None:
-    records = [
-        one
-        for one in traffic(random.Random(6), {"latin": 2.0, "han": 0.7}, 40, dimensions=0)
-        if one.arm == "p-eagle"
-    ]
-    lines = render_slices(results(records, "bench")).splitlines()
-    assert lines[0] == "p-eagle at c=1, by slice:"
-    assert [line.split() for line in lines[2:4]] == [
-        ["script:", script, "20", "3.96", "[3.96,", "3.96]"] for script in ("han", "latin")
-    ]
-    assert [one.speed_up for one in slices_of_arm(records)] == [None, None]
-
-
 def test_the_data_says_where_it_costs_money_and_the_page_has_a_row_a_slice() -> None:
     result = results(traffic(random.Random(1), {"latin": 2.0, "han": 0.7}, 80, dimensions=0))
-    assert {one["value"]: (one["verdict"], one["costs_money"]) for one in slices_data(result)} == {
+    assert {record["value"]: (record["verdict"], record["costs_money"]) for record in slice_data(result)} == {
         "latin": ("faster", False),
         "han": ("slower", True),
     }

@@ -1,12 +1,11 @@
-"""A loop whose time passes only while everybody waits, and engines that answer in it."""
+"""Engines that answer in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import random
-import selectors
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,36 +13,7 @@ from typing import Any
 from peagle_bench.load import Target, Timeouts
 from peagle_bench.load.answer import Answer
 from peagle_bench.load.http_client import Sender
-
-
-class _Selector(selectors.SelectSelector):
-    """Waits for nobody: what it is told to wait becomes the loop's time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-class VirtualTime:
-    """``clock`` is the loop's time; ``run`` runs a coroutine in it, and may be called again."""
-
-    def __init__(self) -> None:
-        self._selector = _Selector()
-
-    def clock(self) -> float:
-        return self._selector.now
-
-    def run(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        began, self._selector = self._selector.now, _Selector()
-        self._selector.now = began
-        loop = asyncio.SelectorEventLoop(self._selector)
-        loop.time = self.clock  # type: ignore[method-assign]
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(main())
+from tests.bench.load.virtual import VirtualTime
 
 
 @dataclass(frozen=True)

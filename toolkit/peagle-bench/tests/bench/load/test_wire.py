@@ -102,10 +102,10 @@ def test_an_answer_is_the_same_by_every_way(server: Running, target: Target) -> 
     by_stream = one(target, return_token_ids=True)
     chat = WorkItem("p", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 20})
     options = LoadOptions(requests=1, warm_up_requests=0, keep_text=True)
-    said, _ = measure_point(target, C1, [chat], options)
-    assert (said[0].error, said[0].text is not None and said[0].text.count(" t")) == (
+    records, _ = measure_point(target, C1, [chat], options)
+    assert (records[0].error, records[0].text is not None and records[0].text.count(" t")) == (
         None,
-        said[0].output_tokens,
+        records[0].output_tokens,
     )
     again = one(HttpTarget(server.url, path="/invocations"), return_token_ids=True)
     assert by_stream.output_sha256 == again.output_sha256

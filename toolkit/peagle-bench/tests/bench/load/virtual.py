@@ -15,30 +15,40 @@ from peagle_bench.load.http_client import Sender
 T = TypeVar("T")
 
 
-class _Skipping(selectors.SelectSelector):
-    skipped = 0.0
+class _Selector(selectors.SelectSelector):
+    """Never waits: the seconds that it should wait are added to the loop's time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout > 0:
-            self.skipped += timeout
+        self.now += max(timeout or 0.0, 0.0)
         return super().select(0)
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Its time passes only when nothing else is left to do."""
+class VirtualTime:
+    """``clock`` is the loop's time; ``run`` runs a coroutine in it, and may be called again."""
 
     def __init__(self) -> None:
-        self._skipping = _Skipping()
-        super().__init__(self._skipping)
+        self._selector = _Selector()
 
-    def time(self) -> float:
-        return self._skipping.skipped
+    def clock(self) -> float:
+        return self._selector.now
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        began, self._selector = self._selector.now, _Selector()
+        self._selector.now = began
+        loop = asyncio.SelectorEventLoop(self._selector)
+        loop.time = self.clock  # type: ignore[method-assign]
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(main())
 
 
 def in_virtual_time(main: Callable[[Clock], Coroutine[Any, Any, T]]) -> T:
     """Run ``main``, which is given the virtual clock."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main(runner.get_loop().time))
+    time = VirtualTime()
+    return time.run(lambda: main(time.clock))
 
 
 class ScriptedSender:

@@ -48,7 +48,7 @@ def test_stand_in_weights_are_never_left_out() -> None:
 def test_figures_that_are_withheld_are_told_of_and_not_shown() -> None:
     """A client that was the bottleneck at every load, as on a laptop with three engines."""
     compared = making.compared()
-    points = tuple(replace(one, client=replace(one.client, bottleneck=True)) for one in compared.points)
+    points = tuple(replace(point, client=replace(point.client, bottleneck=True)) for point in compared.points)
     result = BenchResult(FILE, replace(compared, points=points, comparisons=()))
     assert [table.title for table in result.card().tables] == []
     assert "No figures to publish: the client could not keep up" in str(result)

@@ -39,7 +39,9 @@ def test_prompts_are_seeded_and_a_larger_number_extends() -> None:
 def test_each_kind_meets_each_arm_first_as_often() -> None:
     """An engine that was just asked may slow the next one on a small machine: no kind bears that alone."""
     items = make(Make(MODEL)).items
-    firsts = Counter((one.category, turn_order(["plain", "fast"], turn)[0]) for turn, one in enumerate(items))
+    firsts = Counter(
+        (item.category, turn_order(["plain", "fast"], turn)[0]) for turn, item in enumerate(items)
+    )
     assert set(firsts.values()) == {UNITS // 2}
 
 
@@ -145,14 +147,14 @@ def test_too_few_prompts_are_no_pass() -> None:
 
 def test_a_busy_machine_is_no_fault_of_the_arm() -> None:
     """As measured while seven programs shared two cores: 3.9 to 12.1 ms a token of plain decoding."""
-    one = observed({"base64": 0.5})
+    item = observed({"base64": 0.5})
     slowed = [
         replace(each, last_s=each.sent_s + (1.2 if at % 4 == 0 else 0.4))
-        for at, each in enumerate(one.baseline_requests)
+        for at, each in enumerate(item.baseline_requests)
     ]
-    verdict = judge(replace(one, baseline_requests=tuple(slowed))).checks["speed"]
+    verdict = judge(replace(item, baseline_requests=tuple(slowed))).checks["speed"]
     assert verdict.passed is None
     assert "plain decoding was not steady, " in verdict.summary
     assert verdict.figures["speed_up_base64"] == pytest.approx(0.5, rel=0.05)
-    assert unsteady(one.baseline_requests) is None
+    assert unsteady(item.baseline_requests) is None
     assert unsteady([]) is None

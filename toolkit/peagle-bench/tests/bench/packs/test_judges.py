@@ -52,7 +52,7 @@ def test_a_fall_to_the_tolerated_share_fails_in_at_most_one_percent_of_runs() ->
     edge = next(rate / 1000 for rate in range(650, 0, -1) if length(rate / 1000) / length(0.65) < FALLEN)
     chances = {"1": 0.65, "2": edge, "3": edge, "4": edge}
     draws = (drawn(random.Random(f"{seed}"), PARTS, chances.__getitem__, spread=0.0) for seed in range(400))
-    failed = sum(falls(one, PARTS, alpha=0.01, by="{}").passed is False for one in draws)
+    failed = sum(falls(draw, PARTS, alpha=0.01, by="{}").passed is False for draw in draws)
     assert failed <= 11  # 400 x 1%: 11 or more happen in 0.3% of cases
 
 
@@ -64,7 +64,7 @@ def test_two_units_decide_nothing() -> None:
 def test_answers_without_drafts_decide_nothing() -> None:
     named = [f"{unit}/{part}" for unit in range(9) for part in PARTS]
     silent = [request(name, output_tokens=9) for name in named]
-    silent = [replace(one, drafts=None, accepted=None) for one in silent]
+    silent = [replace(record, drafts=None, accepted=None) for record in silent]
     result = falls(silent, PARTS, alpha=0.01, by="part {}")
     assert result.passed is None
     assert "do not report drafts" in result.summary
@@ -74,9 +74,9 @@ def test_answers_without_drafts_decide_nothing() -> None:
 def test_only_what_the_arm_alone_fails_counts(failed: int, sent: int) -> None:
     failed = min(failed, sent)
     records = [request(f"{n}/1", error="ModelError" if n < failed else None) for n in range(sent)]
-    theirs = [replace(one, arm="plain") for one in records]
+    theirs = [replace(record, arm="plain") for record in records]
     assert judge_answered(records, theirs).passed is (None if 2 * failed > sent else True)
-    plain = [replace(one, arm="plain", error=None) for one in records]
+    plain = [replace(record, arm="plain", error=None) for record in records]
     alone = failed > max(1, 0.05 * sent)
     assert judge_answered(records, plain).passed is (False if alone else None if 2 * failed > sent else True)
 
@@ -99,7 +99,8 @@ def test_short_turns_say_nothing_about_the_cache() -> None:
 def test_a_conversation_is_compared_up_to_its_first_different_turn() -> None:
     mine = [request("0/conversation", turn=turn, output_sha256=f"{turn}") for turn in range(4)]
     theirs = [
-        replace(one, output_sha256="other" if one.turn in (1, 3) else one.output_sha256) for one in mine
+        replace(record, output_sha256="other" if record.turn in (1, 3) else record.output_sha256)
+        for record in mine
     ]
     both, differing = compared(mine, theirs)
     assert both == [("0/conversation", 0), ("0/conversation", 1)]

@@ -30,13 +30,13 @@ def compare(folder: Path, packs: str, fault: str, *options: str) -> tuple[int, d
 
 
 def checks(row: Mapping[str, Any]) -> dict[str, bool | str | None]:
-    return {one["name"]: one["passed"] if one["applicable"] else "n/a" for one in row["checks"]}
+    return {check["name"]: check["passed"] if check["applicable"] else "n/a" for check in row["checks"]}
 
 
 def test_an_engine_without_faults_answers_like_the_baseline_up_to_the_limit(tmp_path: Path) -> None:
-    code, rows, said = compare(tmp_path, "long-context", "")
+    code, rows, stderr = compare(tmp_path, "long-context", "")
     result = checks(rows["long-context"])
-    assert (code, result["identity"], result["limit"]) == (0, True, True), said
+    assert (code, result["identity"], result["limit"]) == (0, True, True), stderr
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_an_engine_without_faults_answers_like_the_baseline_up_to_the_limit(tmp_
 def test_a_fault_at_the_model_s_own_limit_is_found_without_a_smaller_context(
     tmp_path: Path, fault: str, check: str
 ) -> None:
-    code, rows, said = compare(tmp_path, "long-context", fault)
-    assert (code, checks(rows["long-context"])[check]) == (9, False), (rows, said)
+    code, rows, stderr = compare(tmp_path, "long-context", fault)
+    assert (code, checks(rows["long-context"])[check]) == (9, False), (rows, stderr)
 
 
 def test_a_smaller_context_has_no_limit_to_judge(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_a_smaller_context_has_no_limit_to_judge(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_does_not_name_its_tokens_ends_no_other_pack(tmp_path: Path) -> None:
-    code, rows, said = compare(tmp_path, "guardrails,structured-output", "")
-    assert code == 0, said
+    code, rows, stderr = compare(tmp_path, "guardrails,structured-output", "")
+    assert code == 0, stderr
     assert "text without its tokens" in rows["guardrails"]["why"]
     assert "structured-output" in rows
 
@@ -97,7 +97,7 @@ def same(fault: str, *, refuses: int | None = None, fails: bool = False) -> Chec
         WorkItem(f"{first}/limit", {"prompt": [first] * (CONTEXT - 24), "max_tokens": 24}) for first in (5, 7)
     ]
     mine = [request(item.prompt_id) for item in items]
-    theirs = [replace(one, output_sha256="other") for one in mine]
+    theirs = [replace(check, output_sha256="other") for check in mine]
     plain = Direct("plain", Engine(), refuses, fails)
     pair = EnginePair(plain, Direct("fast", Engine(fault)), Options(concurrency=1))
     return judge_same(mine, theirs, items, pair, CONTEXT)

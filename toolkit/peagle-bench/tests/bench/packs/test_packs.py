@@ -36,7 +36,10 @@ def tokens(item: WorkItem) -> int:
         size = len(prompt)
     else:
         size = -(
-            -len(prompt if prompt is not None else "".join(one["content"] for one in body["messages"])) // 4
+            -len(
+                prompt if prompt is not None else "".join(message["content"] for message in body["messages"])
+            )
+            // 4
         )
     return size + int(body["max_tokens"])
 
@@ -135,11 +138,12 @@ def verdict(passed: bool | None) -> CheckVerdict:
 @given(st.lists(st.sampled_from([True, False, None, "n/a"]), max_size=5))
 def test_a_pack_passes_only_if_all_applicable_checks_passed(given_: list[Any]) -> None:
     checks = {
-        f"{n}": not_applicable("no tools") if one == "n/a" else verdict(one) for n, one in enumerate(given_)
+        f"{n}": not_applicable("no tools") if check == "n/a" else verdict(check)
+        for n, check in enumerate(given_)
     }
     answered = observed([request("0/98/0/shared")])
     record = pack_record(load_pack("rag"), answered, Judgement(checks, "x"), seed=3)
-    decided = [one for one in given_ if one != "n/a"]
+    decided = [check for check in given_ if check != "n/a"]
     wanted = False if False in decided else None if None in decided else True
     assert record.passed is wanted
     assert len(record.checks) == len(given_) + 1  # and whether the arm answered
@@ -167,8 +171,8 @@ def test_rag_finds_a_head_that_was_trained_on_short_sequences() -> None:
         by = dict(zip(parts, chances, strict=True))
         drawn_ = drawn(random.Random(7), parts, by.__getitem__)
         own = [
-            request(f"{one.prompt_id}/0/shared", drafts=one.drafts or 0, accepted=one.accepted or 0)
-            for one in drawn_
+            request(f"{record.prompt_id}/0/shared", drafts=record.drafts or 0, accepted=record.accepted or 0)
+            for record in drawn_
         ]
         return pack.judge(observed(own, work))
 

@@ -68,7 +68,7 @@ class PackPlay(Play):
         self.dead, self.context = dead, context
 
     def packs(self, *packs: Pack, **options: Any) -> Outcome:
-        described = [replace(one, context=self.context) for one in self.arms(0)]
+        described = [replace(arm, context=self.context) for arm in self.arms(0)]
         around = PackDependencies(self.around(), lambda arm: Tokens(arm.endpoint, dead=arm.name in self.dead))
         return run_packs([nullcontext(described)], packs, self.path, PackOptions(**options), around)
 
@@ -85,7 +85,7 @@ def test_each_pack_is_a_row_beside_the_arm_without_speculation(tmp_path: Path) -
     assert rows[0].requests == 18
     assert result.notes == ("mind this",)
     assert result.results.header.command == "packs"
-    assert all(one.text is None for one in result.results.requests)
+    assert all(request.text is None for request in result.results.requests)
 
 
 def test_requests_of_a_unit_share_the_cache_and_those_of_arms_packs_and_runs_do_not(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def broken(demand: FormDemand, rng: random.Random) -> TokenAnswer:
 def test_demands_are_seeded_and_a_larger_number_extends() -> None:
     assert demands(7, 12) == MADE[:12]
     assert demands(8, 12) != MADE[:12]
-    assert [one.form for one in MADE[: len(FORMS)]] == list(FORMS)
-    assert len({one.name for one in MADE}) == len(MADE)
+    assert [demand.form for demand in MADE[: len(FORMS)]] == list(FORMS)
+    assert len({demand.name for demand in MADE}) == len(MADE)
 
 
 def test_every_schema_is_valid_and_every_form_has_its_check() -> None:
@@ -120,21 +120,21 @@ def test_any_text_is_judged_without_an_error(demand: FormDemand, text: str) -> N
 
 
 def of_form(form: str) -> FormDemand:
-    return next(one for one in MADE if one.form == form)
+    return next(demand for demand in MADE if demand.form == form)
 
 
 def test_tool_calls_are_counted_and_named() -> None:
-    one, several = of_form("tool"), of_form("parallel-tools")
+    demand, several = of_form("tool"), of_form("parallel-tools")
     rng = random.Random(1)
-    call = valid(one, rng).tool_calls
-    assert violation(one, TokenAnswer("", (), "stop")) == "0 tool calls"
-    assert violation(one, TokenAnswer("", (), "stop", tool_calls=call * 2)) == "2 tool calls"
-    assert violation(one, TokenAnswer("", (), "stop", tool_calls=(("rm", "{}"),))) is not None
+    call = valid(demand, rng).tool_calls
+    assert violation(demand, TokenAnswer("", (), "stop")) == "0 tool calls"
+    assert violation(demand, TokenAnswer("", (), "stop", tool_calls=call * 2)) == "2 tool calls"
+    assert violation(demand, TokenAnswer("", (), "stop", tool_calls=(("rm", "{}"),))) is not None
     three = valid(several, rng)
     cut = replace(three, finish_reason="length", tool_calls=(*three.tool_calls, ("lab", '{"re')))
     assert (problem(several, three), problem(several, cut)) == (None, None)
     assert problem(several, replace(cut, finish_reason="stop")) is not None
-    assert problem(one, replace(three, finish_reason=None)) == "finish_reason is missing"
+    assert problem(demand, replace(three, finish_reason=None)) == "finish_reason is missing"
 
 
 def cases_of(seed: int, *, faults: int = 0, cut: float = 0.0) -> list[StructuredAnswers]:
@@ -172,7 +172,11 @@ def test_one_violation_fails_and_is_shown() -> None:
         assert verdict.examples[0].startswith(f"{cases[0].demand.name} (whole): ")
 
 
-@given(st.sampled_from([one for one in MADE if one.form not in TOOL_FORMS]), st.integers(0, 1000), st.data())
+@given(
+    st.sampled_from([demand for demand in MADE if demand.form not in TOOL_FORMS]),
+    st.integers(0, 1000),
+    st.data(),
+)
 def test_the_beginning_of_a_valid_answer_is_only_truncated(
     demand: FormDemand, seed: int, data: st.DataObject
 ) -> None:
@@ -228,7 +232,10 @@ def test_many_more_truncated_answers_fail() -> None:
 
 def test_what_the_baseline_violates_is_not_judged() -> None:
     rng = random.Random(2)
-    cases = [StructuredAnswers(one, broken(one, rng), (("whole", broken(one, rng)),)) for one in MADE[:12]]
+    cases = [
+        StructuredAnswers(demand, broken(demand, rng), (("whole", broken(demand, rng)),))
+        for demand in MADE[:12]
+    ]
     verdict = judge_forms(cases, 0.005)
     assert verdict.passed is None
     assert verdict.summary.startswith(
@@ -258,7 +265,7 @@ class Tools:
             raise SpecError(
                 '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
             )
-        demand = next(one for one in ASKED if one.body["messages"] == body["messages"])
+        demand = next(demand for demand in ASKED if demand.body["messages"] == body["messages"])
         answer = valid(demand, random.Random(0))
         calls = [{"function": {"name": name, "arguments": told}} for name, told in answer.tool_calls]
         return {"content": answer.text, **({"tool_calls": calls} if calls else {})}

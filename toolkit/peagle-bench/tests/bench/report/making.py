@@ -193,7 +193,7 @@ def requests(
     points: tuple[PointRecord, ...], draw: random.Random, each: int = 12
 ) -> tuple[RequestRecord, ...]:
     rows = []
-    for one in points:
+    for point in points:
         for n in range(each):
             tokens = draw.randint(90, 250)
             start = n * 1.3
@@ -201,8 +201,8 @@ def requests(
             last = start + 0.05 + sum(gaps) / 1000
             rows.append(
                 RequestRecord(
-                    one.arm,
-                    one.load,
+                    point.arm,
+                    point.load,
                     f"HumanEval/{n}",
                     "measured",
                     start,

@@ -19,8 +19,8 @@ from peagle_bench.results.result_file import Results
 from tests.bench.report import making
 
 
-@pytest.mark.parametrize(("conversations", "said"), [(7, "no verdict"), (8, "slower")])
-def test_a_slice_has_the_doubt_of_its_comparison(conversations: int, said: str) -> None:
+@pytest.mark.parametrize(("conversations", "expected"), [(7, "no verdict"), (8, "slower")])
+def test_a_slice_has_the_doubt_of_its_comparison(conversations: int, expected: str) -> None:
     results = making.stand_in()
     row = next(each for each in results.comparisons if not each.control)
     row = replace(row, conversations=conversations)
@@ -28,8 +28,8 @@ def test_a_slice_has_the_doubt_of_its_comparison(conversations: int, said: str) 
     one = SliceRecord(
         row.faster, row.load, "script", "latin", 20, 20, None, baseline=row.slower, speed_up=slow
     )
-    (found,) = slices_in(replace(results, comparisons=(row,), slices=(one,), points=()))
-    assert (verdict(found), found.costs_money) == (said, conversations == 8)
+    (record,) = slices_in(replace(results, comparisons=(row,), slices=(one,), points=()))
+    assert (verdict(record), record.costs_money) == (expected, conversations == 8)
 
 
 def doubted() -> Results:

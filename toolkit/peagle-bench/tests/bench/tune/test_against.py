@@ -34,7 +34,7 @@ def result() -> ModeResult:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "expected"),
     [
         (1.01, 1.2, "K=3 is faster than no speculation: 1.000 [1.010, 1.200] of its 250 tokens/s"),
         (0.8, 0.99, "K=3 is slower than no speculation: 1.000 [0.800, 0.990] of its 250 tokens/s"),
@@ -47,14 +47,14 @@ def result() -> ModeResult:
     ],
 )
 def test_faster_and_slower_are_said_only_where_the_interval_excludes_one(
-    low: float, high: float, said: str
+    low: float, high: float, expected: str
 ) -> None:
-    assert BaselineRatio(3, 250.0, 1.0, low, high).words == said
+    assert BaselineRatio(3, 250.0, 1.0, low, high).words == expected
 
 
 def test_each_load_has_a_verdict_of_its_own(result: ModeResult) -> None:
     outcome = common_against_none(result)
-    assert {c: one.verdict for c, one in outcome.items()} == {1: "faster", 8: "slower"}
+    assert {c: ratio.verdict for c, ratio in outcome.items()} == {1: "faster", 8: "slower"}
     assert outcome[1].plain == pytest.approx(250, rel=0.02)
     assert outcome[8].plain == pytest.approx(2000, rel=0.02)
 
@@ -78,10 +78,10 @@ def test_the_spec_s_comment_gives_the_baseline_s_rate(result: ModeResult) -> Non
     lines = evidence(
         result, fit_records(result, usd=None), workload="mine", date="today", stand_in=False, file="r.jsonl"
     )
-    for c, one in common_against_none(result).items():
+    for c, ratio in common_against_none(result).items():
         (line,) = [each for each in lines if "no speculation" in each and f"c={c}:" in each]
-        assert line.endswith(one.words)
-        assert f"of its {one.plain:.0f} tokens/s" in line
+        assert line.endswith(ratio.words)
+        assert f"of its {ratio.plain:.0f} tokens/s" in line
     assert not any("per_batch_size" in line for line in lines)  # one K is good enough at every load
 
 

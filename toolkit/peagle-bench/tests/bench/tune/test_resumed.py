@@ -74,9 +74,9 @@ def tune_by_deployments(file: list[WindowRecord], measured: Measured) -> list[Re
 def test_what_is_measured_is_not_measured_again_and_the_rest_is_the_same(tune: Tune, share: float) -> None:
     whole: list[WindowRecord] = []
     wanted = tune(whole, Measured())
-    kept = [from_line(to_line(one)) for one in whole[: int(share * len(whole))]]
-    assert all(isinstance(one, WindowRecord) for one in kept)
-    file = [one for one in kept if isinstance(one, WindowRecord)]
+    kept = [from_line(to_line(record)) for record in whole[: int(share * len(whole))]]
+    assert all(isinstance(record, WindowRecord) for record in kept)
+    file = [record for record in kept if isinstance(record, WindowRecord)]
     assert tune(file, Measured(file)) == wanted
     assert file == whole
 

@@ -53,7 +53,7 @@ def test_a_k_that_is_the_best_at_one_load_is_measured_at_all() -> None:
             return reading(k, step_ms=5.0 + (k * 3.0 if concurrency == 8 else 0.0), concurrency=concurrency)
 
     readings = in_one_engine(ByLoad(), Known(), [1, 8], 20, silent)
-    measured = {c: {one.k for one in readings if one.concurrency == c} for c in (1, 8)}
+    measured = {c: {reading.k for reading in readings if reading.concurrency == c} for c in (1, 8)}
     assert {1, 20} <= measured[1] & measured[8]
 
 

@@ -91,7 +91,7 @@ def test_the_baseline_steps_once_a_token() -> None:
 
 def test_warm_up_drain_and_failures_do_not_count() -> None:
     others = [told(phase="warm-up"), told(phase="drain"), told(error="Timeout"), told(output_tokens=1)]
-    mixed = [one for one in others for _ in range(3)]
+    mixed = [other for other in others for _ in range(3)]
     alone = reading_of([told()], k=3, concurrency=2, block=0, seconds=1.0)
     assert reading_of([told(), *mixed], k=3, concurrency=2, block=0, seconds=1.0) == alone
 

@@ -111,10 +111,7 @@ def test_tool_calls_are_not_applicable_where_neither_side_has_a_tool_parser(
     assert done.exit_code == 0, done.stderr
     assert "tool-calls    not applicable  neither endpoint has a tool parser: " in done.stdout
     assert (done.stdout + done.stderr).count("--tool-call-parser") == 1
-    conclusion = (
-        "The answers are the target's own, as far as these 9 checks can detect. Not applicable: tool-calls."
-    )
-    assert done.stdout.splitlines()[-2] == conclusion
+    assert "9 of 9 checks passed; not applicable: tool-calls" in done.stdout.splitlines()[-2]
     (out,) = (tmp_path / "results").glob("verify-http---127-0-0-1-*.jsonl")
     assert done.stdout.splitlines()[-1] == f"results: results/{out.name}"
     assert [check.name for check in read(out).checks if not check.applicable] == ["tool-calls"]
@@ -135,7 +132,7 @@ def test_min_p_is_not_applicable_where_the_engine_refuses_it_with_speculation(pr
 def test_nothing_applicable_is_never_a_pass(prompts: Path) -> None:
     code, document, stderr = verify(prompts, "no tools", "--checks", "tool-calls", baseline_fault="no tools")
     assert (code, document["passed"], results(document)) == (10, None, {"tool-calls": None})
-    assert "Nothing was checked. Not applicable: tool-calls." in stderr
+    assert "Nothing was checked; not applicable: tool-calls" in stderr
 
 
 def test_what_the_baseline_alone_cannot_do_is_undecided_and_never_a_pass(prompts: Path) -> None:
@@ -147,7 +144,7 @@ def test_what_the_baseline_alone_cannot_do_is_undecided_and_never_a_pass(prompts
     assert done.exit_code == 10, done.stderr
     assert "undecided  could not be decided: the baseline refused the request" in done.stdout
     assert "--tool-call-parser" in done.stdout
-    conclusion = "1 of 2 checks passed; undecided: tool-calls."
+    conclusion = "1 of 2 checks passed; undecided: tool-calls"
     assert (done.stdout + done.stderr).count(conclusion) == 1
     assert "--allow-undecided" in done.stderr
     assert allowed.exit_code == 0
@@ -189,7 +186,7 @@ def test_a_file_that_is_there_is_not_written_over(prompts: Path) -> None:
     with serving() as (url, engine):
         done = run("verify", url, "--baseline", url, "--workload", prompts, "--out", prompts)
     assert (done.exit_code, engine.asked) == (2, 0)
-    assert "give another file (--out), or delete that one" in done.stderr
+    assert "give another file (--out)" in done.stderr
 
 
 def test_nothing_at_the_address_is_told(prompts: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_bench.commands.verify import conclusion, render_checks
+from peagle_bench.commands.verify import render_checks
 from peagle_bench.results.records import CheckRecord
 from peagle_bench.verify import statistics
 from peagle_bench.verify.answers import join_stream, parse_answer, parse_scores
@@ -175,9 +175,8 @@ def test_the_page_in_the_terminal() -> None:
     ]
     assert "sampled  a shift of 3%" in text
     assert "stand-in" in text
-    assert conclusion(records) == "The answers differ from the target's: sampled failed."
-    assert "undecided: tool-calls" in conclusion([records[0], records[2]])
-    assert "as far as this check can detect" in conclusion(records[:1])
+    assert "sampled failed" in text
+    assert "undecided: tool-calls" in render_checks([records[0], records[2]], stand_in=False)
 
 
 def test_the_log_of_an_engine_is_named_with_its_place() -> None:

@@ -18,9 +18,9 @@ from peagle_sm.core.errors import SpecError
 ALONE = Load("closed", concurrency=1)
 
 
-def chat(*said: str, system: str = "s") -> dict[str, Any]:
+def chat(*texts: str, system: str = "s") -> dict[str, Any]:
     roles = ("user", "assistant")
-    turns = [{"role": roles[number % 2], "content": text} for number, text in enumerate(said)]
+    turns = [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
     return {"messages": [{"role": "system", "content": system}, *turns]}
 
 

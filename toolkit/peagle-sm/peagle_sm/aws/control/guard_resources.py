@@ -27,14 +27,15 @@ Value = datetime | str | bool | None
 Item = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Watched:
-    """One endpoint in the guard's register; a field is None if not recorded.
+@dataclass(frozen=True, kw_only=True)
+class RegisterEntry:
+    """One endpoint in the guard's register; a field is None if not recorded. ``version`` 0: no entry exists.
 
     ``keep_until`` ends a lease, ``expires_at`` is a later end of the lifetime; ``off_by`` is why the guard
     turned it off (idle, lifetime, budget, hours, failed, others) once ``gone_at`` is set. ``streams_hidden``:
     CloudWatch counts its requests on arrival, but has no metric of those in flight. ``unknown_since``:
-    InService, but since then its metrics have not shown whether it is idle.
+    InService, but since then its metrics have not shown whether it is idle. ``off_at`` is when the guard last
+    began to turn it off; ``parting``: its components are being deleted.
     """
 
     name: str
@@ -46,15 +47,6 @@ class Watched:
     gone_at: datetime | None = None
     streams_hidden: bool = False
     unknown_since: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegisterEntry(Watched):
-    """An entry as `update` changes it; ``version`` 0: no entry exists yet.
-
-    ``off_at`` is when the guard last began to turn it off; ``parting``: its components are being deleted.
-    """
-
     version: int = 0
     created_at: datetime | None = None
     off_at: datetime | None = None
@@ -80,14 +72,19 @@ def get(session: Session, name: str) -> RegisterEntry | None:
     )
 
 
-def entries(session: Session) -> dict[str, RegisterEntry]:
-    """Return all entries by endpoint name; empty if no guard is installed."""
+def entries(session: Session) -> tuple[dict[str, RegisterEntry], datetime | None]:
+    """Return all entries by endpoint name, and the end of the last sweep, if any.
+
+    Without a guard there are none.
+    """
     try:
         items = list(session.api("dynamodb").rows("scan", "Items", TableName=TABLE))
     except NotFound:
-        return {}
-    names = {item["pk"]["S"]: item for item in items if item["pk"]["S"].startswith(PREFIX)}
-    return {pk.removeprefix(PREFIX): _entry(pk.removeprefix(PREFIX), item) for pk, item in names.items()}
+        return {}, None
+    by_key = {item["pk"]["S"]: item for item in items}
+    names = sorted(key.removeprefix(PREFIX) for key in by_key if key.startswith(PREFIX))
+    register = {name: _entry(name, by_key[PREFIX + name]) for name in names}
+    return register, moment_in(by_key.get(_SWEEP, {}), "last_sweep_at")
 
 
 def update(
@@ -124,7 +121,7 @@ def update(
 
 
 def forget(session: Session, name: str) -> None:
-    """Remove a deleted endpoint's entry; no entry, or no guard, is no error."""
+    """Remove a deleted endpoint's entry, if there is a guard and an entry."""
     session.api("dynamodb").find("delete_item", TableName=TABLE, Key=_key(name))
 
 
@@ -223,17 +220,6 @@ class Subscription:
     protocol: str
     endpoint: str
     confirmed: bool
-
-
-def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched]]:
-    """Return the end of the last sweep (None: no sweep yet), and all endpoints."""
-    items = {item["pk"]["S"]: item for item in session.api("dynamodb").rows("scan", "Items", TableName=table)}
-    rows: list[Watched] = [
-        _entry(key.removeprefix(PREFIX), item)
-        for key, item in sorted(items.items())
-        if key.startswith(PREFIX)
-    ]
-    return moment_in(items.get(_SWEEP, {}), "last_sweep_at"), rows
 
 
 def alarms(session: Session, names: Sequence[str]) -> list[Alarm]:

@@ -23,7 +23,6 @@ NAME_SUFFIX = "-lifetime"
 _PAGE = 100  # maximum of ListSchedules
 SOONEST = timedelta(minutes=1)
 """How far ahead a passed start is moved: Scheduler refuses a StartDate older than five minutes."""
-_SAME_WRITE = timedelta(seconds=2)  # the two dates of a new schedule may differ a little
 TARGET_SUFFIX = ":aws-sdk:sagemaker:deleteEndpoint"
 HARD_SUFFIXES = (TARGET_SUFFIX, ":aws-sdk:sagemaker:deleteInferenceComponent")
 # Fields that GetSchedule returns and UpdateSchedule accepts: an update replaces the whole schedule.
@@ -37,16 +36,6 @@ _CARRIED = (
     "ScheduleExpressionTimezone",
     "Target",
 )
-
-
-@dataclass(frozen=True)
-class ScheduleRow:
-    """One row of ListSchedules; ``moved``: it was updated after its creation."""
-
-    name: str
-    enabled: bool
-    created_at: datetime | None
-    moved: bool
 
 
 @dataclass(frozen=True)
@@ -122,11 +111,6 @@ def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
     return armed
 
 
-def bring_forward(session: Session, lifetime: Lifetime, now: datetime) -> None:
-    """Make the schedule fire from ``now`` on, every few minutes for a day."""
-    move(session, lifetime, now)
-
-
 def put_back(session: Session, lifetime: Lifetime, now: datetime) -> datetime | None:
     """Restore a schedule that was moved; return its start, which is in a minute if the old one has passed."""
     if lifetime.expires_at is None:
@@ -185,18 +169,12 @@ def _remove_hard(session: Session, name: str) -> bool:
     return True
 
 
-def list_rows(session: Session) -> Iterator[ScheduleRow]:
-    """List the schedules that may be lifetime schedules of peagle-sm."""
+def schedule_names(session: Session) -> Iterator[str]:
+    """List the names of schedules that may be lifetime schedules of peagle-sm."""
     request = {"NamePrefix": NAME_PREFIX, "MaxResults": _PAGE}
     for row in session.api("scheduler").rows("list_schedules", "Schedules", **request):
         if row["Name"].endswith(NAME_SUFFIX):
-            yield _row(row)
-
-
-def _row(row: Mapping[str, Any]) -> ScheduleRow:
-    created, written = row.get("CreationDate"), row.get("LastModificationDate")
-    moved = created is None or written is None or written - created > _SAME_WRITE
-    return ScheduleRow(row["Name"], row.get("State", "ENABLED") == "ENABLED", created, moved)
+            yield row["Name"]
 
 
 def _target_endpoint(target: Mapping[str, Any]) -> str | None:

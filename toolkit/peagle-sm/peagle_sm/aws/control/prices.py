@@ -20,7 +20,6 @@ from peagle_sm.aws.control.price_file import (
     Amount,
     Kept,
     Use,
-    entry_of,
     keep,
     listed_of,
     old_listed,
@@ -165,38 +164,6 @@ def find_job_price(
         hosting,
         f"{hosting}; the price of hosting, since that of {USE_WORDS[use]} is not known ({listed.why})",
     )
-
-
-def find_elsewhere(
-    session: Session, instance_type: str, *, catalog: Catalog | None = None
-) -> list[PriceEntry]:
-    """Return an instance's hosting prices in other regions, cheapest first.
-
-    A region with a price offers the instance type; its capacity is not known. If the Price List API does not
-    answer, the catalogue's prices are returned. The local SageMaker needs no call.
-    """
-    if session.is_local:
-        return []
-    try:
-        products = _products(session, instanceName=instance_type)
-    except PeagleError:
-        rows = (catalog or load_catalog()).prices
-        entries = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
-    else:
-        amounts = (
-            (_attributes(product).get("regionCode"), read_product(product, instance_type))
-            for product in products
-        )
-        entries = [
-            entry_of(amount, instance_type, str(region))
-            for region, amount in amounts
-            if region and amount is not None and amount.currency == "USD"
-        ]
-    newest: dict[str, PriceEntry] = {}
-    for row in sorted(entries, key=lambda row: row.date):
-        newest[row.region] = row
-    newest.pop(session.region, None)
-    return sorted(newest.values(), key=lambda row: (row.usd_per_hour, row.region))
 
 
 def _products(session: Session, **fields: str) -> list[dict[str, Any]]:

@@ -37,7 +37,9 @@ class EndpointFacts:
     def instance_count(self) -> int | None:
         """Number of running instances of all variants; None if not reported."""
         variants = self.raw.get("ProductionVariants") or []
-        counts = [one["CurrentInstanceCount"] for one in variants if "CurrentInstanceCount" in one]
+        counts = [
+            variant["CurrentInstanceCount"] for variant in variants if "CurrentInstanceCount" in variant
+        ]
         return sum(counts) if counts else None
 
     @property
@@ -183,7 +185,7 @@ def add_tags(session: Session, arn: str, tags: Mapping[str, str]) -> None:
 
 
 def remove_tags(session: Session, arn: str, keys: Sequence[str]) -> None:
-    """Remove tags from a resource; missing keys are no error."""
+    """Remove tags from a resource; ignore missing keys."""
     session.api("sagemaker").delete_tags(ResourceArn=arn, TagKeys=list(keys))
 
 
@@ -239,7 +241,7 @@ MOST_NAMES = 1000
 
 def endpoint_names(session: Session) -> list[str]:
     """Return the names of the first thousand existing endpoints."""
-    return [one.name for one in islice(list_endpoints(session), MOST_NAMES)]
+    return [endpoint.name for endpoint in islice(list_endpoints(session), MOST_NAMES)]
 
 
 def did_you_mean(session: Session, name: str) -> str:

@@ -58,8 +58,11 @@ def describe(session: Session, name: str) -> StackFacts | None:
         stack_id=row["StackId"],
         status=row["StackStatus"],
         reason=row.get("StackStatusReason"),
-        parameters={one["ParameterKey"]: one.get("ParameterValue", "") for one in row.get("Parameters", [])},
-        outputs={one["OutputKey"]: one["OutputValue"] for one in row.get("Outputs", [])},
+        parameters={
+            parameter["ParameterKey"]: parameter.get("ParameterValue", "")
+            for parameter in row.get("Parameters", [])
+        },
+        outputs={output["OutputKey"]: output["OutputValue"] for output in row.get("Outputs", [])},
         updated_at=row.get("LastUpdatedTime") or row.get("CreationTime"),
     )
 

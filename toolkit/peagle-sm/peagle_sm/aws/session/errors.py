@@ -240,30 +240,14 @@ def _no_answer(error: Exception, operation: str, local_url: str | None) -> Servi
 
 
 def _from_botocore(error: Exception, operation: str) -> PeagleError:
+    from peagle_sm.aws.session.configuration import OF_PARAMETERS
+
     message = f"{operation}: {error}"
-    if isinstance(error, parameter_errors()):
+    if isinstance(error, OF_PARAMETERS):
         return SpecError(message, next_step="Correct the field named above.")
     return ServiceFault(
         message,
         operation=operation,
         code=NO_ANSWER,
         next_step="Run the command again; it resumes from what already exists.",
-    )
-
-
-def parameter_errors() -> tuple[type[Exception], ...]:
-    """Return botocore's errors about the parameters of a call, which it raises before sending."""
-    from botocore import exceptions as known
-
-    return (
-        known.InvalidDNSNameError,
-        known.InvalidHostLabelError,
-        known.MissingParametersError,
-        known.ParamValidationError,
-        known.UnsupportedOutpostResourceError,
-        known.UnsupportedS3AccesspointConfigurationError,
-        known.UnsupportedS3ArnError,
-        known.UnsupportedS3ControlArnError,
-        known.UnsupportedS3ControlConfigurationError,
-        known.ValidationError,
     )

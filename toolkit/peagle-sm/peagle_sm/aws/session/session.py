@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from peagle_sm.aws.session.errors import api_name, aws_errors
-from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, PeagleError, SpecError
+from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, PeagleError
 
 if TYPE_CHECKING:
     import boto3
@@ -68,7 +68,7 @@ class LocalTarget:
     @classmethod
     def from_status(cls, status: Mapping[str, Any]) -> LocalTarget:
         """Create it from a `LocalStatus.to_dict()`."""
-        known = {one.name for one in fields(cls)}
+        known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in status.items() if key in known})
 
 
@@ -161,22 +161,6 @@ class Session:
             else:
                 self._guest = _guest_boto3(self.local)
         return self._guest
-
-    def to_sagemaker(self) -> Any:
-        """Return a Session of the SageMaker Python SDK with the same target.
-
-        Raises:
-            NotFound: the SDK, version 3, is not installed.
-        """
-        from peagle_sm.aws.session.sagemaker_sdk import sdk_session
-
-        return sdk_session(self.to_boto3(), telemetry=not self.is_local)
-
-    def in_region(self, region: str) -> Session:
-        """Return a session with the same credentials in another region."""
-        if region == self.region:
-            return self
-        return Session(self._boto3, region, self.local, self._clock, self.price_file)
 
     @property
     def is_local(self) -> bool:
@@ -354,71 +338,34 @@ def make_session(
     local: LocalTarget | None = None,
     *,
     default_region: str | None = None,
-    sagemaker_session: Any = None,
+    boto3_session: Any = None,
 ) -> Session:
     """Create a session; call nothing and read no credentials yet.
 
     The region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the profile, else
     ``default_region``, which only a plan has: what creates or reads resources needs a region by choice.
-    ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
-    unless ``region`` is given, its region are used, and no profile.
+    ``boto3_session`` is used in place of a profile; its region counts unless ``region`` is given.
 
     Raises:
         CredentialsError: unknown profile, no region, or an unknown region.
-        SpecError: ``sagemaker_session`` is not a session, or is given with ``profile`` or ``local``.
     """
-    if sagemaker_session is not None:
-        return _guest_session(sagemaker_session, profile, region, local)
     if local is not None:
         return _local_session(region, local)
     import boto3
 
     with aws_errors("profile", profile=profile or os.environ.get("AWS_PROFILE")):
-        chosen = boto3.Session(profile_name=profile, region_name=region or os.environ.get("AWS_REGION"))
-        region_name = chosen.region_name
+        chosen = boto3_session or boto3.Session(
+            profile_name=profile, region_name=region or os.environ.get("AWS_REGION")
+        )
+        region_name = region or chosen.region_name
     if not region_name and default_region is None:
         raise _no_region()
-    session = Session(chosen, region_name or str(default_region), price_file=_price_file())
+    from peagle_sm.aws.files import price_file
+
+    session = Session(chosen, region_name or str(default_region), price_file=price_file(os.environ))
     session.region_is_default = not region_name
     _check_region(session.region, chosen)
     return session
-
-
-def _price_file() -> Path:
-    from peagle_sm.aws.files import price_file
-
-    return price_file(os.environ)
-
-
-def _guest_session(guest: Any, profile: str | None, region: str | None, local: LocalTarget | None) -> Session:
-    if profile is not None or local is not None:
-        beside = "profile" if profile is not None else "local"
-        raise SpecError(
-            f"sagemaker_session and {beside}: found both; allowed: one, since each selects where calls go.",
-            next_step=f"Leave {beside} out: sagemaker_session has its own credentials.",
-        )
-    boto3_session = getattr(guest, "boto_session", None) or guest
-    if not hasattr(boto3_session, "client") or not hasattr(boto3_session, "region_name"):
-        raise SpecError(
-            f"sagemaker_session: found {type(guest).__name__}; allowed: a Session of the "
-            "SageMaker Python SDK, or a boto3.Session.",
-            next_step="Give sagemaker.core.helper.session_helper.Session(), or leave it out.",
-        )
-    if isinstance(boto3_session, _LocalClients):
-        return _local_session(None, boto3_session.target)
-    region = region or getattr(guest, "boto_region_name", None)
-    prices = _price_file()
-    if region:
-        return Session(boto3_session, region, price_file=prices)
-    return Session.from_boto3(boto3_session, price_file=prices)
-
-
-def session_of(thing: Any) -> Session | None:
-    """Return the session of an SDK endpoint or builder; None if it has none."""
-    # The resource classes keep a boto3 session in a private attribute; others have an SDK Session.
-    held = getattr(thing, "sagemaker_session", None) or getattr(thing, "_session", None)
-    region = getattr(thing, "_region", None)
-    return make_session(region=region, sagemaker_session=held) if held is not None or region else None
 
 
 def _local_session(region: str | None, local: LocalTarget) -> Session:

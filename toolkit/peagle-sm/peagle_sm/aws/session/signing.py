@@ -1,56 +1,34 @@
 """Signing, TLS and error handling for direct HTTP clients, and bearer tokens.
 
-`sign` is AWS Signature Version 4 for one POST, in a tenth of botocore's time. Source: "Create a signed AWS
-API request", AWS IAM User Guide; tests compare it with botocore's.
-
-A bearer token is for an endpoint's OpenAI route. It is a presigned URL, made without a call, in the format of
-``sagemaker.core.token_generator`` (sagemaker-core 2.27.0): a presigned ``POST
+botocore signs. A bearer token is for an endpoint's OpenAI route. It is a presigned URL, made without a call,
+in the format of ``sagemaker.core.token_generator`` (sagemaker-core 2.27.0): a presigned ``POST
 https://sagemaker.amazonaws.com/?Action=CallWithBearerToken``, without its scheme, with ``&Version=1``
-appended, in base64, after ``sagemaker-api-key-``. A test compares the two byte for byte. A token carries the
-rights of the credentials that signed it: protect it as you protect those. Its user needs
-sagemaker:InvokeEndpoint on the endpoint and sagemaker:CallWithBearerToken on "*" (developer guide, "Invoke
-endpoints with OpenAI-compatible APIs").
+appended, in base64, after ``sagemaker-api-key-``. A token carries the rights of the credentials that signed
+it: protect it as you protect those. Its user needs sagemaker:InvokeEndpoint on the endpoint and
+sagemaker:CallWithBearerToken on "*" (developer guide, "Invoke endpoints with OpenAI-compatible APIs").
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import json
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import USER_AGENT, Session
 from peagle_sm.core.errors import LOGIN_STEP, CredentialsError, SpecError
 
+if TYPE_CHECKING:
+    from botocore.credentials import ReadOnlyCredentials as Keys
+
 SERVICE = "sagemaker"
-_ALGORITHM = "AWS4-HMAC-SHA256"
-_UNSIGNED = ("connection", "expect", "user-agent", "x-amzn-trace-id")  #: what a proxy may change
-
-
-class Keys(Protocol):
-    """Credentials at one moment, as botocore's ``get_frozen_credentials`` gives them."""
-
-    @property
-    def access_key(self) -> str:
-        """Id of the access key."""
-
-    @property
-    def secret_key(self) -> str:
-        """Secret of the access key."""
-
-    @property
-    def token(self) -> str | None:
-        """Session token of temporary credentials."""
 
 
 def signed_invocation(
@@ -76,53 +54,17 @@ def signed_invocation(
     return url, sign(url, unsigned, body, keys, region)
 
 
-def sign(
-    url: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    keys: Keys,
-    region: str,
-    utc: Callable[[], float] = time.time,
-) -> dict[str, str]:
-    """Return ``headers``, with lower-case names, and the signature for a POST of ``body``.
+def sign(url: str, headers: Mapping[str, str], body: bytes, keys: Keys, region: str) -> dict[str, str]:
+    """Return ``headers`` with the signature of a POST of ``body``, valid for five minutes.
 
-    ``url`` is percent-encoded and has no query. The signature is valid for five minutes from ``utc``, in
-    seconds since 1970.
+    ``url`` is percent-encoded and has no query.
     """
-    parts = urlsplit(url)
-    at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc()))
-    sent = {name.lower(): value for name, value in headers.items()} | {"x-amz-date": at}
-    if keys.token:
-        sent["x-amz-security-token"] = keys.token
-    signed = {"host": parts.netloc} | {name: text for name, text in sent.items() if name not in _UNSIGNED}
-    names = ";".join(sorted(signed))
-    lines = [f"{name}:{' '.join(signed[name].split())}" for name in sorted(signed)]
-    path = quote(parts.path, safe="/-_.~")  # the canonical path is encoded once more, except in S3
-    content = hashlib.sha256(body).hexdigest()
-    signature = _signature("\n".join(["POST", path, "", *lines, "", names, content]), keys, at, region)
-    credential = f"{keys.access_key}/{_scope(at, region)}"
-    sent["authorization"] = (
-        f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
-    )
-    return sent
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
 
-
-def _scope(at: str, region: str) -> str:
-    return f"{at[:8]}/{region}/{SERVICE}/aws4_request"
-
-
-def _signature(canonical: str, keys: Keys, at: str, region: str) -> str:
-    content = hashlib.sha256(canonical.encode()).hexdigest()
-    text = f"{_ALGORITHM}\n{at}\n{_scope(at, region)}\n{content}"
-    return hmac.new(_signing_key(keys.secret_key, at[:8], region), text.encode(), hashlib.sha256).hexdigest()
-
-
-@lru_cache(maxsize=8)
-def _signing_key(secret: str, date: str, region: str) -> bytes:
-    key = f"AWS4{secret}".encode()
-    for part in (date, region, SERVICE, "aws4_request"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    return key
+    request = AWSRequest("POST", url, dict(headers), body)
+    SigV4Auth(keys, SERVICE, region).add_auth(request)
+    return dict(request.headers.items())
 
 
 async def current_keys(credentials: Any) -> Keys:
@@ -213,13 +155,10 @@ class BearerToken:
     expires_at: datetime
 
 
-def bearer_token(session: Session, *, hours: float = 12, utc: Callable[[], float] = time.time) -> BearerToken:
+def bearer_token(session: Session, *, hours: float = 12) -> BearerToken:
     """Sign a token with the session's credentials, refreshed if they can be.
 
-    Args:
-        session: gives credentials and region.
-        hours: its validity, from a second to 12 hours.
-        utc: the time of the signature, seconds since 1970 (always real time, also for a local server).
+    ``hours`` is its validity, from a second to 12 hours, always in real time.
 
     Raises:
         SpecError: ``hours`` is out of range.
@@ -228,45 +167,32 @@ def bearer_token(session: Session, *, hours: float = 12, utc: Callable[[], float
     length = _length(hours)
     credentials = session.credentials()
     keys = frozen(credentials, session.local_url)
-    now = utc()
-    ends = datetime.fromtimestamp(now, UTC) + length
+    now = datetime.now(UTC)
+    ends = now + length
     keys_end = _end_of(credentials)
-    if keys_end is not None and keys_end <= datetime.fromtimestamp(now, UTC):
+    if keys_end is not None and keys_end <= now:
         raise _expired(f"they ended at {keys_end:%Y-%m-%d %H:%M} UTC")
-    text = presigned(keys, session.region, int(length.total_seconds()), now)
+    text = presigned(keys, session.region, int(length.total_seconds()))
     return BearerToken(text, ends if keys_end is None else min(ends, keys_end))
 
 
-def provider(session: Session, *, utc: Callable[[], float] = time.time) -> Callable[[], str]:
+def provider(session: Session) -> Callable[[], str]:
     """Return a function that returns a new token for 15 minutes at each call.
 
     AWS recommends a new token for each use; it needs no call.
     """
 
-    def fresh() -> str:
-        return bearer_token(session, hours=ONE_REQUEST / timedelta(hours=1), utc=utc).token
-
-    return fresh
+    return lambda: bearer_token(session, hours=ONE_REQUEST / timedelta(hours=1)).token
 
 
-def presigned(keys: Keys, region: str, seconds: int, utc: float) -> str:
-    """Return the token's text. Pure."""
-    at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
-    query_fields = {
-        "Action": "CallWithBearerToken",
-        "X-Amz-Algorithm": _ALGORITHM,
-        "X-Amz-Credential": f"{keys.access_key}/{_scope(at, region)}",
-        "X-Amz-Date": at,
-        "X-Amz-Expires": str(seconds),
-        "X-Amz-SignedHeaders": "host",
-    }
-    if keys.token:
-        query_fields["X-Amz-Security-Token"] = keys.token
-    query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in query_fields.items())
-    canonical = "&".join(sorted(query.split("&")))
-    request = f"POST\n/\n{canonical}\nhost:{HOST}\n\nhost\n{hashlib.sha256(b'').hexdigest()}"
-    signature = _signature(request, keys, at, region)
-    url = f"{HOST}/?{query}&X-Amz-Signature={signature}&Version=1"
+def presigned(keys: Keys, region: str, seconds: int) -> str:
+    """Return the text of a token that is valid for ``seconds`` from now."""
+    from botocore.auth import SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
+
+    request = AWSRequest("POST", f"https://{HOST}/", {"host": HOST}, params={"Action": "CallWithBearerToken"})
+    SigV4QueryAuth(keys, SERVICE, region, expires=seconds).add_auth(request)
+    url = str(request.url).removeprefix("https://") + "&Version=1"
     return PREFIX + base64.b64encode(url.encode()).decode()
 
 

@@ -1,9 +1,8 @@
 """Downloads from the Hugging Face hub, and of a public file.
 
 A hub repository's files come from one commit, whole and checked. The library `huggingface_hub` (extra
-``hub``) brings addresses, token and proxies; its errors become peagle-sm's here. The bytes are fetched here,
-because the library (2.4.0) deletes a partial file when it is interrupted. A small public file is checked
-against a known sha256.
+``hub``) downloads them; its errors become peagle-sm's here. A small public file is checked against a known
+sha256.
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ def _line(error: Exception) -> str:
 
 CHUNK_BYTES = 2**20
 ATTEMPTS = 5
-"""Attempts to resume a file without a new byte, and to read a piece."""
-_PART = ".part"
+"""Attempts to read a piece."""
 
 
 @dataclass(frozen=True)
@@ -218,71 +216,43 @@ class Hub:
     ) -> None:
         """Download files into ``directory`` and check them; reuse those of earlier runs.
 
-        ``got`` receives byte counts, also of bytes that already exist.
+        ``got`` receives byte counts, also of bytes that already exist. The library continues after a cut.
 
         Raises:
-            ServiceFault: the hub fails, cannot be reached, or sends a wrong file; a partial file is kept.
+            ServiceFault: the hub fails, cannot be reached, or sends a wrong file.
             CredentialsError, NotFound: as in `snapshot`.
             SpecError: the disk has too little space.
         """
         wanted = [file for file in snapshot.files if file.name in set(names)]
         directory.mkdir(parents=True, exist_ok=True)
         missing = [file for file in wanted if not _is_whole(directory / file.name, file)]
-        _check_space(directory, sum(file.size - _partial_size(directory, file) for file in missing))
+        _check_space(directory, sum(file.size for file in missing))
         for file in wanted:
             if file not in missing:
                 got(file.size)
-            else:
-                self._fetch_one(snapshot, file, directory, got)
-
-    def _fetch_one(
-        self, snapshot: Snapshot, file: HubFile, directory: Path, got: Callable[[int], None]
-    ) -> None:
-        path = directory / file.name
-        part = path.with_name(path.name + _PART)
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()
-        got(part.stat().st_size)
-        left = ATTEMPTS
-        while part.stat().st_size < file.size:
-            before = part.stat().st_size
-            try:
-                self._append(snapshot, file, part, got)
-                cut: Exception | None = None
-            except ServiceFault as error:
-                cut = error
-            if part.stat().st_size == before:
-                left -= 1
-                if left <= 0 or (cut is None and before < file.size):
-                    raise cut or ServiceFault(
-                        f"{file.name} ended after {before} of {file.size} bytes",
-                        next_step="Run the command again; it continues from there.",
+                continue
+            with hub_errors(snapshot.repository, snapshot.commit):
+                try:
+                    self._library.hf_hub_download(
+                        snapshot.repository,
+                        file.name,
+                        revision=snapshot.commit,
+                        local_dir=directory,
+                        force_download=True,
+                        endpoint=self._endpoint,
+                        token=self._token,
+                        library_name="peagle-sm",
+                        tqdm_class=_counter(got),
                     )
-                self._sleep(1.0)
-            else:
-                left = ATTEMPTS
-        if not _is_whole(part, file):
-            part.unlink()
-            raise ServiceFault(
-                f"{file.name} of {snapshot.repository} has another checksum than the hub lists, so it was "
-                "deleted",
-                next_step="Run the command again; if it fails again, a proxy may change the files.",
-            )
-        part.replace(path)
-
-    def _append(self, snapshot: Snapshot, file: HubFile, part: Path, got: Callable[[int], None]) -> None:
-        start = part.stat().st_size
-        with (
-            self._stream(snapshot, file.name, f"bytes={start}-" if start else None) as response,
-            part.open("ab") as out,
-        ):
-            if start and response.status_code == 200:  # the server ignored the range and sends the whole file
-                out.truncate(0)
-                got(-start)
-            # as they arrive: with pieces of a fixed size, a cut would lose the last partial piece
-            for piece in response.iter_bytes():
-                out.write(piece)
-                got(len(piece))
+                except ValueError as error:  # the library wraps the hub's error
+                    raise error.__cause__ or error from None
+            if not _is_whole(directory / file.name, file):
+                (directory / file.name).unlink()
+                raise ServiceFault(
+                    f"{file.name} of {snapshot.repository} has another checksum than the hub lists; it was "
+                    "deleted",
+                    next_step="Run the command again; if it fails again, a proxy may change the files.",
+                )
 
     @contextmanager
     def _stream(self, snapshot: Snapshot, name: str, span: str | None) -> Iterator[Any]:
@@ -326,9 +296,18 @@ def _is_whole(path: Path, file: HubFile) -> bool:
     return digest.hexdigest() == (file.sha256 or file.blob_id)
 
 
-def _partial_size(directory: Path, file: HubFile) -> int:
-    part = directory / (file.name + _PART)
-    return part.stat().st_size if part.is_file() else 0
+def _counter(got: Callable[[int], None]) -> Any:
+    """Return a progress bar for the library that shows nothing and passes its counts to ``got``."""
+    from huggingface_hub.utils import tqdm
+
+    class Counter(tqdm):  # type: ignore[misc]  # untyped
+        def __init__(self, *_: Any, **__: Any) -> None:
+            super().__init__(disable=True)
+
+        def update(self, n: float | None = 1) -> None:
+            got(int(n or 0))
+
+    return Counter
 
 
 def _check_space(directory: Path, needed: int) -> None:

@@ -125,31 +125,6 @@ def upload(session: Session, uri: str, content: bytes) -> None:
     session.api("s3").put_object(Bucket=bucket, Key=key, Body=content)
 
 
-def download_one(session: Session, uri: str, suffix: str) -> bytes:
-    """Return the first object below ``uri`` with a key that ends in ``suffix``.
-
-    Raises:
-        NotFound: there is none.
-    """
-    bucket, prefix = split_uri(uri)
-    keys = [key for key in _keys(session, bucket, prefix) if key.endswith(suffix)]
-    if not keys:
-        raise NotFound(
-            f"no object ending with {suffix} exists below {uri}",
-            next_step="Check that the job that writes it succeeded, and its role's access to the bucket.",
-        )
-    return _content(session, Bucket=bucket, Key=keys[0])
-
-
-def remove_prefix(session: Session, uri: str) -> None:
-    """Delete every object below ``uri``."""
-    bucket, prefix = split_uri(uri)
-    keys = _keys(session, bucket, prefix)
-    for first in range(0, len(keys), DELETED_AT_ONCE):
-        batch = [{"Key": key} for key in keys[first : first + DELETED_AT_ONCE]]
-        session.api("s3").delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
-
-
 def remove_versions(session: Session, bucket: str, prefix: str) -> None:
     """Delete every version of every object below ``prefix``, and the markers of deleted ones.
 

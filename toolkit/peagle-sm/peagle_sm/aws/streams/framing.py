@@ -5,18 +5,17 @@ lose text silently, so bytes are kept until a line is complete. Nearly always a 
 that ends with LF LF. Such parts have a fast path that takes a quarter of the time; all others are parsed line
 by line. Tests compare both ways on arbitrary bytes and cuts.
 
-A message of ``application/vnd.amazon.eventstream`` is: total length, header length, a CRC of those two, the
-headers, the payload, and a CRC of everything before it; integers are big-endian (Smithy specification,
-"Amazon Event Stream"). botocore's decoder needs about twice the time per message, and drops an exception's
-ErrorCode.
+Messages of ``application/vnd.amazon.eventstream`` are decoded by botocore's `EventStreamBuffer`. botocore's
+own `EventStream` above it is not used: it drops an exception's ErrorCode, and an end in the middle of a
+message is not an error there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from struct import Struct
-from zlib import crc32
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 
@@ -141,18 +140,7 @@ class SseParser:
             raise EventTooLarge(f"an event of the stream is larger than {self._max:,} bytes")
 
 
-MAX_FRAME_BYTES = 24 * 1024 * 1024  #: the specification's limit on a message is 16 MiB of payload
-MAX_HEADER_BYTES = 128 * 1024  #: the specification's limit
-
-_PRELUDE = Struct("!III")
-_CRC = Struct("!I")
-_FRAME_OVERHEAD = 16
-#: Bytes of a header's value by its type; None: a two-byte length comes first.
-_VALUE_BYTES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, 7: None, 8: 8, 9: 16}
 _PAYLOAD_EVENT = "PayloadPart"
-#: Cache of parsed headers: all payload parts of a service have the same ones.
-_PAYLOAD_HEADERS: set[bytes] = set()
-
 
 Timed = tuple[bytes, float]  #: bytes and their completion time
 
@@ -178,121 +166,53 @@ class FrameDecoder:
     """Decoder from timed parts to payloads, each with its completion time."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
-        self._wanted = 0  #: length of the message that starts `_rest`, if known
+        from botocore.eventstream import EventStreamBuffer
+
+        self._buffer: Any = EventStreamBuffer()  # the stubs have another type for its messages
+        self._pending = 0  #: bytes of a message that is not complete yet
 
     @property
     def is_whole(self) -> bool:
         """True if no partial message is kept."""
-        return not self._rest
+        return not self._pending
 
     def feed(self, parts: Iterable[Timed]) -> tuple[list[Timed], Exception | None]:
         """Return the payloads that ``parts`` complete, and the error after them, if any."""
         payloads: list[Timed] = []
-        take = self.take
         for part, at in parts:
-            decoded, error = take(part)
-            for payload in decoded:
-                payloads.append((payload, at))
+            decoded, error = self.take(part)
+            payloads += [(payload, at) for payload in decoded]
             if error is not None:
                 return payloads, error
         return payloads, None
 
     def take(self, part: bytes) -> tuple[list[bytes], Exception | None]:
         """Do the same as `feed`, for one part without a time."""
+        from botocore.eventstream import ParserError
+
         payloads: list[bytes] = []
-        rest = self._rest
-        if rest:
-            rest += part
-            if len(rest) < self._wanted:  # a large message in small parts is copied only once
-                return payloads, None
-            part = bytes(rest)
-            rest.clear()
+        self._buffer.add_data(part)
+        self._pending += len(part)
         try:
-            used = self._split(part, payloads)
-        except (FrameError, FrameException) as error:
+            for message in self._buffer:
+                self._pending -= message.prelude.total_length
+                if message.headers.get(":message-type") != "event":
+                    raise _exception(message.headers, message.payload)
+                if message.headers.get(":event-type") == _PAYLOAD_EVENT:  # the service may add other types
+                    payloads.append(message.payload)
+        except FrameException as error:
             return payloads, error
-        if used != len(part):
-            rest += part[used:]
+        except (ParserError, ValueError, LookupError, struct.error) as error:
+            return payloads, FrameError(f"a message cannot be decoded ({error})")
         return payloads, None
 
-    def _split(self, data: bytes, payloads: list[bytes]) -> int:
-        start, size = 0, len(data)
-        self._wanted = 12
-        while size - start >= 12:
-            total, header_bytes, prelude_crc = _PRELUDE.unpack_from(data, start)
-            if crc32(data[start : start + 8]) != prelude_crc:
-                raise FrameError("a message's prelude has a wrong checksum")
-            if (
-                not _FRAME_OVERHEAD + header_bytes <= total <= MAX_FRAME_BYTES
-                or header_bytes > MAX_HEADER_BYTES
-            ):
-                raise FrameError(
-                    f"a message has a wrong length: {total:,} bytes, {header_bytes:,} of headers"
-                )
-            end = start + total
-            if end > size:
-                self._wanted = total
-                break
-            if crc32(data[start : end - 4]) != _CRC.unpack_from(data, end - 4)[0]:
-                raise FrameError("a message has a wrong checksum")
-            headers_end = start + 12 + header_bytes
-            payload = data[headers_end : end - 4]
-            headers = data[start + 12 : headers_end]
-            if headers in _PAYLOAD_HEADERS or _holds_payload(headers, payload):
-                payloads.append(payload)
-            start = end
-        return start
 
-
-def _holds_payload(headers: bytes, payload: bytes) -> bool:
-    """Return whether a message is a payload part; unknown event types are not.
-
-    Raises:
-        FrameError: the headers cannot be read.
-        FrameException: the message is an exception or an error.
-    """
-    named = parse_headers(headers)
-    if named.get(":message-type") != "event":
-        raise _exception(named, payload)
-    if named.get(":event-type") != _PAYLOAD_EVENT:
-        return False
-    if len(_PAYLOAD_HEADERS) < 16:
-        _PAYLOAD_HEADERS.add(headers)
-    return True
-
-
-def parse_headers(data: bytes) -> dict[str, str]:
-    """Return the string headers of a message; those of other types are skipped.
-
-    Raises:
-        FrameError: they are cut, or have an unknown type.
-    """
-    headers: dict[str, str] = {}
-    place = 0
-    try:
-        while place < len(data):
-            name_end = place + 1 + data[place]
-            name, kind = data[place + 1 : name_end].decode(), data[name_end]
-            place = name_end + 1
-            length = _VALUE_BYTES[kind]
-            if length is None:
-                length = int.from_bytes(data[place : place + 2], "big")
-                place += 2
-            if place + length > len(data):
-                raise FrameError("a message's headers are cut")
-            if kind == 7:
-                headers[name] = data[place : place + length].decode()
-            place += length
-    except (IndexError, KeyError, UnicodeDecodeError) as error:
-        raise FrameError(f"a message's headers cannot be read: {error!r}") from error
-    return headers
-
-
-def _exception(headers: dict[str, str], payload: bytes) -> FrameException:
+def _exception(headers: Mapping[str, Any], payload: bytes) -> FrameException:
     if headers.get(":message-type") == "error":
-        return FrameException(headers.get(":error-code", "error"), headers.get(":error-message", ""))
-    name = headers.get(":exception-type", "exception")
+        return FrameException(
+            str(headers.get(":error-code", "error")), str(headers.get(":error-message", ""))
+        )
+    name = str(headers.get(":exception-type", "exception"))
     try:
         document = json.loads(payload)
     except (ValueError, RecursionError):

@@ -1,21 +1,21 @@
-"""`TokenStream`: reader of a response stream without asyncio.
+"""`TokenStream`: reader of a response stream; `AsyncTokenStream` is the same for asyncio.
 
 Every early end is a `StreamError`. The bytes come from the HTTP response below botocore's EventStream, or
-from its events. `Patience` holds a stream's timeouts; `Deadline` ends a blocked read. `StreamedAnswer` is
-the result of a stream, with or without asyncio.
+from its events. `Patience` holds a stream's timeouts; `Deadline` ends a blocked read.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from peagle_sm.aws.session.session import RUNTIME_READ_TIMEOUT_S
 from peagle_sm.aws.streams.answers import Chunk, Completion, StreamSummary, TokenLogprob, ToolCall
@@ -212,25 +212,32 @@ def _interrupter(raw: Any) -> Callable[[], None]:
     return interrupt
 
 
-class Tap(Protocol):
-    """Observer of a stream's bytes, for example a recording; it never raises."""
+class TokenStream(Iterator[Chunk]):
+    """Chunks of one answer, then its `summary` and `completion`.
 
-    def add(self, part: bytes) -> None:
-        """Take the next bytes."""
+    It never retries a request: after the first byte a retry would give another answer.
 
-    def end(self, *, left: bool = False, problem: str | None = None) -> None:
-        """Take the end: whole, closed by this program (``left``), or broken. Later calls do nothing."""
-
-
-class StreamedAnswer:
-    """Answer of a stream so far, and its figures after its end."""
+    Raises:
+        StreamError: while iterating, after all earlier chunks: `StreamCut`, `StreamStalled`,
+            `StreamDamaged`, `StreamTooLarge`, `ModelStreamFailed` or `StreamReportedError`.
+        SpecError: while iterating, before any chunk: the engine refuses the request.
+    """
 
     def __init__(
-        self, assembler: Assembler, patience: Patience | None, monotonic: Callable[[], float], started: float
+        self,
+        source: ByteSource | Iterable[bytes],
+        *,
+        request_id: str = "",
+        started: float,
+        monotonic: Callable[[], float],
+        patience: Patience | None = None,
+        assembler: Assembler | None = None,
     ) -> None:
-        """Take the assembler; ``started`` is ``monotonic()`` at the sending."""
-        self.request_id = ""
-        self._assembler = assembler
+        """Read ``source``; ``started`` is ``monotonic()`` at the sending."""
+        chosen = source if isinstance(source, ByteSource) else ByteSource(iter(source))
+        self.request_id = request_id
+        self._source = chosen
+        self._assembler = assembler or Assembler(framed=chosen.framed)
         self._patience = patience or Patience()
         self._monotonic = monotonic
         self._started = started
@@ -238,17 +245,11 @@ class StreamedAnswer:
         self._closed = False
         self._error: PeagleError | None = None
         self._summary: StreamSummary | None = None
-        self._tap: Tap | None = None
-
-    def observe(self, tap: Tap) -> None:
-        """Give ``tap`` the bytes that are read from now on, and the end."""
-        self._tap = tap
-        weakref.finalize(self, tap.end, left=True)  # a loop that was left, without `close`
-
-    def _end_tap(self, *, left: bool = False) -> None:
-        if self._tap is not None:
-            problem = self._assembler.problem
-            self._tap.end(left=left, problem=None if problem is None else problem.message)
+        self._deadline: Deadline | None = None
+        if chosen.interrupt is not None:
+            left = self._patience.total_s - (monotonic() - started)
+            self._deadline = Deadline(max(left, 0.0), chosen.interrupt)
+            weakref.finalize(self, self._deadline.cancel)
 
     @property
     def text(self) -> str:
@@ -302,15 +303,12 @@ class StreamedAnswer:
         if part is None:
             self._ready += self._assembler.finish(at_ms)
             return
-        if self._tap is not None:
-            self._tap.add(part)
         self._ready += self._assembler.feed(part, at_ms)
         if at_ms > self._patience.total_s * 1000:
             self._assembler.fail(self._patience.too_long())
 
     def _is_whole(self) -> bool:
         """Return whether the answer ended whole, with its figures; else set the error to raise."""
-        self._end_tap()
         problem = self._assembler.problem
         if problem is not None:
             self._error = self._assembler.told(problem, self.request_id)
@@ -319,51 +317,26 @@ class StreamedAnswer:
             self._summary = self._assembler.summary(self.request_id, self._now_ms())
         return True
 
-
-class TokenStream(StreamedAnswer, Iterator[Chunk]):
-    """Chunks of one answer, then its `summary` and `completion`.
-
-    It never retries a request: after the first byte a retry would give another answer.
-
-    Raises:
-        StreamError: while iterating, after all earlier chunks: `StreamCut`, `StreamStalled`,
-            `StreamDamaged`, `StreamTooLarge`, `ModelStreamFailed` or `StreamReportedError`.
-        SpecError: while iterating, before any chunk: the engine refuses the request.
-    """
-
-    def __init__(
-        self,
-        source: ByteSource | Iterable[bytes],
-        *,
-        request_id: str = "",
-        started: float,
-        monotonic: Callable[[], float],
-        patience: Patience | None = None,
-        assembler: Assembler | None = None,
-    ) -> None:
-        """Read ``source``; ``started`` is ``monotonic()`` at the sending."""
-        chosen = source if isinstance(source, ByteSource) else ByteSource(iter(source))
-        super().__init__(assembler or Assembler(framed=chosen.framed), patience, monotonic, started)
-        self.request_id = request_id
-        self._source = chosen
-        self._deadline: Deadline | None = None
-        if chosen.interrupt is not None:
-            left = self._patience.total_s - (monotonic() - started)
-            self._deadline = Deadline(max(left, 0.0), chosen.interrupt)
-            weakref.finalize(self, self._deadline.cancel)
-
     def __next__(self) -> Chunk:
         ready = self._ready
         while not ready:
             self._read()
         return ready.popleft()
 
+    def read_some(self) -> list[Chunk]:
+        """Return the next chunk and those that arrived with it; empty at the end; errors as `__next__`."""
+        first = next(self, None)
+        if first is None:
+            return []
+        chunks = [first, *self._ready]
+        self._ready.clear()
+        return chunks
+
     def close(self) -> None:
         """Stop reading and free the connection, from any thread; the engine then stops."""
         self._closed = True
         self._ready.clear()
         self._stop_counting()
-        self._end_tap(left=True)
         if self._source.interrupt is not None:
             self._source.interrupt()  # a blocked read in another thread holds a lock
         self._source.close()
@@ -462,3 +435,123 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
             # Its ParserErrors (wrong checksum or length) are not subclasses of BotoCoreError.
             return StreamDamaged(f"The stream is damaged: {error}.")
         return None
+
+
+class AsyncTokenStream(AsyncIterator[Chunk]):
+    """Chunks of one answer for asyncio, then its `summary` and `completion`.
+
+    Entering it sends the request. A thread of its own reads a `TokenStream`, so errors and timeouts are the
+    same. Leaving the block, or a cancelled task, closes the connection::
+
+        async with endpoint.astream(prompt="def fib(n):", max_tokens=64) as stream:
+            async for chunk in stream:
+                print(chunk.text, end="")
+
+    Raises:
+        StreamError: while iterating, after all earlier chunks: see `TokenStream`. Entering it, or the first
+            chunk without entering, raises the errors of `Endpoint.stream`.
+    """
+
+    def __init__(self, send: Callable[[], TokenStream]) -> None:
+        """Take ``send``, which sends the request; it runs in the thread, at most once."""
+        self._send = send
+        self._thread = ThreadPoolExecutor(1, "peagle-sm astream")
+        self._opened: TokenStream | None = None
+        self._refused: PeagleError | None = None
+        self._ready: deque[Chunk] = deque()
+        self._closed = False
+
+    async def __aenter__(self) -> AsyncTokenStream:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def __anext__(self) -> Chunk:
+        if not self._ready:
+            if self._closed:
+                raise StopAsyncIteration
+            stream = self._opened or await self._open()
+            self._ready += await self._in_thread(stream.read_some)
+            if not self._ready:
+                raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        """Stop reading and free the connection; the engine then drops the request."""
+        self._closed = True
+        self._ready.clear()
+        if self._opened is not None:
+            self._opened.close()
+        self._thread.shutdown(wait=False)
+
+    @property
+    def stream(self) -> TokenStream:
+        """The stream that the thread reads.
+
+        Raises:
+            PeagleError: the request has not been sent.
+        """
+        if self._opened is None:
+            raise PeagleError(
+                "The stream has not ended, so there is no summary yet.",
+                next_step="Enter the stream and read all chunks first.",
+            )
+        return self._opened
+
+    @property
+    def text(self) -> str:
+        """Text so far."""
+        return self.stream.text
+
+    @property
+    def reasoning(self) -> str:
+        """Reasoning text so far."""
+        return self.stream.reasoning
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Tool calls so far."""
+        return self.stream.tool_calls
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        """Log-probabilities so far, if requested."""
+        return self.stream.logprobs
+
+    @property
+    def summary(self) -> StreamSummary:
+        """Figures of the request; errors as `TokenStream.summary`."""
+        return self.stream.summary
+
+    @property
+    def completion(self) -> Completion:
+        """Whole answer, as `Endpoint.invoke` returns it; errors as `TokenStream.completion`."""
+        return self.stream.completion
+
+    async def _open(self) -> TokenStream:
+        if self._refused is not None:
+            raise self._refused  # the request is not sent again
+        try:
+            self._opened = await self._in_thread(self._send, lambda late: late.close())
+        except PeagleError as error:
+            self._refused = error
+            raise
+        return self._opened
+
+    async def _in_thread(
+        self, call: Callable[[], Result], discard: Callable[[Result], object] = lambda late: None
+    ) -> Result:
+        """Run ``call`` in the thread; after a cancellation ``discard`` receives its late result."""
+        future = self._thread.submit(call)
+        try:
+            return await asyncio.wrap_future(future)
+        except PeagleError:
+            raise
+        except BaseException:  # mostly a cancellation
+            future.add_done_callback(
+                lambda late: None if late.cancelled() or late.exception() else discard(late.result())
+            )
+            await self.aclose()
+            raise

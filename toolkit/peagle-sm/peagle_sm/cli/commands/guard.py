@@ -21,7 +21,7 @@ from peagle_sm.core.errors import Declined, GuardMissing
 from peagle_sm.core.words import relative, usd, when_to
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.control.guard_resources import Watched
+    from peagle_sm.aws.control.guard_resources import RegisterEntry
     from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
     from peagle_sm.core.guard import GuardPrice
@@ -271,13 +271,15 @@ def render_guard_status(status: GuardStatus, now: datetime) -> str:
     version = status.version or "unknown"
     if not status.current:
         version += f"; this peagle-sm has {status.available}: run `{status.renewal}`"
-    notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in status.notices]
+    notices = [
+        f"{notice.endpoint}{'' if notice.confirmed else ' (not confirmed)'}" for notice in status.notices
+    ]
     fields = [
         ("guard", f"{status.region}, stack {status.stack_status}"),
         ("version", version),
         ("package", status.package or "deployed by the CDK"),
         ("last sweep", when_to(status.last_sweep_at, now) if status.last_sweep_at else "none yet"),
-        ("alarms", "\n".join(f"{one.name}: {one.state}" for one in status.alarms) or "none"),
+        ("alarms", "\n".join(f"{alarm.name}: {alarm.state}" for alarm in status.alarms) or "none"),
         ("dead letters", str(status.dead_letters)),
         ("notifies", ", ".join(notices) or "nobody"),
         ("warnings", "\n".join(status.warnings) or "none"),
@@ -285,24 +287,24 @@ def render_guard_status(status: GuardStatus, now: datetime) -> str:
     text = render_fields(fields)
     if not status.endpoints:
         return f"{text}\n\nIt watches no endpoints."
-    rows = [_row(one, now) for one in status.endpoints]
+    rows = [_row(watched, now) for watched in status.endpoints]
     # Columns that have only dashes are left out, for example `kept until` without leases.
     shown = [at for at in range(len(_COLUMNS)) if any(row[at] != "-" for row in rows)]
     table = render_table([_COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
     return f"{text}\n\n{table}"
 
 
-def _row(one: Watched, now: datetime) -> tuple[str, ...]:
-    state = "paused" if one.paused else "watched"
-    if one.gone_at is not None:
-        state = f"off ({one.off_by or 'unknown'})" if not one.paused else "paused"
-    kept = one.keep_until if one.keep_until and one.keep_until > now else None
+def _row(watched: RegisterEntry, now: datetime) -> tuple[str, ...]:
+    state = "paused" if watched.paused else "watched"
+    if watched.gone_at is not None:
+        state = f"off ({watched.off_by or 'unknown'})" if not watched.paused else "paused"
+    kept = watched.keep_until if watched.keep_until and watched.keep_until > now else None
     return (
-        one.name,
+        watched.name,
         state,
         *(
             "-" if moment is None else relative(moment, now)
-            for moment in (one.quiet_since, kept, one.expires_at)
+            for moment in (watched.quiet_since, kept, watched.expires_at)
         ),
     )
 

@@ -84,34 +84,13 @@ def region(fact: Identity, _: Draft | None) -> Findings:
 
 @check(
     "account",
-    reads="identity",
-    why="CreateModel refuses roles of another account.",
-    source="SageMaker API: CreateModel.ExecutionRoleArn; IAM: iam:PassRole works within one account",
-    remedy="Give the --profile of the roles' account, or change the roles.",
-    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
-)
-def account(fact: Identity, draft: Draft) -> Findings:
-    """Roles in the spec that are not in the caller's account."""
-    if fact.account is None or draft.context.local:
-        return
-    given = {
-        "execution_role_arn": draft.spec.execution_role_arn,
-        "scheduler_role_arn": draft.spec.scheduler_role_arn,
-    }
-    for field, arn in given.items():
-        if arn is not None and (other := arn.split(":")[4]) != fact.account:
-            yield f"{field}: found account {other}; the credentials are for account {fact.account}"
-
-
-@check(
-    "role-account",
     why="CreateModel and CreateSchedule refuse roles of another account.",
     source="SageMaker API: CreateModel.ExecutionRoleArn; IAM: iam:PassRole works within one account",
-    remedy="Leave both role ARNs out, which uses the guard's roles; or give roles of the stack's account.",
+    remedy="Leave both role ARNs out, which uses the guard's roles; or give roles of the plan's account.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
 )
-def role_account(draft: Draft) -> Findings:
-    """Roles in the spec that are in different accounts, or not in the account of the stack."""
+def account(draft: Draft) -> Findings:
+    """Roles in the spec that are in different accounts, or not in the account of the plan."""
     if draft.context.local:
         return
     fields = ("execution_role_arn", "scheduler_role_arn")
@@ -120,10 +99,10 @@ def role_account(draft: Draft) -> Findings:
     if len(set(accounts.values())) > 1:
         account_ids = " and ".join(accounts.values())
         yield f"{' and '.join(fields)}: found accounts {account_ids}; allowed: one account"
-    elif draft.context.stack is not None and draft.context.account != PLACEHOLDER_ACCOUNT:
+    elif draft.context.account != PLACEHOLDER_ACCOUNT:
         for field, account_id in accounts.items():
             if account_id != draft.context.account:
-                yield f"{field}: found account {account_id}; the stack is for account {draft.context.account}"
+                yield f"{field}: found account {account_id}; the plan is for account {draft.context.account}"
 
 
 @check(

@@ -29,9 +29,7 @@ from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding, Severity
 
-_DRAFT_SIZE = "speculation.draft_tensor_parallel_size"
 _TABLE = "speculation.num_speculative_tokens_per_batch_size"
-_CONFIG = "https://github.com/vllm-project/vllm/blob/main/vllm/config/speculative.py"
 
 
 # First vLLM with a value of a field, if that is after the field itself. Read from config/speculative.py and
@@ -46,15 +44,9 @@ def _settings(draft: Draft) -> Iterator[tuple[str, str, object]]:
     """Yield each typed setting that the spec has: its field, vLLM's name of it, and the value."""
     speculation, serving = draft.spec.speculation, draft.spec.serving
     if draft.speculating:
-        for name in (
-            "draft_tensor_parallel_size",
-            "draft_sample_method",
-            "num_speculative_tokens_per_batch_size",
-        ):
+        for name in ("draft_sample_method", "num_speculative_tokens_per_batch_size"):
             yield f"speculation.{name}", name, getattr(speculation, name)
     yield "serving.kv_cache_dtype", "kv_cache_dtype", serving.kv_cache_dtype
-    yield "serving.stream_interval", "stream_interval", serving.stream_interval
-    yield "serving.cudagraph_mode", "compilation_config", serving.cudagraph_mode
 
 
 @check(
@@ -148,6 +140,12 @@ def _inside(field: str, name: str, value: Mapping[str, Any], version: Version | 
             yield Finding(severity, f"{field}.{key}: vLLM has no such field.{hint} It has: {allowed}")
         else:
             yield Finding(severity, f"{field}.{key}: found {show(wrong_value)}; allowed: {allowed}")
+    if name == "compilation_config":
+        mode = value.get("cudagraph_mode", "NONE")
+        if str(mode).upper() not in _GRAPH_MODES:
+            yield Finding(
+                severity, f"{field}.cudagraph_mode: found {show(mode)}; allowed: {', '.join(_GRAPH_MODES)}"
+            )
     if name == "override_generation_config":
         for key, wrong_value, allowed in wrong_defaults(value):
             yield Finding(
@@ -157,6 +155,7 @@ def _inside(field: str, name: str, value: Mapping[str, Any], version: Version | 
             )
 
 
+_GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 _DEFAULTS: Mapping[str, tuple[type, Bounds, str]] = {
     "temperature": (float, Bounds(ge=0), "a number at least 0"),
     "top_p": (float, Bounds(gt=0, le=1), "a number above 0, at most 1"),
@@ -296,26 +295,13 @@ def k_table_graphs(draft: Draft) -> Findings:
     rows = draft.spec.speculation.num_speculative_tokens_per_batch_size
     if rows is None or not draft.speculating or draft.context.local or not _on_gpus(draft):
         return
-    if draft.spec.serving.cudagraph_mode not in ("NONE", "PIECEWISE"):
+    configs = [value for _, name, value in given_arguments(draft) if name == "compilation_config"]
+    modes = [config.get("cudagraph_mode") for config in configs if isinstance(config, Mapping)]
+    if not set(modes) & {"NONE", "PIECEWISE"}:
         yield f"{_TABLE}: vLLM uses piecewise CUDA graphs with a table, about 14% slower at concurrency 1"
     zero = next((row for row in rows if row[2] == 0), None)
     if zero is not None:
         yield f"{_TABLE}: the row {list(zero)} has K 0, where vLLM issue 49548 saw the throughput collapse"
-
-
-@check(
-    "cudagraphs-on-cpu",
-    why="vLLM sets the mode to NONE on a platform without CUDA graphs.",
-    source="vLLM 0.32.0: config/vllm.py, support_static_graph_mode",
-    remedy="Remove serving.cudagraph_mode, or keep it for AWS.",
-    severity="info",
-    url="https://github.com/vllm-project/vllm/blob/main/vllm/platforms/interface.py",
-)
-def cudagraphs_on_cpu(draft: Draft) -> Findings:
-    """A CUDA graph mode on the local SageMaker, whose engines run on a CPU."""
-    mode = draft.spec.serving.cudagraph_mode
-    if draft.context.local and mode not in (None, "NONE"):
-        yield f"serving.cudagraph_mode: {mode} has no effect on a CPU"
 
 
 def _on_gpus(draft: Draft) -> bool:
@@ -345,32 +331,6 @@ def tensor_parallel_heads(draft: Draft) -> Findings:
                 f"serving.tensor_parallel_size: found {size}; {draft.spec.model_name} has {heads} KV heads, "
                 "which cannot be split over it"
             )
-
-
-@check(
-    "draft-tensor-parallel",
-    why="vLLM refuses to start with any other number.",
-    source="vLLM 0.32.0: config/speculative.py; v1/spec_decode/llm_base_proposer.py",
-    remedy="Remove speculation.draft_tensor_parallel_size: left out, it is the target's.",
-    url=_CONFIG,
-)
-def draft_tensor_parallel(draft: Draft) -> Findings:
-    """A tensor parallel size of the draft head that is neither 1 nor the target's."""
-    size, targets = draft.spec.speculation.draft_tensor_parallel_size, draft.spec.serving.tensor_parallel_size
-    if size is None or not draft.speculating or size == targets:
-        return
-    if size != 1:
-        allowed = "1" if targets == 1 else f"1 or {targets}"
-        yield (
-            f"speculation.draft_tensor_parallel_size: found {size}; allowed: {allowed}, "
-            "serving.tensor_parallel_size"
-        )
-    else:
-        yield Finding(
-            "info",
-            "speculation.draft_tensor_parallel_size: 1 has no effect on EAGLE heads up to vLLM 0.32: the "
-            f"head is split over the target's {targets} GPUs",
-        )
 
 
 _SMALLEST_MIN_P = 1e-5  # smaller values count as 0 in vLLM

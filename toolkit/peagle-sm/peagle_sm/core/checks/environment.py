@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Findings, check
-from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments, load_forbidden, version_of
+from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments, load_forbidden
 from peagle_sm.core.plan.environment import (
-    COMPILATION_CONFIG,
     MODEL_MOUNT,
     OWNED,
     environment,
@@ -73,26 +72,10 @@ def environment_owned(draft: Draft) -> Findings:
                 f"{field}: not allowed here; the field {OWNED[name]} sets it",
                 f"Remove it and set {OWNED[name]}.",
             )
-    yield from _cudagraph_mode_twice(draft)
     extra = {name: argument for argument, (name, _) in extra_variables(draft.spec.serving.extra_args).items()}
     for name in draft.spec.serving.env:
         if name in extra and name not in OWNED:
             yield f"serving.env.{name}: not allowed here; serving.extra_args.{extra[name]} sets it"
-
-
-def _cudagraph_mode_twice(draft: Draft) -> Findings:
-    """Find a compilation config beside `serving.cudagraph_mode`, which is written into the same variable."""
-    serving = draft.spec.serving
-    own = "the field serving.cudagraph_mode sets it"
-    config = serving.extra_args.get("compilation_config")
-    if isinstance(config, dict) and "cudagraph_mode" in config:
-        yield f"serving.extra_args.compilation_config.cudagraph_mode: not allowed here; {own}"
-    if serving.cudagraph_mode is not None and COMPILATION_CONFIG in serving.env:
-        yield Finding(
-            "error",
-            f"serving.env.{COMPILATION_CONFIG}: not allowed with serving.cudagraph_mode, which is part of it",
-            "Move its other fields to serving.extra_args.compilation_config.",
-        )
 
 
 @check(
@@ -210,24 +193,6 @@ def environment_json(draft: Draft) -> Findings:
 
 
 @check(
-    "environment-booleans",
-    why="Images before March 2026 pass true and false to vLLM as values, and vLLM refuses to start.",
-    source=f"{_ARGS} (before: a bash loop); assumed: 0.17.0 is the first image with it",
-    remedy=f"Take an image of vLLM {_BOOLEANS_FROM} or newer, or leave the variable out.",
-    severity="warning",
-    url=_DLC,
-)
-def environment_booleans(draft: Draft) -> Findings:
-    """true or false for an image that does not support them."""
-    image = draft.image
-    if image is None or image.version is None or image.version >= version_of(_BOOLEANS_FROM):
-        return
-    for field, name, value in _given(draft):
-        if name.startswith(_PREFIX) and value.lower() in ("true", "false"):
-            yield f"{field}: the image of vLLM {image.version_text} passes {value!r} as a value"
-
-
-@check(
     "hub-model-id",
     why="The image prefers the files in /opt/ml/model, and an isolated container cannot reach the hub.",
     source=f"{_ARGS}: SM_VLLM_MODEL, else /opt/ml/model, else HF_MODEL_ID",
@@ -272,38 +237,6 @@ def v2_model_runner(draft: Draft) -> Findings:
         )
     elif value == "1" and entry.p_eagle_on_v2 != "parallel":
         yield f"serving.env.{RUNNER_VARIABLE}: found {value!r} with mode p-eagle; allowed: 0"
-
-
-@check(
-    "metrics-off",
-    why="Only the acceptance metrics show that the draft head works, and the engine then reports none.",
-    source="vLLM: --disable-log-stats turns the engine's Prometheus metrics off",
-    remedy="Remove SM_VLLM_DISABLE_LOG_STATS.",
-    severity="warning",
-    url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
-)
-def metrics_off(draft: Draft) -> Findings:
-    """Engine metrics that are turned off while a draft head is used."""
-    value = draft.spec.serving.env.get("SM_VLLM_DISABLE_LOG_STATS")
-    if draft.speculating and value is not None and value.lower() != "false":
-        yield "serving.env.SM_VLLM_DISABLE_LOG_STATS: the acceptance metrics are off"
-
-
-@check(
-    "head-context",
-    why="Below 10k tokens the model cards recommend the head that was not trained for long context.",
-    source="model cards of amazon/gpt-oss-20b-p-eagle-long-context and of its siblings",
-    remedy="Use the other head, or measure both with `peagle-sm compare`.",
-    severity="info",
-    url="https://huggingface.co/amazon/gpt-oss-20b-p-eagle-long-context",
-)
-def head_context(draft: Draft) -> Findings:
-    """A head for long contexts on an endpoint with a short one."""
-    longest = draft.max_model_len
-    if draft.head_id is None or not draft.head_id.endswith("-long-context") or longest is None:
-        return
-    if longest <= _LONG_CONTEXT_TOKENS:
-        yield f"speculation.draft_head: {draft.head_id} with a context of {longest} tokens"
 
 
 _SECURITY = "https://docs.vllm.ai/en/latest/usage/security/"

@@ -15,7 +15,6 @@ from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
     environment,
     extra_variables,
-    speculative_config,
 )
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.endpoint_spec import Mode
@@ -79,15 +78,10 @@ def flag_versions(draft: Draft) -> Findings:
         if name.startswith("SM_VLLM_") and version < version_of(first):
             needed = f"vLLM {first} or newer (first AWS image with SM_VLLM_*)"
             yield f"{name} needs {needed}; the image has {version_text}"
-        elif (
-            name not in extra
-            and engines.known(name)
-            and not (support := engines.support(name)).covers(version)
-        ):
+        elif name not in extra and not (support := engines.support(name)).covers(version):
             yield f"{name} needs {support.text}; the image has {version_text}"
-    config, parallel = speculative_config(draft), engines.parallel_drafting
-    if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
-        yield f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {version_text}"
+    if draft.mode == "p-eagle" and not draft.image.at_least(engines.first_with_p_eagle):
+        yield f"P-EAGLE needs vLLM {engines.first_with_p_eagle} or newer; the image has {version_text}"
 
 
 @check(

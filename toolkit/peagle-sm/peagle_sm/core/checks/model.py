@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 )
 def missing_fact(draft: Draft) -> Findings:
     """Facts that the spec, the catalogue and the session all lack."""
-    for missing in draft.missing_fields:
-        yield Finding("error", missing.message, missing.next_step)
+    yield from draft.missing_facts
 
 
 @check(
@@ -57,19 +56,6 @@ def own_licence(draft: Draft) -> Findings:
     """A model of the spec's own whose licence is not known."""
     if draft.spec.own_model is not None and draft.model.licence is None and draft.source == "container":
         yield f"model.license: found nothing; no licence of {draft.spec.model_name} is known"
-
-
-@check(
-    "stand-in-weights",
-    why="Figures of a model with a few million parameters say nothing about a real model.",
-    source="this project: model cards of the shipped weights",
-    remedy="Nothing to do; do not quote its figures as those of a real model.",
-    severity="info",
-)
-def stand_in_weights(draft: Draft) -> Findings:
-    """Small stand-in weights instead of a real model."""
-    if draft.model.stand_in:
-        yield f"{draft.spec.model_name} runs on small stand-in weights"
 
 
 @check(

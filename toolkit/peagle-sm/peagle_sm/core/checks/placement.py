@@ -5,32 +5,12 @@ They also report what the local SageMaker uses instead of the spec's region and 
 
 from __future__ import annotations
 
-import difflib
-
-from peagle_sm.core.catalog import known_instance_types, known_regions
+from peagle_sm.core.catalog import known_instance_types
 from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.resources.endpoint_config import host_ami
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
-
-
-@check(
-    "region-name",
-    why="Calls fail to connect if the region does not exist or has no SageMaker.",
-    source="botocore's endpoint data: regions of SageMaker; regions of AWS's image registries",
-    remedy="Correct placement.region, or continue if the region is newer than this botocore.",
-    severity="warning",
-    url="https://github.com/boto/botocore",
-)
-def region_name(draft: Draft) -> Findings:
-    """A region that botocore does not list for SageMaker."""
-    given = draft.spec.placement.region
-    if given is None or any(missing.field == "placement.region" for missing in draft.missing_fields):
-        return  # as a missing fact it has been named already
-    known = known_regions() | draft.catalog.regions.keys()
-    if given not in known:
-        yield f"placement.region: {given!r} is not a known region.{suggest(given, known)}"
 
 
 def unused_gpus(draft: Draft) -> int:
@@ -39,28 +19,6 @@ def unused_gpus(draft: Draft) -> int:
     serving = draft.spec.serving
     used_gpus = draft.gpus_per_replica * serving.data_parallel_size
     return max(0, entry.gpu_count - used_gpus) if entry else 0
-
-
-def _family(name: str) -> str:
-    return name.lower().removeprefix("ml.").partition(".")[0]
-
-
-def _known_type(name: str, draft: Draft) -> str:
-    """Suggest the closest type of a similar family, else a few types with GPUs."""
-    known = known_instance_types()
-    families = {_family(each) for each in known}
-    family = _family(name)
-    near = [family] if family in families else difflib.get_close_matches(family, sorted(families), cutoff=0.6)
-    hint = suggest(
-        f"ml.{name.lower().removeprefix('ml.')}", [each for each in known if _family(each) in near]
-    )
-    if hint:
-        return hint
-    smallest: dict[str, str] = {}
-    for each, entry in draft.catalog.instances.items():
-        if entry.gpu_count == 1 and each in known:
-            smallest.setdefault(_family(each), each)
-    return f" With one GPU: {', '.join(smallest.values())}."
 
 
 @check(
@@ -78,7 +36,7 @@ def instance_type(draft: Draft) -> Findings:
             yield Finding(
                 "error",
                 f"placement.instance_types: found {name!r}; allowed: one of the {len(known)} types that AWS "
-                f"has for endpoints.{_known_type(name, draft)}",
+                f"has for endpoints.{suggest('ml.' + name.lower().removeprefix('ml.'), known)}",
                 "Change 'placement.instance_types'.",
             )
 
@@ -145,87 +103,27 @@ def host_ami_driver(draft: Draft) -> Findings:
 
 
 @check(
-    "host-ami-too-new",
-    why="The image's CUDA libraries conflict with the host's newer driver: the engine ends with Error 803.",
-    source="vllm issue 33992: vLLM 0.15 and 0.16 on driver 580",
-    remedy="Use an image with vLLM 0.17 or later.",
-    severity="warning",
-    url="https://github.com/vllm-project/vllm/issues/33992",
-)
-def host_ami_too_new(draft: Draft) -> Findings:
-    """An image with vLLM below 0.17 on a host AMI with driver 580."""
-    images, ami = draft.catalog.images, host_ami(draft)
-    clash, image = images.driver_clash, draft.image
-    if ami is None or ami not in images.amis or image is None or image.version is None:
-        return
-    if image.at_least(clash.below):
-        return
-    driver = images.amis[ami].driver
-    if driver >= clash.driver:
-        yield f"image: vLLM {image.version_text} on host AMI {ami} (driver {driver}) may end with Error 803"
-
-
-# Accelerators of types that AWS hosts but the catalogue does not have: GPU, CPU architecture, least driver.
-_OTHER_GPUS: dict[str, tuple[str, str, int]] = {
-    "g4dn": ("NVIDIA T4", "x86_64", 450),
-    "g7": ("NVIDIA RTX PRO 4500 Blackwell", "x86_64", 570),
-    "p2": ("NVIDIA K80", "x86_64", 450),
-    "p3": ("NVIDIA V100", "x86_64", 450),
-    "p6e-gb200": ("NVIDIA GB200", "arm64", 570),
-}
-
-
-@check(
     "instance-unlisted",
     why="Its memory, GPUs and host AMI are guesses: the engine may not start, and is billed meanwhile.",
-    source="AWS: EC2 G7 (RTX PRO 4500 Blackwell), P6e-GB200 (Grace, an Arm CPU); NVIDIA: driver releases",
+    source="this project: the catalogue of instances",
     remedy="Use a type of the catalogue, or check its GPUs, memory and driver on AWS's page and set "
     "placement.inference_ami_version.",
+    severity="warning",
     url="https://aws.amazon.com/ec2/instance-types/",
 )
 def instance_unlisted(draft: Draft) -> Findings:
     """An instance type that AWS has for endpoints, but the catalogue does not."""
     if draft.context.local:
         return
-    hosted_types, ami = known_instance_types(), host_ami(draft)
-    entry = draft.catalog.images.amis.get(ami or "")
-    driver = entry.driver if entry else None
-    chosen = f"host AMI {ami} (driver {driver})" if ami else "AWS's default host AMI"
+    ami = host_ami(draft)
+    chosen = f"host AMI {ami}" if ami else "AWS's default host AMI"
     for name in draft.instance_types:
-        family = _family(name)
-        if name not in hosted_types or draft.instance(name) is not None or not family.startswith(("g", "p")):
-            continue
-        gpu, architecture, least = _OTHER_GPUS.get(family, ("its GPUs", "unknown", 0))
-        yield Finding(
-            "warning",
-            f"placement.instance_types: {name} is not in the catalogue: {gpu}, {architecture} CPU"
-            f"{f', driver {least} or newer' if least else ''}; the plan guesses {chosen}",
-        )
-        if architecture == "arm64":
-            yield Finding(
-                "warning", f"image: {name} needs an image for arm64; AWS's vLLM images are for x86_64"
+        has_gpus = name.startswith(("ml.g", "ml.p"))
+        if name in known_instance_types() and draft.instance(name) is None and has_gpus:
+            yield (
+                f"placement.instance_types: {name} is not in the catalogue: its GPUs, driver and CPU (x86_64 "
+                f"or arm64) are unknown, and the plan guesses {chosen}"
             )
-        if driver is not None and driver < least:
-            yield Finding("error", f"host AMI {ami} has driver {driver}; the {gpu} of {name} needs {least}")
-
-
-@check(
-    "instance-pools-region",
-    why="CreateEndpointConfig refuses several instance types in regions without instance pools.",
-    source="aws-samples/sagemaker-genai-hosting-examples: 16 regions in May 2026",
-    remedy="List one instance type, or choose one of those regions. The list may lack newer regions.",
-    severity="warning",
-    url="https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints-heterogeneous.html",
-)
-def instance_pools_region(draft: Draft) -> Findings:
-    """Several instance types in a region without instance pools."""
-    known = draft.catalog.instance_pools.regions
-    if len(draft.instance_types) < 2 or draft.context.local or draft.region in known:
-        return
-    yield (
-        f"placement.instance_types: {len(draft.instance_types)} types need instance pools, and "
-        f"{draft.region} is not a known region with them; known: {', '.join(known)}"
-    )
 
 
 @check(

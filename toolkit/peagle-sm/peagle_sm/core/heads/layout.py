@@ -96,18 +96,7 @@ class HeadReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        faults = [fault_data(fault) for fault in self.faults]
-        return {**asdict(self), "faults": faults, "ok": self.ok}
-
-
-def fault_data(fault: Finding) -> dict[str, Any]:
-    """Return a finding on a head as JSON types; its check's id is called ``code`` there."""
-    return {
-        "code": fault.check,
-        "severity": fault.severity,
-        "message": fault.message,
-        "next_step": fault.next_step,
-    }
+        return {**asdict(self), "ok": self.ok}
 
 
 def refused(place: str, faults: Sequence[Finding], *, shown: bool = False) -> HeadRefused:
@@ -119,7 +108,7 @@ def refused(place: str, faults: Sequence[Finding], *, shown: bool = False) -> He
     return HeadRefused(
         f"the draft head at {place} must not be deployed:{listed}",
         next_step=next(iter(steps), "Use another head, or export it again."),
-        details={"findings": [fault_data(fault) for fault in faults]},
+        details={"findings": [fault.to_dict() for fault in faults]},
     )
 
 

@@ -1,6 +1,6 @@
 """Resolution of a JumpStart config: image, files, environment by instance type.
 
-The buckets are the region's; environment variables replace them, as in the SageMaker Python SDK.
+The buckets are the region's; an environment variable replaces the public one, as in the SageMaker Python SDK.
 """
 
 from __future__ import annotations
@@ -21,58 +21,28 @@ from peagle_sm.core.jumpstart.documents import (
 )
 from peagle_sm.core.spec.lock import LockedInstance
 
-# The SageMaker SDK's own names (sagemaker.core.jumpstart.constants).
+# The SageMaker SDK's own name (sagemaker.core.jumpstart.constants).
 PUBLIC_OVERRIDE = "AWS_JUMPSTART_CONTENT_BUCKET_OVERRIDE"
-GATED_OVERRIDE = "AWS_JUMPSTART_GATED_CONTENT_BUCKET_OVERRIDE"
-MODEL_OVERRIDE = "AWS_JUMPSTART_MODEL_BUCKET_OVERRIDE"
-NEO_OVERRIDE = "AWS_NEO_CONTENT_BUCKET_OVERRIDE"
-
-NEO_REGIONS = frozenset(
-    {
-        "ap-northeast-1",
-        "ap-northeast-2",
-        "ap-northeast-3",
-        "ap-south-1",
-        "ap-southeast-1",
-        "ap-southeast-2",
-        "ca-central-1",
-        "eu-central-1",
-        "eu-north-1",
-        "eu-west-1",
-        "eu-west-2",
-        "eu-west-3",
-        "sa-east-1",
-        "us-east-1",
-        "us-east-2",
-        "us-west-1",
-        "us-west-2",
-    }
-)
-"""Regions with a bucket of draft heads by other providers (region_config.json of the SDK)."""
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """JumpStart's buckets; ``public`` also has the manifest and the specs.
-
-    ``neo`` has draft heads of other providers; None in regions without such a bucket. ``target``, if set,
-    replaces ``public`` and ``gated`` for the target's files.
-    """
+    """JumpStart's buckets; ``public`` also has the manifest and the specs, ``neo`` other providers' heads."""
 
     public: str
     gated: str
-    neo: str | None
-    target: str | None = None
+    neo: str
 
 
 def buckets_for(region: str, environ: Mapping[str, str]) -> Buckets:
-    """Return a region's buckets, with the names in the SDK's region_config.json."""
-    neo = f"sagemaker-sd-models-prod-{region}" if region in NEO_REGIONS else None
+    """Return a region's buckets, with the names in the SDK's region_config.json.
+
+    Not every region has the bucket of other providers' heads; the check artifacts-readable finds that.
+    """
     return Buckets(
         public=environ.get(PUBLIC_OVERRIDE) or f"jumpstart-cache-prod-{region}",
-        gated=environ.get(GATED_OVERRIDE) or f"jumpstart-private-cache-prod-{region}",
-        neo=environ.get(NEO_OVERRIDE) or neo,
-        target=environ.get(MODEL_OVERRIDE) or None,
+        gated=f"jumpstart-private-cache-prod-{region}",
+        neo=f"sagemaker-sd-models-prod-{region}",
     )
 
 
@@ -126,8 +96,7 @@ def resolve_config(
 
     Raises:
         CatalogueDamaged: the spec lacks a field that a deployment needs.
-        NotFound: the config does not exist, or the region lacks the image of an instance type or the
-            bucket of a draft head.
+        NotFound: the config does not exist, or the region lacks the image of an instance type.
     """
     config = document.config(config_name)
     where = f"{document.origin}: config {config_name}"
@@ -135,8 +104,8 @@ def resolve_config(
     wanted = tuple(instance_types) or ((default,) if default else ())
     if not wanted:
         raise damaged(f"{where}: default_inference_instance_type", default, "an instance type")
-    target_bucket = buckets.target or (buckets.gated if document.model.gated_bucket else buckets.public)
-    heads = tuple(_head(channel, buckets, f"{where} in {region}") for channel in config.heads)
+    target_bucket = buckets.gated if document.model.gated_bucket else buckets.public
+    heads = tuple(_head(channel, buckets) for channel in config.heads)
     keys = [config.hosting_eula_key, *(channel.hosting_eula_key for channel in config.heads)]
     return Resolved(
         config=config_name,
@@ -226,7 +195,7 @@ def _target_key(config: Config, instance_type: str, where: str) -> str:
     return key
 
 
-def _head(channel: Channel, buckets: Buckets, where: str) -> Head:
+def _head(channel: Channel, buckets: Buckets) -> Head:
     """Return a channel's head and bucket (SDK: get_draft_model_content_bucket)."""
     provider, key = channel.provider, channel.s3_data_source.s3_uri
     gated = provider is not None and provider.name == "JumpStart" and provider.classification == "gated"
@@ -234,13 +203,7 @@ def _head(channel: Channel, buckets: Buckets, where: str) -> Head:
         bucket = buckets.neo
     else:
         bucket = buckets.gated if gated else buckets.public
-    if bucket is None and not key.startswith("s3://"):
-        raise NotFound(
-            f"{where}: draft head {key} is in SageMaker's draft head bucket, which this region lacks",
-            next_step=f"Choose a --region that has one: {', '.join(sorted(NEO_REGIONS))}. Or copy the head "
-            f"to a bucket in this region and set {NEO_OVERRIDE} to it.",
-        )
-    return Head(channel.channel_name, _uri(bucket or "", key), channel.artifact_version, gated)
+    return Head(channel.channel_name, _uri(bucket, key), channel.artifact_version, gated)
 
 
 def _uri(bucket: str, key: str) -> str:

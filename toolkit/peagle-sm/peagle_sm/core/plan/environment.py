@@ -1,46 +1,20 @@
 """Container environment, from which the AWS image builds vLLM's arguments.
 
-vLLM's speculative config is part of it, with vLLM's field names and rules.
+vLLM's speculative config is part of it, with vLLM's field names.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.spec.endpoint_spec import KTable
-
-
-class SpeculativeConfig(BaseModel):
-    """vLLM's `--speculative-config` for EAGLE-3 and P-EAGLE; refuses unknown fields.
-
-    Fields with None are not written, so that vLLM's defaults apply.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    method: Literal["eagle3"] = Field(description="P-EAGLE is eagle3 with parallel_drafting.")
-    model: str = Field(min_length=1, description="Directory or hub id of the draft head.")
-    num_speculative_tokens: int = Field(gt=0, description="Tokens proposed per step.")
-    parallel_drafting: bool = Field(default=False, description="Propose all tokens in one pass (P-EAGLE).")
-    draft_tensor_parallel_size: int | None = Field(default=None, ge=1, description="1 or the target's.")
-    draft_sample_method: str | None = Field(default=None, description="Sampling method of draft tokens.")
-    num_speculative_tokens_per_batch_size: KTable | None = Field(
-        default=None, description="Rows [first batch size, last batch size, tokens]."
-    )
-
-    def to_json(self) -> str:
-        """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG, without vLLM's defaults."""
-        return json.dumps(self.model_dump(exclude_defaults=True), separators=(",", ":"), ensure_ascii=False)
-
 
 MODEL_MOUNT = "/opt/ml/model"
+_TABLE = "num_speculative_tokens_per_batch_size"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
@@ -53,7 +27,6 @@ GATE_SLICES = "PEAGLE_GATE_SLICES"
 # Read by the plugin in container/plugins/peagle_runtime_k, which AWS's images do not have: it lets K change
 # in a running engine. Without it a table of K is broken for P-EAGLE (vllm#45695).
 RUNTIME_K = "PEAGLE_SM_RUNTIME_K"
-COMPILATION_CONFIG = "SM_VLLM_COMPILATION_CONFIG"
 
 # Which field of the spec decides a variable; writing it into serving.env as well would make two truths.
 OWNED = {
@@ -65,7 +38,6 @@ OWNED = {
     "SM_VLLM_DATA_PARALLEL_SIZE": "serving.data_parallel_size",
     "SM_VLLM_MAX_MODEL_LEN": "serving.max_model_len",
     "SM_VLLM_KV_CACHE_DTYPE": "serving.kv_cache_dtype",
-    "SM_VLLM_STREAM_INTERVAL": "serving.stream_interval",
     "SM_VLLM_MODEL": "model_uri",
     GATE_SLICES: "metrics.slices",
 }
@@ -76,20 +48,23 @@ def acceptance_namespace(endpoint: str) -> str:
     return f"peagle-sm/{endpoint}"
 
 
-def speculative_config(draft: Draft) -> SpeculativeConfig | None:
-    """Return vLLM's speculative config; None without speculation."""
+def speculative_config(draft: Draft) -> dict[str, Any] | None:
+    """Return vLLM's `--speculative-config` with its field names; None without speculation.
+
+    P-EAGLE is eagle3 with parallel_drafting. Fields that are left out have vLLM's defaults.
+    """
     if not draft.speculating or draft.num_speculative_tokens is None:
         return None
-    beside = draft.head_beside_target
-    return SpeculativeConfig(
-        method="eagle3",
-        model=f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}",
-        num_speculative_tokens=draft.num_speculative_tokens,
-        parallel_drafting=draft.mode == "p-eagle",
-        draft_tensor_parallel_size=draft.spec.speculation.draft_tensor_parallel_size,
-        draft_sample_method=draft.spec.speculation.draft_sample_method,
-        num_speculative_tokens_per_batch_size=draft.spec.speculation.num_speculative_tokens_per_batch_size,
-    )
+    beside, settings = draft.head_beside_target, draft.spec.speculation
+    fields = {
+        "method": "eagle3",
+        "model": f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}",
+        "num_speculative_tokens": draft.num_speculative_tokens,
+        "parallel_drafting": True if draft.mode == "p-eagle" else None,
+        "draft_sample_method": settings.draft_sample_method,
+        _TABLE: settings.num_speculative_tokens_per_batch_size,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _base(draft: Draft) -> dict[str, str]:
@@ -110,15 +85,6 @@ def as_text(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return str(value)
-
-
-def _with_cudagraph_mode(text: str | None, mode: str) -> str:
-    """Return the compilation config with the mode; its other fields stay."""
-    try:
-        config = json.loads(text or "{}")
-    except ValueError:
-        config = {}
-    return as_text({**(config if isinstance(config, dict) else {}), "cudagraph_mode": mode})
 
 
 def extra_variables(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -158,20 +124,6 @@ def _value_of(text: str) -> Any:
         return text
 
 
-def _engine_arguments(draft: Draft, base: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the typed settings and of `serving.extra_args`."""
-    serving = draft.spec.serving
-    values = dict(extra_variables(serving.extra_args).values())
-    if serving.kv_cache_dtype is not None:
-        values["SM_VLLM_KV_CACHE_DTYPE"] = serving.kv_cache_dtype
-    if serving.stream_interval is not None:
-        values["SM_VLLM_STREAM_INTERVAL"] = str(serving.stream_interval)
-    if serving.cudagraph_mode is not None:
-        before = values.get(COMPILATION_CONFIG, base.get(COMPILATION_CONFIG))
-        values[COMPILATION_CONFIG] = _with_cudagraph_mode(before, serving.cudagraph_mode)
-    return values
-
-
 def pins_v1(draft: Draft) -> bool:
     """Return whether the plan sets the engine's model runner to V1."""
     if draft.image is None or draft.image.is_lmi:
@@ -188,10 +140,12 @@ def environment(draft: Draft) -> dict[str, str]:
         values["SM_VLLM_DATA_PARALLEL_SIZE"] = str(serving.data_parallel_size)
     if draft.max_model_len is not None:
         values["SM_VLLM_MAX_MODEL_LEN"] = str(draft.max_model_len)
-    values.update(_engine_arguments(draft, values))
+    values.update(extra_variables(serving.extra_args).values())
+    if serving.kv_cache_dtype is not None:
+        values["SM_VLLM_KV_CACHE_DTYPE"] = serving.kv_cache_dtype
     config = speculative_config(draft)
     if config is not None:
-        values[SPECULATIVE_CONFIG] = config.to_json()
+        values[SPECULATIVE_CONFIG] = as_text(config)
         version = draft.image.version if draft.image else None
         # the engine refuses to start when this is set without speculation
         if version is not None and draft.catalog.engines.support(REQUEST_METRICS).covers(version):
@@ -202,8 +156,7 @@ def environment(draft: Draft) -> dict[str, str]:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
             if draft.spec.metrics.slices:
                 values[GATE_SLICES] = ";".join(draft.spec.metrics.slices)
-        changes_k = config.parallel_drafting and config.num_speculative_tokens_per_batch_size
-        if draft.has_own_image and changes_k:
+        if draft.has_own_image and draft.mode == "p-eagle" and _TABLE in config:
             values[RUNTIME_K] = "1"
     if draft.needed_vocabulary is not None:
         values[VOCABULARY_FOLDER] = MODEL_MOUNT

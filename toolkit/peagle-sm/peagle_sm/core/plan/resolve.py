@@ -26,6 +26,7 @@ from peagle_sm.core.prices import NOT_ASKED, ListedPrice, PriceEntry, choose_pri
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
 from peagle_sm.core.spec.lock import Lock, Place, mismatches
 from peagle_sm.core.spec.validation import suggest
+from peagle_sm.core.words import Finding
 
 CONTAINER_CHANNEL = "eagle"
 PLACEHOLDER_ACCOUNT = "000000000000"
@@ -72,15 +73,6 @@ class Context:
 
 
 @dataclass(frozen=True)
-class MissingField:
-    """A missing fact that a payload needs."""
-
-    field: str
-    message: str
-    next_step: str
-
-
-@dataclass(frozen=True)
 class HeadSize:
     """GB of a draft head's weights, 0 if unknown.
 
@@ -94,7 +86,7 @@ class HeadSize:
 
 @dataclass(frozen=True)
 class Draft:
-    """A spec with all defaults resolved; missing facts are None and named in ``missing_fields``."""
+    """A spec with all defaults resolved; missing facts are None, with a finding in ``missing_facts``."""
 
     spec: EndpointSpec
     context: Context
@@ -115,7 +107,7 @@ class Draft:
     max_model_len: int | None
     role_arn: str | None
     scheduler_role_arn: str | None
-    missing_fields: tuple[MissingField, ...]
+    missing_facts: tuple[Finding, ...]
     lock: Lock | None = None
 
     @property
@@ -214,11 +206,11 @@ class Draft:
 
 
 class _Resolver:
-    """Collects the missing fields while choosing; each method chooses one thing."""
+    """Collects the missing facts while choosing; each method chooses one thing."""
 
     def __init__(self, spec: EndpointSpec, context: Context, catalog: Catalog) -> None:
         self.spec, self.context, self.catalog = spec, context, catalog
-        self.missing_fields: list[MissingField] = []
+        self.missing_facts: list[Finding] = []
         # the local server has one region and roles of its own; checks/placement.py says what they replace
         self.region = context.region if context.local else spec.placement.region or context.region
         self.model = catalog.model(spec.model_name)
@@ -226,10 +218,11 @@ class _Resolver:
         if self.source == "container":
             self._name_unknown_sizes()
         self.lock = self._usable_lock() if self.source == "jumpstart" else None
-        self.jumpstart = self._jumpstart() if self.source == "jumpstart" else None
+        self.jumpstart: JumpStartEntry | None = None
+        if self.source == "jumpstart":
+            self.jumpstart = _entry_of(self.lock) if self.lock else catalog.jumpstart.get(spec.model_name)
         if self.source not in self.model.sources:
             self._miss(
-                "source",
                 f"source: found {self.source!r} for model {spec.model_name!r}; "
                 f"allowed: {', '.join(self.model.sources)}",
                 f"Set source: {self.model.sources[0]}.",
@@ -237,7 +230,6 @@ class _Resolver:
         elif self.source == "jumpstart" and self.jumpstart is None:
             model_id = self.model.jumpstart_model_id or "not known"
             self._miss(
-                "source",
                 f"JumpStart's spec of {spec.model_name!r} (id {model_id}) is neither in the catalogue nor "
                 "locked: its image, artifact keys and environment are missing",
                 f"{_LOCK} Or set source: container, model_uri and head_uri.",
@@ -250,20 +242,17 @@ class _Resolver:
             return
         if own_model.config is None:
             self._miss(
-                "model.config",
                 f"model.config: found nothing; the sizes of {own_model.name} are read from its config.json",
                 "Set model.config to its folder, s3://… or OWNER/NAME on the hub.",
             )
         elif model.config_place is None:
             self._miss(
-                "model.config",
                 f"model.config: {own_model.config} was not read: this plan makes no call to AWS or the hub",
                 "Download its config.json and model.safetensors.index.json into a folder beside the spec, "
                 "and give the folder as model.config.",
             )
         else:
             self._miss(
-                "model.weights_gb",
                 f"model.weights_gb: found nothing, and neither weights nor their index are beside "
                 f"{model.config_place}",
                 "Set model.weights_gb to the size of the *.safetensors in GB (10^9 bytes); or put "
@@ -288,15 +277,11 @@ class _Resolver:
                 f"{self.model.jumpstart_model_id}"
             )
         if reasons:
-            self._miss("lock", f"the lock next to the spec does not match: {'; '.join(reasons)}", _LOCK)
+            self._miss(f"the lock next to the spec does not match: {'; '.join(reasons)}", _LOCK)
         return lock
 
-    def _jumpstart(self) -> JumpStartEntry | None:
-        """Return the lock's entry, else the catalogue's."""
-        return _entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model_name)
-
-    def _miss(self, field: str, message: str, next_step: str) -> None:
-        self.missing_fields.append(MissingField(field, message, next_step))
+    def _miss(self, message: str, next_step: str) -> None:
+        self.missing_facts.append(Finding("error", message, next_step))
 
     def head(self) -> tuple[str | None, HeadEntry | None]:
         spec, mode = self.spec, self.spec.speculation.mode
@@ -308,7 +293,6 @@ class _Resolver:
             return JUMPSTART_HEAD, None
         if mode == "p-eagle" and self.jumpstart is not None and not ships and spec.head_uri is None:
             self._miss(
-                "head_uri",
                 f"config {self.jumpstart.config_name} of {self.jumpstart.jumpstart_model_id} has no head",
                 "Set head_uri to the S3 prefix of a head, or choose another config: "
                 "`peagle-sm lock --config NAME SPEC`.",
@@ -328,10 +312,9 @@ class _Resolver:
                 if mode == "eagle3"
                 else f"no {mode} head is known for model {spec.model_name!r} ({known_heads})"
             )
-            # a P-EAGLE head that JumpStart ships comes with its spec; that one is named missing already
+            # JumpStart's own P-EAGLE head comes with its spec, which is reported as missing already
             if self.source != "jumpstart" or self.jumpstart is not None or mode == "eagle3":
                 self._miss(
-                    "speculation.draft_head",
                     f"speculation.draft_head: found nothing; {needed}",
                     "Set speculation.draft_head"
                     + (
@@ -345,7 +328,6 @@ class _Resolver:
         if entry is None and spec.head_uri is None:
             allowed = sorted(self.catalog.heads_for(spec.model_name))
             self._miss(
-                "speculation.draft_head",
                 f"speculation.draft_head: found {head_id!r}; "
                 f"allowed: {', '.join(allowed) or 'no catalogued head'}, or any name together with head_uri."
                 f"{suggest(head_id, allowed)}",
@@ -425,7 +407,6 @@ class _Resolver:
         entry = self.catalog.regions.get(self.region)
         if entry is None:
             self._miss(
-                "placement.region",
                 f"placement.region: no image registry is known for region {self.region!r}."
                 f"{suggest(self.region, self.catalog.regions)}",
                 "Choose another region, or set image.",
@@ -453,7 +434,6 @@ class _Resolver:
         engines = {name: uri for name, uri in self.context.image_uris.items() if name.startswith("vllm-cpu")}
         if image not in engines:
             self._miss(
-                "image",
                 f"image: found {image}; engines of the local SageMaker: {', '.join(engines)}",
                 "Choose one of these engines.",
             )
@@ -466,7 +446,6 @@ class _Resolver:
             registry = self._registry()
             return f"{registry}/vllm:{self.catalog.images.default_tag()}" if registry else None
         self._miss(
-            "image",
             f"image: model {self.spec.model_name!r} needs this project's {self.model.image} image, whose "
             "URI in your account is not known",
             "Build container/, push it to ECR and set image; or deploy with --local.",
@@ -484,7 +463,6 @@ class _Resolver:
             unnamed = "the model's folder" if self.model.own else "the shipped stand-in target"
             files = self.model.hub_id or unnamed
             self._miss(
-                "model_uri",
                 "model_uri: found nothing; source container needs the S3 prefix of the target's files",
                 self._staging(files, "model_uri"),
             )
@@ -508,7 +486,7 @@ class _Resolver:
         if self.spec.head_uri:
             return self.spec.head_uri
         if self.source == "jumpstart" and self.jumpstart is None:
-            return None  # its whole spec is missing, and named
+            return None  # JumpStart's whole spec is reported as missing
         own = self.jumpstart.draft(self.region) if self.jumpstart else None
         if own is not None and head_id in (JUMPSTART_HEAD, self.model.default_heads.get("p-eagle")):
             return own
@@ -517,7 +495,6 @@ class _Resolver:
         if head_id is not None and head is not None:
             wanted = head.hub_id or f"the shipped head {head_id}"
             self._miss(
-                "head_uri",
                 f"head_uri: found nothing; the weights of head {head_id!r} are missing: it needs the S3 "
                 "prefix of its files",
                 self._staging(wanted, "head_uri"),
@@ -528,7 +505,6 @@ class _Resolver:
         role = from_context or given if self.context.local else given or from_context
         if role is None:
             self._miss(
-                field,
                 f"{field}: found nothing; {purpose}",
                 f"Set {field}: arn:aws:iam::{self.context.account}:role/<name>.",
             )
@@ -602,7 +578,7 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
             context.scheduler_role_arn,
             "the lifetime schedule needs a role that may call sagemaker:DeleteEndpoint",
         ),
-        missing_fields=tuple(chosen.missing_fields),
+        missing_facts=tuple(chosen.missing_facts),
         lock=chosen.lock,
     )
 

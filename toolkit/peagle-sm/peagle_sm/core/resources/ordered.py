@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.memory import compute_requirements, copies_per_instance
@@ -48,7 +47,7 @@ def planned(draft: Draft, names: Names, digest: str) -> tuple[Resource, ...]:
 
     The endpoint never exists without them. Empty if a fact that a request needs is missing.
     """
-    if draft.missing_fields:
+    if draft.missing_facts:
         return ()
     marks = tags(draft, digest)
     schedules = lifetime_of(draft, names, digest)
@@ -163,7 +162,6 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     set_only = {
         keys.NUM_SPECULATIVE_TOKENS: str(tokens) if draft.speculating and tokens else None,
         keys.INSTANCE_BOUNDS: f"{least}-{most}" if least != most else None,
-        keys.LIFETIME_ROLE: "own" if _own_lifetime_role(draft) else None,
         keys.PUBLISH_SECONDS: str(every) if every != DEFAULT_PUBLISH_S else None,
         keys.BUDGET_USD: None if lifecycle.budget_usd is None else keys.number(lifecycle.budget_usd),
         keys.USD_PER_HOUR: keys.number(price) if price else None,
@@ -178,9 +176,3 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     }
     ours |= {key: value for key, value in set_only.items() if value is not None}
     return [{"Key": key, "Value": value} for key, value in {**ours, **spec.tags}.items()]
-
-
-def _own_lifetime_role(draft: Draft) -> bool:
-    """Return whether the lifetime schedule's role is not the guard's."""
-    role = (draft.scheduler_role_arn or "").rpartition("/")[2]
-    return draft.context.stack is None and bool(role) and role != scheduler_role(draft.region)

@@ -39,7 +39,6 @@ Source = Literal["jumpstart", "container"]
 Idle = Literal["turn-off", "scale-to-zero"]
 Update = Literal["in-place", "off-update-on"]
 DraftSampleMethod = Literal["greedy", "probabilistic"]
-CudagraphMode = Literal["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
 KvCacheDtype = Literal["auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2"]
 
 # AWS's pattern `[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}` and its limit of 63 characters in one.
@@ -124,9 +123,6 @@ class SpeculationSpec(SpecPart):
         min_length=1,
         description="Catalogue id of the draft head, a name for that at head_uri, or its S3 prefix itself.",
     )
-    draft_tensor_parallel_size: int | None = Field(
-        default=None, ge=1, description="GPUs of the draft head: 1 or the target's; left out, the target's."
-    )
     draft_sample_method: DraftSampleMethod | None = Field(
         default=None,
         description="greedy (default), or probabilistic: may accept more when sampling; needs GPU memory.",
@@ -162,14 +158,6 @@ class ServingSpec(SpecPart):
     )
     kv_cache_dtype: KvCacheDtype | None = Field(
         default=None, description="Data type of the KV cache; left out, auto: the model's data type."
-    )
-    stream_interval: int | None = Field(
-        default=None, ge=1, description="Tokens in each chunk of a stream; left out, 1."
-    )
-    cudagraph_mode: CudagraphMode | None = Field(
-        default=None,
-        description="CUDA graphs: NONE, PIECEWISE, FULL, FULL_DECODE_ONLY or FULL_AND_PIECEWISE; left out, "
-        "the engine's choice.",
     )
     extra_args: dict[ArgumentName, ArgumentValue] = Field(
         default_factory=dict,

@@ -5,14 +5,14 @@ With a lock, deploy and synth need no look-up in JumpStart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from peagle_sm.core.changes import Change, leaves
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.validation import explain, show
 
@@ -108,8 +108,9 @@ class Lock(_Part):
     instances: Mapping[str, LockedInstance] = Field(min_length=1)
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields for a comparison: without writer and time."""
-        return self.model_dump(mode="json", exclude={"written_by": True, "written_at": True})
+        """Return the fields for a comparison: those that are set, without writer and time."""
+        left_out = {"written_by": True, "written_at": True}
+        return self.model_dump(mode="json", exclude=left_out, exclude_none=True)
 
 
 def dump_lock(lock: Lock) -> str:
@@ -171,46 +172,12 @@ def mismatches(
     return reasons
 
 
-Kind = Literal["added", "removed", "changed"]
-_ComparedFacts = Mapping[tuple[str, ...], Any]
-
-
-@dataclass(frozen=True)
-class LockChange:
-    """A changed field; ``before`` is None if added, ``after`` None if removed."""
-
-    field: str
-    kind: Kind
-    before: str | None
-    after: str | None
-
-
-def changes(before: Lock | None, after: Lock) -> tuple[LockChange, ...]:
+def changes(before: Lock | None, after: Lock) -> tuple[Change, ...]:
     """Return the differences in the file's order, without writer and time."""
-    old = dict(_flat((), before.facts())) if before else {}
-    new = dict(_flat((), after.facts()))
-    paths = [*new, *(path for path in old if path not in new)]
+    old = dict(leaves(before.facts())) if before else {}
+    new = dict(leaves(after.facts()))
     return tuple(
-        LockChange(".".join(path), _kind(path, old, new), old.get(path), new.get(path))
-        for path in paths
-        if (path in old) != (path in new) or old.get(path) != new.get(path)
+        Change(field, old.get(field), new.get(field))
+        for field in dict.fromkeys([*new, *old])
+        if old.get(field) != new.get(field)
     )
-
-
-def _kind(path: tuple[str, ...], old: _ComparedFacts, new: _ComparedFacts) -> Kind:
-    if path not in old:
-        return "added"
-    return "changed" if path in new else "removed"
-
-
-def _flat(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield leaves with their path; a list is one text, None is left out."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _flat((*path, str(key)), part)
-    elif isinstance(value, list):
-        yield path, ", ".join(map(str, value))
-    elif isinstance(value, bool):
-        yield path, str(value).lower()
-    elif value is not None:
-        yield path, str(value)

@@ -388,9 +388,9 @@ def _refuse_while_imported(session: Session) -> None:
 
 def _running_endpoints(session: Session) -> list[str]:
     return sorted(
-        one.name
-        for one in control.list_endpoints(session)
-        if one.status != "Deleting" and is_ours(control.tags_of(session, one.arn))
+        endpoint.name
+        for endpoint in control.list_endpoints(session)
+        if endpoint.status != "Deleting" and is_ours(control.tags_of(session, endpoint.arn))
     )
 
 

@@ -90,42 +90,46 @@ def keep(
             next_step="Give a time such as 2h.",
         )
     pacing = pacing or Pacing.for_session(session)
-    one = _existing(session, name)
-    _refuse_turning_off(session, one)
+    belongings = _existing(session, name)
+    _refuse_turning_off(session, belongings)
     now = pacing.clock().replace(microsecond=0)
     entry = guard_resources.get(session, name)
-    limit = _lifetime_of(one)
-    lease = _lease(summary_of(session, one, now, entry), one, entry, limit, now + length)
+    limit = _lifetime_of(belongings)
+    lease = _lease(summary_of(session, belongings, now, entry), belongings, entry, limit, now + length)
     lease = replace(lease, limit_acts=limit_acts(session, limit))
     if confirm is not None and not confirm(lease):
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run again and confirm.")
-    _write(session, one, lease, pacing)
+    _write(session, belongings, lease, pacing)
     if lease.expires_at > lease.expired_at:
-        _move_limits(session, one, limit, lease.expires_at)
-    _wait_for_what_has_fired(one, lease, pacing)
-    _refuse_turning_off(session, one)
+        _move_limits(session, belongings, limit, lease.expires_at)
+    _wait_for_what_has_fired(belongings, lease, pacing)
+    _refuse_turning_off(session, belongings)
     return lease
 
 
 def _existing(session: Session, name: str) -> Belongings:
-    one = belongings_of(session, name)
-    if one.endpoint is not None:
-        return one
-    if rest_of(one, guard_resources.get(session, name)) is not None:
+    belongings = belongings_of(session, name)
+    if belongings.endpoint is not None:
+        return belongings
+    if rest_of(belongings, guard_resources.get(session, name)) is not None:
         raise NotFound(
             f"endpoint {name!r} is paused: there is nothing to keep.",
             next_step=f"Turn it on first: `peagle-sm resume {name}{session.command_flags()}`.",
             details={"name": name},
         )
-    raise absent(session, name, one)
+    raise absent(session, name, belongings)
 
 
-def _refuse_turning_off(session: Session, one: Belongings) -> None:
+def _refuse_turning_off(session: Session, belongings: Belongings) -> None:
     """Refuse if the endpoint is being turned off: a later end would have no effect."""
-    facts = control.describe_endpoint(session, one.name)
-    same = facts is not None and one.endpoint is not None and facts.created_at == one.endpoint.created_at
-    if facts is None or not same or facts.status == "Deleting" or _stack_is_off(session, one.stack):
-        raise _turning_off_error(session, one.name)
+    facts = control.describe_endpoint(session, belongings.name)
+    same = (
+        facts is not None
+        and belongings.endpoint is not None
+        and facts.created_at == belongings.endpoint.created_at
+    )
+    if facts is None or not same or facts.status == "Deleting" or _stack_is_off(session, belongings.stack):
+        raise _turning_off_error(session, belongings.name)
 
 
 def _turning_off_error(session: Session, name: str) -> PlanRefused:
@@ -146,45 +150,47 @@ def _stack_is_off(session: Session, stack: str | None) -> bool:
     return False
 
 
-def _write(session: Session, one: Belongings, lease: Lease, pacing: Pacing) -> None:
+def _write(session: Session, belongings: Belongings, lease: Lease, pacing: Pacing) -> None:
     """Write the lease, unless the guard turns the endpoint off; wait while unclear."""
-    created = one.endpoint.created_at if one.endpoint else None
+    created = belongings.endpoint.created_at if belongings.endpoint else None
     until = pacing.monotonic() + 2 * CLAIM_LASTS.total_seconds()
     while True:
         try:
             guard_resources.update(
-                session, one.name, lambda seen: _entry_changes(seen, created, lease, pacing.clock())
+                session, belongings.name, lambda seen: _entry_changes(seen, created, lease, pacing.clock())
             )
             return
         except _Claimed as claimed:
             if claimed.parting or pacing.monotonic() >= until:
-                raise _turning_off_error(session, one.name) from None
+                raise _turning_off_error(session, belongings.name) from None
         pacing.sleep(pacing.poll_s)
-        _refuse_turning_off(session, one)
+        _refuse_turning_off(session, belongings)
 
 
-def _move_limits(session: Session, one: Belongings, limit: Lifetime, ends: datetime) -> None:
+def _move_limits(session: Session, belongings: Belongings, limit: Lifetime, ends: datetime) -> None:
     """Move the schedules; again if another `keep` wrote a later end meanwhile."""
-    created = one.endpoint.created_at if one.endpoint else None
+    created = belongings.endpoint.created_at if belongings.endpoint else None
     while True:
-        for hard in _second_schedules(session, one):  # first, so that they never fire before the other one
-            lifetime.move(session, hard, ends if one.stack is None else ends + HARD_LATER)
+        for hard in _second_schedules(
+            session, belongings
+        ):  # first, so that they never fire before the other one
+            lifetime.move(session, hard, ends if belongings.stack is None else ends + HARD_LATER)
         lifetime.move(session, limit, ends)
-        entry = guard_resources.get(session, one.name)
+        entry = guard_resources.get(session, belongings.name)
         if entry is None or not entry.is_of(created) or entry.expires_at is None or entry.expires_at <= ends:
             return
         ends = entry.expires_at
 
 
-def _wait_for_what_has_fired(one: Belongings, lease: Lease, pacing: Pacing) -> None:
+def _wait_for_what_has_fired(belongings: Belongings, lease: Lease, pacing: Pacing) -> None:
     """Wait until the old end can no longer fire.
 
     Scheduler may still deliver it up to a minute after the schedule moved. The end in the tags counts, too:
     another `keep` may have just moved it.
     """
     ends = [lease.expired_at]
-    hours = amount(one.tags, keys.MAX_LIFETIME_HOURS)
-    created = one.endpoint.created_at if one.endpoint else None
+    hours = amount(belongings.tags, keys.MAX_LIFETIME_HOURS)
+    created = belongings.endpoint.created_at if belongings.endpoint else None
     if created is not None and hours is not None:
         ends.append(created + timedelta(hours=hours))
     for end in ends:
@@ -192,30 +198,36 @@ def _wait_for_what_has_fired(one: Belongings, lease: Lease, pacing: Pacing) -> N
             pacing.sleep(pacing.poll_s)
 
 
-def _lifetime_of(one: Belongings) -> Lifetime:
-    if one.lifetime is None or one.lifetime.expires_at is None:
+def _lifetime_of(belongings: Belongings) -> Lifetime:
+    if belongings.lifetime is None or belongings.lifetime.expires_at is None:
         raise PeagleError(
-            f"endpoint {one.name} has no lifetime schedule, so its lifetime cannot be extended.",
+            f"endpoint {belongings.name} has no lifetime schedule, so its lifetime cannot be extended.",
             next_step="Deploy it again: that creates the schedule and does not change the endpoint.",
-            details={"name": one.name},
+            details={"name": belongings.name},
         )
-    return one.lifetime
+    return belongings.lifetime
 
 
-def _second_schedules(session: Session, one: Belongings) -> list[Lifetime]:
+def _second_schedules(session: Session, belongings: Belongings) -> list[Lifetime]:
     """Return the second schedules: for the components, then, in a stack, for the endpoint."""
-    if one.stack is None and component_of(one.name, one.tags) is None:
+    if belongings.stack is None and component_of(belongings.name, belongings.tags) is None:
         return []
-    numbers = takewhile(lambda row: row is not None, (_second_schedule(session, one, n) for n in count(1)))
-    return [row for row in (*numbers, _second_schedule(session, one, None)) if row is not None]
+    numbers = takewhile(
+        lambda row: row is not None, (_second_schedule(session, belongings, n) for n in count(1))
+    )
+    return [row for row in (*numbers, _second_schedule(session, belongings, None)) if row is not None]
 
 
-def _second_schedule(session: Session, one: Belongings, number: int | None) -> Lifetime | None:
-    return lifetime.get(session, hard_schedule_name(one.name, number))
+def _second_schedule(session: Session, belongings: Belongings, number: int | None) -> Lifetime | None:
+    return lifetime.get(session, hard_schedule_name(belongings.name, number))
 
 
 def _lease(
-    summary: EndpointSummary, one: Belongings, entry: RegisterEntry | None, limit: Lifetime, until: datetime
+    summary: EndpointSummary,
+    belongings: Belongings,
+    entry: RegisterEntry | None,
+    limit: Lifetime,
+    until: datetime,
 ) -> Lease:
     expired_at = limit.expires_at or until
     expires_at = max(expired_at, until)
@@ -224,14 +236,14 @@ def _lease(
     most = most_per_hour(summary.instance_bounds, hourly, summary.instance_count)
     more_h = (expires_at - expired_at) / timedelta(hours=1)
     return Lease(
-        name=one.name,
+        name=belongings.name,
         keep_until=until if held is None else max(held, until),
         expires_at=expires_at,
         expired_at=expired_at,
         usd_per_hour=hourly,
         more_usd=None if most is None else round(most * more_h, 2),
         spent_usd=summary.spent_usd,
-        budget_usd=amount(one.tags, keys.BUDGET_USD),
+        budget_usd=amount(belongings.tags, keys.BUDGET_USD),
         guarded=entry is not None,
     )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.control import guard_resources, stacks
-from peagle_sm.aws.control.guard_resources import Alarm, Subscription, Watched
+from peagle_sm.aws.control.guard_resources import Alarm, RegisterEntry, Subscription
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core import guard
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault
@@ -114,12 +114,15 @@ class GuardStatus:
     alarms: tuple[Alarm, ...]
     dead_letters: int
     notices: tuple[Subscription, ...]
-    endpoints: tuple[Watched, ...]
+    endpoints: tuple[RegisterEntry, ...]
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
         document: dict[str, Any] = plain(asdict(self))
+        for entry in document["endpoints"]:
+            for internal in ("version", "held", "read_at"):
+                del entry[internal]
         return document
 
 
@@ -135,7 +138,8 @@ def guard_status(session: Session, guard_files: GuardFiles | None = None) -> Gua
     sent = guard_files or shipped()
     key = stack.parameters.get("AssetKey")
     installed = stack.outputs.get("Version")
-    last, endpoints = guard_resources.watched(session, guard.TABLE)
+    register, last = guard_resources.entries(session)
+    endpoints = list(register.values())
     alarms = tuple(guard_resources.alarms(session, guard.ALARMS))
     letters = guard_resources.waiting_messages(session, guard.DEAD_LETTERS)
     topic = stack.outputs.get(SWEEP_TOPIC)
@@ -172,7 +176,7 @@ def _warnings(
     alarms: tuple[Alarm, ...],
     letters: int,
     notices: tuple[Subscription, ...],
-    endpoints: Sequence[Watched],
+    endpoints: Sequence[RegisterEntry],
 ) -> list[str]:
     warnings: list[str] = []
     if not status.endswith("_COMPLETE") or status == "ROLLBACK_COMPLETE":
@@ -190,31 +194,31 @@ def _warnings(
     ]
     if letters:
         warnings.append(f"about {letters} undelivered events are in the queue {guard.DEAD_LETTERS}")
-    if not any(one.confirmed for one in notices):
+    if not any(subscription.confirmed for subscription in notices):
         warnings.append("no confirmed subscriber: no notice goes out before an endpoint is turned off")
     warnings += [
-        f"endpoint {one.name}: CloudWatch has no metric of its requests in flight. The guard detects a "
+        f"endpoint {endpoint.name}: CloudWatch has no metric of its requests in flight. The guard detects a "
         "stream longer than the grace period only by GPU use: set lifecycle.grace_minutes above your "
         "longest stream"
-        for one in endpoints
-        if one.streams_hidden and one.gone_at is None
+        for endpoint in endpoints
+        if endpoint.streams_hidden and endpoint.gone_at is None
     ]
     return [*warnings, *_idleness_warnings(session, endpoints)]
 
 
-def _idleness_warnings(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
+def _idleness_warnings(session: Session, endpoints: Sequence[RegisterEntry]) -> Iterator[str]:
     """Yield a warning for each endpoint whose metrics do not show whether it is idle."""
     flags = session.command_flags()
-    for one in endpoints:
-        if one.unknown_since is None or one.gone_at is not None:
+    for endpoint in endpoints:
+        if endpoint.unknown_since is None or endpoint.gone_at is not None:
             continue
-        hours = (session.now() - one.unknown_since) / timedelta(hours=1)
+        hours = (session.now() - endpoint.unknown_since) / timedelta(hours=1)
         if hours >= _UNKNOWN_TOO_LONG_H:
             yield (
-                f"endpoint {one.name}: for {hours:.1f} hours its metrics have not shown whether it is idle, "
-                "so only its lifetime, budget or hours turn it off. Run "
+                f"endpoint {endpoint.name}: for {hours:.1f} hours its metrics have not shown whether it is "
+                "idle, so only its lifetime, budget or hours turn it off. Run "
                 f"`peagle-sm guard sweep --dry-run{flags}` to see which metric is missing. If the endpoint "
-                f"is unused, run `peagle-sm pause {one.name}{flags}`"
+                f"is unused, run `peagle-sm pause {endpoint.name}{flags}`"
             )
 
 

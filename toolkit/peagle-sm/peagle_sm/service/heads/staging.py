@@ -28,7 +28,7 @@ from peagle_sm.aws.storage.uploads import (
 )
 from peagle_sm.core.errors import BillableLeft, Interrupted, PeagleError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.core.heads.inspect import inspect_files
-from peagle_sm.core.heads.layout import FileRecord, HeadRefused, HeadReport, fault_data
+from peagle_sm.core.heads.layout import FileRecord, HeadRefused, HeadReport
 from peagle_sm.core.heads.reading import (
     HEAD_FOLDER,
     MANIFEST,
@@ -146,7 +146,7 @@ def _target_part(place: Place) -> StagedPart:
             f"the target at {place.folder.place} must not be deployed:\n"
             + "\n".join(f"{fault.check}: {fault.message}" for fault in errors),
             next_step="Use a model that consists of safetensors files and configs only.",
-            details={"findings": [fault_data(fault) for fault in errors]},
+            details={"findings": [fault.to_dict() for fault in errors]},
         )
     return StagedPart("target", place, "", tuple(kept), tuple(left_out), report.licence)
 
@@ -211,7 +211,7 @@ class Staged:
 class _Item:
     name: str
     path: Path
-    found: Digests
+    sums: Digests
 
 
 def stage(
@@ -230,7 +230,7 @@ def stage(
         sources: the same as for the plan.
         cache: directory for downloads from the hub, by repository and commit.
         version: this program's version, for the manifest.
-        told: called at each step.
+        progress: called at each step.
         part_bytes: the size of an upload's parts (S3 takes 5 MiB and more).
 
     Raises:
@@ -277,7 +277,7 @@ def _stage(
     _no_other_manifest(session, bucket, prefix, plan, manifest)
     for item in missing:
         sent = _Counter(item, progress)
-        put_file(session, bucket, prefix + item.name, item.path, item.found, sent)
+        put_file(session, bucket, prefix + item.name, item.path, item.sums, sent)
     _verify(session, bucket, prefix, missing, progress)
     text = manifest.to_json().encode()
     if (
@@ -294,11 +294,11 @@ class _Counter:
     """Counter of one file's uploaded bytes."""
 
     def __init__(self, item: _Item, progress: Step) -> None:
-        self._item, self._told, self._done = item, progress, 0
+        self._item, self._progress, self._done = item, progress, 0
 
     def __call__(self, count: int) -> None:
         self._done += count
-        self._told("send", self._item.name, self._done, self._item.found.size)
+        self._progress("send", self._item.name, self._done, self._item.sums.size)
 
 
 def _items(part: StagedPart, sources: Sources, cache: Path, progress: Step, part_bytes: int) -> list[_Item]:
@@ -345,7 +345,7 @@ def _missing(
         stored = checksum_of(session, bucket, prefix + item.name) if item.name in plan.there else None
         if stored is None:
             missing.append(item)
-        elif stored != (item.found.size, item.found.s3):
+        elif stored != (item.sums.size, item.sums.s3):
             strangers.append(item.name)
     if strangers:
         raise strange(plan.uri, strangers)
@@ -373,13 +373,13 @@ def _read_manifest(session: Session, bucket: str, prefix: str, size: int) -> byt
 def _verify(session: Session, bucket: str, prefix: str, items: list[_Item], progress: Step) -> None:
     for item in items:
         stored = checksum_of(session, bucket, prefix + item.name)
-        if stored != (item.found.size, item.found.s3):
+        if stored != (item.sums.size, item.sums.s3):
             raise ServiceFault(
                 f"s3://{bucket}/{prefix}{item.name} is not the file that was uploaded: found size and "
-                f"checksum {stored}, expected {(item.found.size, item.found.s3)}",
+                f"checksum {stored}, expected {(item.sums.size, item.sums.s3)}",
                 next_step="Another program may write to this prefix. Give another --to, and run it again.",
             )
-        progress("verify", item.name, item.found.size, item.found.size)
+        progress("verify", item.name, item.sums.size, item.sums.size)
 
 
 def _manifest(plan: StagingPlan, items: list[_Item], version: str) -> Manifest:
@@ -398,7 +398,7 @@ def _manifest(plan: StagingPlan, items: list[_Item], version: str) -> Manifest:
         )
     return Manifest(
         tool_version=version,
-        files=tuple(FileRecord(item.name, item.found.size, item.found.whole) for item in items),
+        files=tuple(FileRecord(item.name, item.sums.size, item.sums.whole) for item in items),
         model=(target.place.model if target else None) or head.place.model,
         target=None if target is None else _part(target),
         head=_part(head),

@@ -74,10 +74,10 @@ class AcceptanceReport:
             "since": self.since.isoformat(),
             "compared_since": self.compared_since.isoformat(),
             "dimensions": list(self.dimensions),
-            "slices": [asdict(one) for one in self.slices],
+            "slices": [asdict(row) for row in self.slices],
             "changes": [
-                {**asdict(one), "since": datetime.fromtimestamp(one.since, UTC).isoformat()}
-                for one in self.changes
+                {**asdict(fall), "since": datetime.fromtimestamp(fall.since, UTC).isoformat()}
+                for fall in self.changes
             ],
             "uncounted_requests": self.uncounted,
             "notes": list(self.notes),
@@ -170,7 +170,7 @@ def acceptance_from_records(
     Raises:
         SpecError: too many or unknown dimensions, or no record reports its drafts.
     """
-    reporting = sorted((one for one in records if one.drafts), key=lambda one: one.time)
+    reporting = sorted((record for record in records if record.drafts), key=lambda record: record.time)
     if not reporting:
         raise SpecError(
             f"{source}: no answer reports its drafts ({len(records):,} requests)",
@@ -205,32 +205,34 @@ def acceptance_from_records(
         )
     since = datetime.fromtimestamp(begin if seconds is None else now.timestamp() - seconds, UTC)
     intervals[-1].uncounted = sum(
-        1 for one in records if one.drafts is None and one.outcome != "failed" and one.time >= begin
+        1
+        for record in records
+        if record.drafts is None and record.outcome != "failed" and record.time >= begin
     )
     return _report(source, names, intervals, since, datetime.fromtimestamp(begin, UTC), [*notes, *bounded])
 
 
-def _dimensions(records: Sequence[TrafficRecord], asked: Sequence[str] | None) -> tuple[str, ...]:
+def _dimensions(records: Sequence[TrafficRecord], chosen: Sequence[str] | None) -> tuple[str, ...]:
     values: dict[str, set[str]] = {}
     for record in records:
         for name, value in record.slices.items():
             values.setdefault(name, set()).add(value)
-    if asked is None:
+    if chosen is None:
         labels = sorted(name for name in values if name.startswith(LABEL))
         several = [name for name in (*labels, *_USUAL) if len(values.get(name, ())) > 1]
         return tuple(several[:MOST_CHOSEN])
-    if unknown := [name for name in asked if name not in values]:
+    if unknown := [name for name in chosen if name not in values]:
         raise SpecError(
             f"--slices: found {unknown[0]!r}; allowed: {', '.join(sorted(values))}",
             next_step=f"give at most {MOST_CHOSEN} of them, separated by commas",
         )
-    if len(asked) > MOST_CHOSEN:
+    if len(chosen) > MOST_CHOSEN:
         raise SpecError(
-            f"--slices: found {len(asked)} dimensions; allowed: {MOST_CHOSEN}, since requests are compared "
+            f"--slices: found {len(chosen)} dimensions; allowed: {MOST_CHOSEN}, since requests are compared "
             "only with those of equal slices",
             next_step="look at some of them at a time",
         )
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(chosen))
 
 
 def _frequent(
@@ -260,7 +262,7 @@ def _report(
     detector = Detector(dimensions)
     shown: dict[Stratum, Sums] = {}
     uncounted = 0
-    for interval in sorted(intervals, key=lambda one: one.at):
+    for interval in sorted(intervals, key=lambda interval: interval.at):
         detector.add(interval.at, interval.counts)
         if interval.at >= since.timestamp():
             uncounted += interval.uncounted
@@ -269,7 +271,7 @@ def _report(
     return AcceptanceReport(
         source,
         since,
-        max(compared_since, datetime.fromtimestamp(min(one.at for one in intervals), UTC)),
+        max(compared_since, datetime.fromtimestamp(min(interval.at for interval in intervals), UTC)),
         dimensions,
         _slices(dimensions, shown),
         detector.changes(),

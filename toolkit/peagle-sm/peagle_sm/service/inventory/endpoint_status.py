@@ -88,35 +88,35 @@ class EndpointStatus(Shown):
         return Card(tone=tone, fields=tuple((name, value) for name, value in fields if value))
 
 
-def instance_text(each: EndpointSummary) -> str:
+def instance_text(row: EndpointSummary) -> str:
     """Format `2 x ml.g7e.2xlarge`; with autoscaling `1-4 x ml.g7e.2xlarge`."""
-    if each.instance_type is None:
+    if row.instance_type is None:
         return "-"
-    count = each.instance_bounds or each.instance_count
-    return f"{count} x {each.instance_type}" if count else each.instance_type
+    count = row.instance_bounds or row.instance_count
+    return f"{count} x {row.instance_type}" if count else row.instance_type
 
 
-def _instances_now(each: EndpointSummary) -> str:
-    if each.instance_bounds is None or each.instance_type is None:
-        return instance_text(each)
-    return f"{each.instance_count} x {each.instance_type} (autoscaling: {each.instance_bounds})"
+def _instances_now(row: EndpointSummary) -> str:
+    if row.instance_bounds is None or row.instance_type is None:
+        return instance_text(row)
+    return f"{row.instance_count} x {row.instance_type} (autoscaling: {row.instance_bounds})"
 
 
-def _price(each: EndpointSummary) -> str:
-    bound = each.price_at_most
-    hourly, spent = usd(each.usd_per_hour, "hour", at_most=bound), usd(each.spent_usd, at_most=bound)
-    if each.off_why is not None:
-        return f"{hourly} when it is on\noff: {rest_costs(each.stack, each.usd_per_hour)}"
-    if each.instance_bounds is None:
+def _price(row: EndpointSummary) -> str:
+    bound = row.price_at_most
+    hourly, spent = usd(row.usd_per_hour, "hour", at_most=bound), usd(row.spent_usd, at_most=bound)
+    if row.off_why is not None:
+        return f"{hourly} when it is on\noff: {rest_costs(row.stack, row.usd_per_hour)}"
+    if row.instance_bounds is None:
         return f"{hourly}, {spent} spent so far"
-    return f"{hourly}, about {usd(each.spent_usd)} spent so far (at autoscaling's initial instance count)"
+    return f"{hourly}, about {usd(row.spent_usd)} spent so far (at autoscaling's initial instance count)"
 
 
-def _idle(each: EndpointSummary) -> str:
-    if each.idle_minutes is None:
+def _idle(row: EndpointSummary) -> str:
+    if row.idle_minutes is None:
         return ""
-    grace = f", checked again {each.grace_minutes} min later" if each.grace_minutes else ""
-    return f"counts as idle after {each.idle_minutes} min in which the metrics show no request{grace}"
+    grace = f", checked again {row.grace_minutes} min later" if row.grace_minutes else ""
+    return f"counts as idle after {row.idle_minutes} min in which the metrics show no request{grace}"
 
 
 def engine_words(engine: Mapping[str, Any]) -> str:

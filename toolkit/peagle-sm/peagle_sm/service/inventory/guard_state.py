@@ -121,18 +121,19 @@ class Rest:
     since: datetime | None = None
 
 
-def rest_of(one: Belongings, entry: RegisterEntry | None) -> Rest | None:
+def rest_of(belongings: Belongings, entry: RegisterEntry | None) -> Rest | None:
     """Return why the endpoint is off; None if it exists, or if no reason is recorded."""
-    if one.endpoint is not None or not one.configs:
+    if belongings.endpoint is not None or not belongings.configs:
         return None
-    if one.kept_config is not None:
-        return Rest(BY_HAND, one.paused_at)
+    if belongings.kept_config is not None:
+        return Rest(BY_HAND, belongings.paused_at)
     if entry is not None and entry.gone_at is not None and entry.off_by in _BY_THE_GUARD and not entry.paused:
         return Rest(_BY_THE_GUARD[entry.off_by], entry.gone_at)
-    if one.is_off:
+    if belongings.is_off:
         by_hand = entry is not None and entry.paused
         return Rest(
-            BY_HAND if by_hand else f"its stack {one.stack} turned it off", entry.gone_at if entry else None
+            BY_HAND if by_hand else f"its stack {belongings.stack} turned it off",
+            entry.gone_at if entry else None,
         )
     return None
 
@@ -143,7 +144,7 @@ def known_entries(session: Session, note: Note | None = None) -> dict[str, Regis
     A list of endpoints is useful without it; ``note`` receives what the list then lacks.
     """
     try:
-        return guard_resources.entries(session)
+        return guard_resources.entries(session)[0]
     except CredentialsError:
         return {}
     except PeagleError as error:

@@ -26,7 +26,7 @@ from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
 from peagle_sm.service.inventory.guard_state import known_entry, limit_acts
-from peagle_sm.service.inventory.listing import EndpointSummary, speculative_config, summary_of
+from peagle_sm.service.inventory.listing import EndpointSummary, ServingFacts, speculative_config, summary_of
 from peagle_sm.service.inventory.resources import Belongings, belongings_of
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
@@ -47,7 +47,17 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     facts = control.describe_endpoint(session, name)
     ours = belongings_of(session, name)
     entry, unread = _entry(session, name)
-    summary = summary_of(session, ours, session.now(), entry)
+    config_name = facts.config_name if facts else kept_config(ours) if ours.configs else ""
+    config = control.describe_endpoint_config(session, config_name) if config_name else None
+    model_name = (config.model_name if config else None) or next(iter(ours.models), None)
+    model = control.describe_model(session, model_name) if model_name else None
+    speculation = speculative_config(model)
+    serving = ServingFacts(
+        (speculation or {}).get("num_speculative_tokens"),
+        config.instance_type if config else None,
+        config.instance_count if config else None,
+    )
+    summary = summary_of(session, ours, session.now(), entry, serving)
     acts = ours.lifetime is None or limit_acts(session, ours.lifetime)
     if not acts:
         summary = replace(summary, expires_at=None)
@@ -60,10 +70,6 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         summary = EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
     else:
         summary = _with_present_count(summary, facts)
-    config_name = facts.config_name if facts else kept_config(ours)
-    config = control.describe_endpoint_config(session, config_name)
-    model_name = (config.model_name if config else None) or next(iter(ours.models), None)
-    model = control.describe_model(session, model_name) if model_name else None
     unread_notes = (
         []
         if unread is None
@@ -77,7 +83,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         model_name=model_name,
         image=model.image if model else None,
         failure_reason=facts.failure_reason if facts else None,
-        speculative_config=speculative_config(model),
+        speculative_config=speculation,
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
         read_at=session.now(),
@@ -91,11 +97,13 @@ def status(name: str, *, session: Session) -> EndpointStatus:
 
 def _with_present_count(summary: EndpointSummary, facts: EndpointFacts) -> EndpointSummary:
     """Replace the config's initial instance count with the current one."""
-    asked, now = summary.instance_count, facts.instance_count
-    if facts.status != "InService" or not asked or now is None or now == asked:
+    planned, now = summary.instance_count, facts.instance_count
+    if facts.status != "InService" or not planned or now is None or now == planned:
         return summary
     hourly = summary.usd_per_hour
-    return replace(summary, instance_count=now, usd_per_hour=None if hourly is None else hourly / asked * now)
+    return replace(
+        summary, instance_count=now, usd_per_hour=None if hourly is None else hourly / planned * now
+    )
 
 
 def _entry(session: Session, name: str) -> tuple[RegisterEntry | None, PeagleError | None]:
@@ -117,12 +125,12 @@ def _off_warnings(session: Session, summary: EndpointSummary) -> list[str]:
     return [f"it is off ({summary.off_why}): {costs}; `{command}` turns it on"]
 
 
-def not_ours(session: Session, one: Belongings) -> PeagleError:
-    """Return the error for an endpoint of which peagle-sm has nothing: another's, or a missing one."""
-    if one.resources or control.describe_endpoint(session, one.name) is None:
-        return absent(session, one.name, one)
+def not_ours(session: Session, belongings: Belongings) -> PeagleError:
+    """Return the error for an endpoint that is missing or was not created by peagle-sm."""
+    if belongings.resources or control.describe_endpoint(session, belongings.name) is None:
+        return absent(session, belongings.name, belongings)
     return PlanRefused(
-        f"endpoint {one.name} exists but was not created by peagle-sm; it was not changed.",
+        f"endpoint {belongings.name} exists but was not created by peagle-sm; it was not changed.",
         next_step="See `aws sagemaker describe-endpoint` for its state.",
         details={"findings": []},
     )
@@ -130,9 +138,9 @@ def not_ours(session: Session, one: Belongings) -> PeagleError:
 
 def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFound:
     """Return the error for a missing endpoint; it lists what a killed run left."""
-    one = ours or belongings_of(session, name)
-    left, flags = one.resources, session.command_flags()
-    if one.is_off:
+    belongings = ours or belongings_of(session, name)
+    left, flags = belongings.resources, session.command_flags()
+    if belongings.is_off:
         return NotFound(
             f"endpoint {name!r} is off in {session.region}; kept: {', '.join(left)}.",
             next_step=f"Turn it on with `peagle-sm resume {name}{flags}`, or delete what is kept with "
@@ -235,7 +243,7 @@ def _new_lines(name: str, session: Session, known: list[LogLine], pacing: Pacing
     while exists:
         exists = control.describe_endpoint(session, name) is not None
         start = max(epoch, newest - OVERLAP) if newest > epoch else epoch
-        lines = sorted(cloudwatch.since(session, name, start), key=lambda one: one[1].timestamp)
+        lines = sorted(cloudwatch.since(session, name, start), key=lambda pair: pair[1].timestamp)
         for event_id, line in lines:
             if event_id in seen:
                 continue

@@ -98,7 +98,7 @@ ToRemove = Sequence[Resource]
 
 def endpoint_name(resources: ToRemove) -> str:
     """Return the name of the endpoint among its resources."""
-    return next(one.name for one in resources if isinstance(one, Endpoint))
+    return next(resource.name for resource in resources if isinstance(resource, Endpoint))
 
 
 @dataclass
@@ -130,7 +130,11 @@ class Belongings:
         exists = {"model", "endpoint-config"}
         exists |= {"endpoint", "inference-component", "scalable-target", "alarm"} if self.endpoint else set()
         own = () if self.lifetime is None else (f"schedule/{self.lifetime.name}",)
-        return tuple(one.label for one in reversed(self.to_remove) if one.kind in exists or one.label in own)
+        return tuple(
+            resource.label
+            for resource in reversed(self.to_remove)
+            if resource.kind in exists or resource.label in own
+        )
 
     @property
     def is_off(self) -> bool:
@@ -150,29 +154,30 @@ def belongings_of(
     """Return what peagle-sm created under one endpoint's name.
 
     ``resources`` is empty if nothing exists. ``note`` receives a sentence if a missing permission makes this
-    slower. With ``need_lifetime`` False, a lifetime schedule that may not be read is no error.
+    slower. With ``need_lifetime`` False, a lifetime schedule that the caller may not
+    read is noted in ``unread_lifetime``.
     """
-    one = Belongings(name)
+    belongings = Belongings(name)
     facts = control.describe_endpoint(session, name)
     tags = None if facts is None else control.tags_of(session, facts.arn)
     if facts is not None and tags is not None and is_ours(tags):
-        one.endpoint = Listed(name, facts.arn, facts.status, facts.created_at)
-        one.tags, one.stack = tags, stack_of(tags)
+        belongings.endpoint = Listed(name, facts.arn, facts.status, facts.created_at)
+        belongings.tags, belongings.stack = tags, stack_of(tags)
     tagged = _tagged(session, {MANAGED_BY: MANAGER, ENDPOINT: name}, note)
-    for row, marks in _configs_of(session, name, tagged, facts if one.endpoint else None, note):
-        _add_config(one, row.name, marks)
-    for row, marks in _owned_by(session, name, _models_of(session, name, tagged, one, note)):
-        one.models.append(row.name)
-        one.stack = one.stack or stack_of(marks)
+    for row, marks in _configs_of(session, name, tagged, facts if belongings.endpoint else None, note):
+        _add_config(belongings, row.name, marks)
+    for row, marks in _owned_by(session, name, _models_of(session, name, tagged, belongings, note)):
+        belongings.models.append(row.name)
+        belongings.stack = belongings.stack or stack_of(marks)
     try:
         limit = lifetime.get(session, schedule_name(name))
     except CredentialsError as error:
         if need_lifetime:
             raise
-        one.unread_lifetime = error
+        belongings.unread_lifetime = error
     else:
-        one.lifetime = limit if limit is not None and limit.ends(name) else None
-    return one
+        belongings.lifetime = limit if limit is not None and limit.ends(name) else None
+    return belongings
 
 
 def all_belongings(session: Session, note: Note | None = None) -> list[Belongings]:
@@ -184,17 +189,13 @@ def all_belongings(session: Session, note: Note | None = None) -> list[Belonging
 
 def all_limits(session: Session) -> dict[str, Lifetime]:
     """Return every lifetime schedule by endpoint name; one call for each."""
-    read = (limit_of(session, row.name) for row in lifetime.list_rows(session))
-    return dict(one for one in read if one is not None)
-
-
-def limit_of(session: Session, schedule: str) -> tuple[str, Lifetime] | None:
-    """Return a schedule's endpoint and lifetime; None for another kind of schedule."""
-    limit = lifetime.get(session, schedule)
-    owner = None if limit is None else _owner(limit)
-    if limit is None or owner is None or schedule_name(owner) != schedule:
-        return None
-    return owner, limit
+    limits = {}
+    for name in lifetime.schedule_names(session):
+        limit = lifetime.get(session, name)
+        owner = None if limit is None else _owner(limit)
+        if limit is not None and owner is not None and schedule_name(owner) == name:
+            limits[owner] = limit
+    return limits
 
 
 def all_tagged(session: Session, note: Note | None = None) -> Tagged | None:
@@ -207,13 +208,8 @@ def assemble(
     tagged: Tagged | None,
     endpoints: Iterable[Listed],
     limits: Mapping[str, Lifetime],
-    may_be_paused: Callable[[str, Mapping[str, str]], bool] = lambda name, tags: True,
 ) -> list[Belongings]:
-    """Return everything that peagle-sm created by endpoint name, from tags and lists.
-
-    ``may_be_paused`` selects the configs without an endpoint that need a ListTags call: only ListTags shows
-    a pause immediately.
-    """
+    """Return everything that peagle-sm created by endpoint name, from tags and lists."""
     by_endpoint = {name: Belongings(name, lifetime=limit) for name, limit in limits.items()}
     # A deploy creates its schedule first, so a resource that is too new for the tagging API has one.
     owners = set(by_endpoint)
@@ -224,22 +220,22 @@ def assemble(
         return hashed is not None and (tagged is None or hashed[1] in prefixes)
 
     for row, tags in _with_tags(session, endpoints, tagged, lambda row: tagged is None or row.name in owners):
-        one = by_endpoint.setdefault(row.name, Belongings(row.name))
-        one.endpoint, one.tags, one.stack = row, tags, stack_of(tags)
+        owner = by_endpoint.setdefault(row.name, Belongings(row.name))
+        owner.endpoint, owner.tags, owner.stack = row, tags, stack_of(tags)
     for row, tags in _with_tags(session, control.list_endpoint_configs(session), tagged, may_be_new):
         name = tags.get(ENDPOINT)
         if name is not None:
-            one = by_endpoint.setdefault(name, Belongings(name))
-            ask = one.endpoint is None and may_be_paused(name, tags)
-            now = control.tags_of(session, row.arn) if ask else tags
+            owner = by_endpoint.setdefault(name, Belongings(name))
+            # Only ListTags shows a pause immediately.
+            now = control.tags_of(session, row.arn) if owner.endpoint is None else tags
             if now is not None:
-                _add_config(one, row.name, now)
+                _add_config(owner, row.name, now)
     for row, tags in _with_tags(session, control.list_models(session), tagged, may_be_new):
         name = tags.get(ENDPOINT)
         if name is not None:
-            one = by_endpoint.setdefault(name, Belongings(name))
-            one.models.append(row.name)
-            one.stack = one.stack or stack_of(tags)
+            owner = by_endpoint.setdefault(name, Belongings(name))
+            owner.models.append(row.name)
+            owner.stack = owner.stack or stack_of(tags)
     return [by_endpoint[name] for name in sorted(by_endpoint) if by_endpoint[name].resources]
 
 
@@ -265,12 +261,12 @@ def _configs_of(
 
 
 def _models_of(
-    session: Session, name: str, tagged: Tagged | None, one: Belongings, note: Note | None
+    session: Session, name: str, tagged: Tagged | None, belongings: Belongings, note: Note | None
 ) -> list[Listed]:
     rows = _rows_by_name(control.list_models, session, name, tagged, note)
     rows += _only_tagged("model", name, tagged, rows)
-    if not rows and one.configs:
-        config = control.describe_endpoint_config(session, one.configs[0])
+    if not rows and belongings.configs:
+        config = control.describe_endpoint_config(session, belongings.configs[0])
         model = control.describe_model(session, config.model_name) if config and config.model_name else None
         if model is not None:
             rows.append(Listed(model.name, model.arn))
@@ -310,7 +306,7 @@ def _only_tagged(kind: str, name: str, tagged: Tagged | None, known: Iterable[Li
 
 
 def _owned_by(session: Session, name: str, rows: Iterable[Listed]) -> list[tuple[Listed, dict[str, str]]]:
-    """Return the rows whose tags in SageMaker name the endpoint."""
+    """Return the rows that have the endpoint's name in their tags in SageMaker."""
     read = ((row, control.tags_of(session, row.arn)) for row in rows)
     return [(row, tags) for row, tags in read if tags is not None and belongs_to(tags, name)]
 

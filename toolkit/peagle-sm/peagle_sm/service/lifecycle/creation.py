@@ -70,17 +70,17 @@ class Run:
     @property
     def schedules(self) -> tuple[LifetimeSchedule, ...]:
         """Return its lifetime schedules, the endpoint's own first."""
-        return tuple(one for one in self.resources if isinstance(one, LifetimeSchedule))
+        return tuple(resource for resource in self.resources if isinstance(resource, LifetimeSchedule))
 
     @property
     def prepared(self) -> tuple[Resource, ...]:
         """Return what is created before the endpoint and costs nothing, without the schedules."""
-        return tuple(one for one in self.resources if one.rests)
+        return tuple(resource for resource in self.resources if resource.rests)
 
     @property
     def endpoint(self) -> Resource:
         """Return its endpoint."""
-        return next(one for one in self.resources if isinstance(one, Endpoint))
+        return next(resource for resource in self.resources if isinstance(resource, Endpoint))
 
     @property
     def started(self) -> tuple[Resource, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from peagle_sm.aws.control import executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.sagemaker import did_you_mean
+from peagle_sm.aws.control.sagemaker import component_names, did_you_mean
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
@@ -21,15 +21,16 @@ from peagle_sm.core.plan.tags_and_schedules import (
     USD_PER_HOUR,
     from_zero_alarm,
     hard_schedule_name,
-    schedule_name,
 )
 from peagle_sm.core.resources.alarm import Alarm, update_alarms_deletion
+from peagle_sm.core.resources.component import Component
 from peagle_sm.core.resources.ordered import component_of
 from peagle_sm.core.resources.scalable_target import ScalableTarget, resource_id
 from peagle_sm.service.inventory.guard_state import forget
 from peagle_sm.service.inventory.resources import (
     Belongings,
     Note,
+    ToRemove,
     all_belongings,
     amount,
     belongings_of,
@@ -42,7 +43,6 @@ from peagle_sm.service.lifecycle.teardown import (
     Teardown,
     joined,
     leave_all_to_the_schedules,
-    leave_to_the_schedule,
     remove_by_hand,
 )
 from peagle_sm.service.progress import Pacing, Progress, Reporter
@@ -76,9 +76,9 @@ class Deletable:
 class DeleteReport:
     """Result of a deletion.
 
-    ``leftovers`` are the resources of these names that AWS still shows, or that could not be checked; empty
-    if all are gone. ``logs_kept`` are the existing log groups whose deletion was not requested. ``absent``
-    has the names and globs that matched nothing, and what was found instead.
+    ``leftovers`` are the resources of these names whose deletion AWS did not confirm. ``logs_kept`` are the
+    existing log groups whose deletion was not requested. ``absent`` has the names and globs that matched
+    nothing, each with the nearest match.
     """
 
     names: tuple[str, ...]
@@ -133,7 +133,7 @@ def delete(
     kept. The log group of each name is kept, unless ``with_logs`` is True, or is a callback that returns
     True (called after ``confirm``). True deletes a log group even if nothing else of the name exists. A
     later stack of the same name creates its own log group, and fails if one exists. With ``missing_ok`` a
-    name or glob that matches nothing is no error; the report has it in ``absent``.
+    name or glob that matches nothing raises nothing; the report has it in ``absent``.
 
     Raises:
         NotFound: a name or glob matches nothing that peagle-sm created.
@@ -166,18 +166,19 @@ def delete(
     if gone_stacks:
         _gone_stacks(session, chosen)  # a stack may have been deployed again during the prompt
     logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
-    removed = _remove_all(session, Teardown(session, pacing, reporter, "delete", gone_stacks), chosen, pacing)
+    teardown = Teardown(session, pacing, reporter, "delete", gone_stacks=True)
+    removed = _remove_all(session, teardown, chosen, pacing)
     # Last: an engine that is ending still logs, and would create its log group again.
     logs_gone, logs_left = remove_groups(session, groups.values(), reporter) if logs_too else ([], {})
-    seen, unseen = _still_there(session, chosen, pacing, removed.left)
     report = DeleteReport(
-        names=tuple(one.name for one in chosen),
+        names=tuple(belongings.name for belongings in chosen),
         deleted=(*removed.deleted, *logs_gone),
-        leftovers=(*seen, *unseen, *logs_left),
+        leftovers=(*removed.left, *logs_left),
         logs_kept=() if logs_too else tuple(groups.values()),
         absent=absent,
     )
-    _raise_leftovers(report, session, unseen, logs_left)
+    if report.leftovers:
+        raise _leftovers(report, session, {**removed.left, **logs_left})
     return report
 
 
@@ -193,7 +194,7 @@ def _remove_all(
     removed, unproven = Removed(), list[BillableLeft]()
     remaining = {belongings.name: belongings for belongings in chosen}
     try:
-        for name, outcome in teardown.run_all([belongings.to_remove for belongings in chosen]):
+        for name, outcome in teardown.run_all([_to_remove(session, belongings) for belongings in chosen]):
             if isinstance(outcome, BillableLeft):  # the others must still be deleted
                 unproven.append(outcome)
             else:
@@ -211,26 +212,16 @@ def _remove_all(
 
 def leftovers(session: Session) -> list[str]:
     """Return "kind/name" of everything that peagle-sm created in the region."""
-    return [resource for one in all_belongings(session) for resource in one.resources]
+    return [resource for belongings in all_belongings(session) for resource in belongings.resources]
 
 
-def remove_if_there(session: Session, name: str, pacing: Pacing) -> Removed:
-    """Delete one name if it exists; a name that is already gone is no error.
-
-    Raises:
-        PlanRefused: the endpoint belongs to a stack that exists or cannot be read.
-        BillableLeft: AWS did not confirm that the endpoint is gone.
-        Interrupted: Ctrl-C when the endpoint was already gone.
-    """
-    try:
-        belongings = belongings_of(session, name, need_lifetime=False)
-        gone_stacks = _gone_stacks(session, [belongings])
-        teardown = Teardown(session, pacing, Reporter(None, pacing), "delete", gone_stacks)
-        removed = teardown.run(belongings.to_remove)
-        _remove_extras(session, belongings, removed)
-        return removed
-    except KeyboardInterrupt:
-        leave_to_the_schedule(session, name, pacing)
+def _to_remove(session: Session, belongings: Belongings) -> ToRemove:
+    """Return what is deleted; with the components of a gone stack, which no tag shows."""
+    if _stack_of(belongings) is None or belongings.endpoint is None:
+        return belongings.to_remove
+    components = [Component(name) for name in component_names(session, belongings.name)]
+    known = [resource for resource in belongings.to_remove if resource not in components]
+    return (*known, *components)
 
 
 def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_alone: bool) -> _Choice:
@@ -271,21 +262,21 @@ def _choose(
             candidates = [belongings_of(session, pattern, note, need_lifetime=False)]
         else:
             everything = all_belongings(session, note) if everything is None else everything
-            candidates = [one for one in everything if fnmatchcase(one.name, pattern)]
-        matches = [one for one in candidates if one.resources]
-        for one in candidates:
-            if not matches and one.unread_lifetime is not None:
-                raise one.unread_lifetime  # the schedule may be the only remaining resource
+            candidates = [belongings for belongings in everything if fnmatchcase(belongings.name, pattern)]
+        matches = [belongings for belongings in candidates if belongings.resources]
+        for belongings in candidates:
+            if not matches and belongings.unread_lifetime is not None:
+                raise belongings.unread_lifetime  # the schedule may be the only remaining resource
         if not matches and logs_alone and (only := _log_group_only(session, pattern)) is not None:
             matches = [only]
         if not matches:
             absent[pattern] = _no_match(session, pattern)
-        chosen.update({one.name: one for one in matches})
+        chosen.update({belongings.name: belongings for belongings in matches})
     return list(chosen.values()), absent
 
 
 def _log_group_only(session: Session, name: str) -> Belongings | None:
-    """Return a name of which only the log group is left; a stack may own it."""
+    """Return the belongings of a name that has only a log group left; a stack may own it."""
     if not _GLOB.isdisjoint(name) or not groups_of(session, {name: None}):
         return None
     if control.describe_endpoint(session, name) is not None:
@@ -300,7 +291,7 @@ def _gone_stacks(session: Session, chosen: Sequence[Belongings]) -> frozenset[st
     Raises:
         PlanRefused: a stack exists, or cannot be read.
     """
-    owned = {one.name: stack for one in chosen if (stack := _stack_of(one)) is not None}
+    owned = {belongings.name: stack for belongings in chosen if (stack := _stack_of(belongings)) is not None}
     for name, stack in owned.items():
         require_own_stack(name, stack)
     unread: list[str] = []
@@ -320,7 +311,7 @@ def _may_exist(session: Session, stack: str, unread: list[str]) -> bool:
 
 def _owned_by_stack(session: Session, owned: Mapping[str, str], unread: Sequence[str]) -> PlanRefused:
     name = next(iter(owned))
-    owners = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
+    owners = ", ".join(f"{endpoint} belongs to stack {stack}" for endpoint, stack in owned.items())
     return PlanRefused(
         f"{owners}. Only the stack can delete it: after another deletion the stack's next update would fail. "
         f"Nothing was deleted.{''.join(unread)}",
@@ -331,16 +322,18 @@ def _owned_by_stack(session: Session, owned: Mapping[str, str], unread: Sequence
     )
 
 
-def _stack_of(one: Belongings) -> str | None:
+def _stack_of(belongings: Belongings) -> str | None:
     """Return the stack that created it, from its tags or from its schedule."""
-    only_a_schedule = one.endpoint is None and not one.configs and not one.models
-    return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
+    only_a_schedule = belongings.endpoint is None and not belongings.configs and not belongings.models
+    return (
+        belongings.lifetime.stack if only_a_schedule and belongings.lifetime is not None else belongings.stack
+    )
 
 
 def _remove_extras(session: Session, belongings: Belongings, removed: Removed) -> None:
     """Delete the alarms of an endpoint's updates, and the second schedules that no tag shows.
 
-    Those are of a gone stack, or of a component whose deploy was killed before the endpoint config.
+    A gone stack, or a deploy that was killed before it created the endpoint config, leaves such schedules.
     """
     _remove_alarms(session, belongings.name)
     stack = _stack_of(belongings)
@@ -398,61 +391,29 @@ def _no_match(session: Session, pattern: str) -> NotFound:
     )
 
 
-def _status(one: Belongings) -> str:
-    if one.endpoint is None:
-        return "Paused" if one.is_off else "Orphaned" if one.resources else "Gone"
-    return one.endpoint.status or "unknown"
+def _status(belongings: Belongings) -> str:
+    if belongings.endpoint is None:
+        return "Paused" if belongings.is_off else "Orphaned" if belongings.resources else "Gone"
+    return belongings.endpoint.status or "unknown"
 
 
-def _price(session: Session, one: Belongings) -> float | None:
+def _price(session: Session, belongings: Belongings) -> float | None:
     """Return USD per hour from the endpoint's tag."""
-    if one.endpoint is None and not one.is_off:
+    if belongings.endpoint is None and not belongings.is_off:
         return None
-    return 0.0 if session.is_local else amount(one.tags, USD_PER_HOUR)
+    return 0.0 if session.is_local else amount(belongings.tags, USD_PER_HOUR)
 
 
-def _still_there(
-    session: Session, chosen: Sequence[Belongings], pacing: Pacing, unproven: Mapping[str, str]
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return what AWS still shows, and which schedules were not checked and why."""
-    left: tuple[str, ...] = ()
-    belongings: list[Belongings] = []
-    for look in range(3):  # lists may lag behind deletions; a few polls are enough
-        if look:
-            pacing.sleep(pacing.poll_s)
-        belongings = [belongings_of(session, one.name, need_lifetime=False) for one in chosen]
-        left = tuple(resource for one in belongings for resource in one.resources)
-        if not left:
-            break
-    # A component's schedule and autoscaling are not among the belongings.
-    known = {f"schedule/{schedule_name(one.name)}" for one in belongings if one.unread_lifetime is None}
-    seen_again = ("endpoint-config/", "model/")
-    return left, {
-        resource: reason
-        for resource, reason in unproven.items()
-        if resource not in known and not resource.startswith(seen_again)
-    }
-
-
-def _raise_leftovers(
-    report: DeleteReport, session: Session, unseen: Mapping[str, str], logs_left: Mapping[str, str]
-) -> None:
-    if not report.leftovers:
-        return
-    details = report.to_dict()
-    option = " --with-logs" if logs_left else ""
+def _leftovers(report: DeleteReport, session: Session, left: Mapping[str, str]) -> PeagleError:
+    option = " --with-logs" if any(label.startswith("log-group/") for label in left) else ""
     command = f"peagle-sm delete {' '.join(report.names)}{option} --yes{session.command_flags()}"
-    if any(one.startswith("endpoint/") for one in report.leftovers):
-        endpoints = [one for one in report.leftovers if one.startswith("endpoint/")]
-        raise BillableLeft(
-            f"These resources exist again after the deletion: {', '.join(report.leftovers)}.",
-            next_step=command,
-            details={**details, "resources": endpoints},
-        )
-    seen = [one for one in report.leftovers if one not in unseen]
-    sentences = [f"Not deleted (no hourly cost): {', '.join(seen)}."] if seen else []
-    sentences += [f"{reason}." for reason in logs_left.values()]
-    sentences += [f"Deletion not confirmed (no hourly cost): {one} ({why})." for one, why in unseen.items()]
-    steps = [f"Run it again: `{command}`."] if seen else []
-    steps += [remove_by_hand(session, resource) for resource in unseen]
-    raise PeagleError(" ".join(sentences), next_step=" ".join(steps), details=details)
+    by_hand = [label for label in left if label.startswith(("schedule/", "scalable-target/", "alarm/"))]
+    steps = [f"Run it again: `{command}`."] if len(by_hand) < len(left) else []
+    steps += [remove_by_hand(session, label) for label in by_hand]
+    return PeagleError(
+        " ".join(
+            f"Deletion not confirmed (no hourly cost): {label} ({reason})." for label, reason in left.items()
+        ),
+        next_step=" ".join(steps),
+        details=report.to_dict(),
+    )

@@ -1,7 +1,6 @@
 """deploy(): create an endpoint from a spec, or clean up completely.
 
-Every step resumes from what an earlier, killed run created. If AWS has no capacity, it retries a few times,
-then lists the regions that offer the instance type.
+Every step resumes from what an earlier, killed run created. If AWS has no capacity, it retries a few times.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ ATTEMPTS = 3
 """Attempts to create an endpoint. Shortages are often short: the release tests of AWS's images also try
 three times, five minutes apart (aws/deep-learning-containers#6411)."""
 STALE_PLAN = timedelta(minutes=1)
-_OFFERS = 5
 # Words of FailureReason: aws/deep-learning-containers#6673, DIAGNijmegen/rse-grand-challenge#2631.
 _SHORT = (
     "insufficientinstancecapacity",
@@ -43,10 +41,7 @@ _SHORT = (
 
 
 class NoCapacity(EndpointFailed):
-    """AWS had no capacity of the requested types in any attempt; nothing is left.
-
-    ``details["offers"]`` has the regions that list one of the types, each with its price.
-    """
+    """AWS had no capacity of the requested types in any attempt; nothing is left."""
 
 
 def is_short(error: PeagleError) -> bool:
@@ -55,31 +50,14 @@ def is_short(error: PeagleError) -> bool:
     return isinstance(error, EndpointFailed) and any(words in reason for words in _SHORT)
 
 
-def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: float) -> NoCapacity:
-    """Return the error after the last attempt, with prices of other regions."""
-    from peagle_sm.aws.control import prices
-
-    types = list(plan.draft.instance_types)
-    offers = [offer for name in types for offer in prices.find_elsewhere(session, name)]
-    offers.sort(key=lambda one: (one.usd_per_hour, types.index(one.instance)))
-    offers_text = "; ".join(
-        f"{one.region}: {one.instance} at {one.usd_per_hour:.2f} USD/hour ({one.source}, {one.date})"
-        for one in offers[:_OFFERS]
-    )
-    elsewhere = (
-        f"Or deploy in another region that has your quota and your artifacts: {offers_text}."
-        if offers_text
-        else "No price of another region is known: see the AWS price list, or use a capacity reservation."
-    )
+def _no_capacity(run: Deploy, error: EndpointFailed) -> NoCapacity:
+    types, wait_s = run.plan.draft.instance_types, run.pacing.capacity_wait_s
     return NoCapacity(
-        f"AWS has no capacity of {' or '.join(types)} in {session.region}: {ATTEMPTS} attempts to create "
-        f"endpoint {plan.names.endpoint} failed, {waited_s / 60:.0f} minutes apart.",
-        next_step=f"Add other placement.instance_types, in order of preference (at most 5). {elsewhere}",
-        details={
-            **error.details,
-            "instance_types": types,
-            "offers": [one.model_dump(mode="json") for one in offers[:_OFFERS]],
-        },
+        f"AWS has no capacity of {' or '.join(types)} in {run.session.region}: {ATTEMPTS} attempts to create "
+        f"endpoint {run.name} failed, {wait_s / 60:.0f} minutes apart.",
+        next_step="Add other placement.instance_types, in order of preference (at most 5), deploy in another "
+        "region that has your quota and your artifacts, or use a capacity reservation.",
+        details={**error.details, "instance_types": list(types)},
     )
 
 
@@ -107,10 +85,10 @@ class Deploy(Run):
         return False
 
 
-def ensure_lifetime(run: Deploy, found: Survey) -> None:
+def ensure_lifetime(run: Deploy, existing: Survey) -> None:
     """Create the lifetime schedules; keep those of an existing endpoint."""
-    limit = found.lifetime
-    exists = found.state in ("creating", "settling", "live")
+    limit = existing.lifetime
+    exists = existing.state in ("creating", "settling", "live")
     if exists and limit is not None and limit.guards(run.name, run.pacing.clock()):
         run.report(
             "lifetime",
@@ -130,23 +108,23 @@ def arm_anew(run: Deploy) -> None:
     arm(run, lease_of(run.session, run.name))
 
 
-def create(run: Deploy, found: Survey) -> None:
+def create(run: Deploy, existing: Survey) -> None:
     """Create everything up to the endpoint, or use what an earlier run of this plan created.
 
     Raises:
         PlanRefused: another plan's resource has one of the names.
         PeagleError: AWS refused, or did not answer several times.
     """
-    if found.state == "failed" and found.endpoint is not None:
-        reason = cause_first(found.endpoint.failure_reason or "no reason given", "").splitlines()[0]
+    if existing.state == "failed" and existing.endpoint is not None:
+        reason = cause_first(existing.endpoint.failure_reason or "no reason given", "").splitlines()[0]
         run.report(
             "check", f"the endpoint of an earlier run failed ({reason}); replacing it", status="Failed"
         )
-    if found.state in ("failed", "leaving"):
+    if existing.state in ("failed", "leaving"):
         Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name)
-    if found.state == "creating":
+    if existing.state == "creating":
         run.may_exist = True
-        run.report.start_billing(_age_s(run, found.endpoint))
+        run.report.start_billing(_age_s(run, existing.endpoint))
         run.report("endpoint", f"continuing with endpoint {run.name} of an earlier run", status="Creating")
         return
     create_all(run, (*run.prepared, run.endpoint))
@@ -249,39 +227,39 @@ def _ask(confirm: Callable[[Plan], bool] | None, plan: Plan) -> None:
         )
 
 
-def _changes_nothing(plan: Plan, found: Survey, pacing: Pacing) -> bool:
-    limit = found.lifetime
-    return found.serves and limit is not None and limit.guards(plan.names.endpoint, pacing.clock())
+def _changes_nothing(plan: Plan, existing: Survey, pacing: Pacing) -> bool:
+    limit = existing.lifetime
+    return existing.serves and limit is not None and limit.guards(plan.names.endpoint, pacing.clock())
 
 
-def _adopt_serving(run: Deploy, found: Survey) -> None:
+def _adopt_serving(run: Deploy, existing: Survey) -> None:
     # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
     try:
-        ensure_lifetime(run, found)
+        ensure_lifetime(run, existing)
         follow(run)
         create_all(run, run.started)  # of a run that was killed before it
         message = f"endpoint {run.name} is already in service with this spec: nothing was created"
-        run.report("ready", message + _other_tags(run, found), status="InService")
+        run.report("ready", message + _other_tags(run, existing), status="InService")
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted: endpoint {run.name} existed before and is kept.") from None
 
 
-def _other_tags(run: Deploy, found: Survey) -> str:
+def _other_tags(run: Deploy, existing: Survey) -> str:
     """Report tags that differ from the spec's: not all fields are part of its hash."""
-    fields = [one.field.removeprefix("Tags.") for one in tag_changes(found.tags, run.plan.tags())]
+    fields = [change.field.removeprefix("Tags.") for change in tag_changes(existing.tags, run.plan.tags())]
     if not fields:
         return ""
     flags = run.session.command_flags()
     return f". The spec has other tags ({', '.join(fields)}): `peagle-sm update SPEC{flags}` writes them"
 
 
-def bring_up(run: Deploy, found: Survey, wait: bool = True) -> None:
+def bring_up(run: Deploy, existing: Survey, wait: bool = True) -> None:
     """Create and follow an endpoint; clean up after a failure (errors as `rescue`)."""
-    run.may_exist = found.state == "creating"
+    run.may_exist = existing.state == "creating"
     try:
-        run.report("check", f"plan for {run.name} accepted", status=found.state)
-        ensure_lifetime(run, found)
-        create(run, found)
+        run.report("check", f"plan for {run.name} accepted", status=existing.state)
+        ensure_lifetime(run, existing)
+        create(run, existing)
         if wait:
             _follow_with_retries(run)
             create_all(run, run.started)
@@ -306,7 +284,7 @@ def _follow_with_retries(run: Deploy) -> None:
             if not is_short(error):
                 raise
             if attempt == ATTEMPTS:
-                raise no_capacity(run.session, run.plan, error, wait) from error
+                raise _no_capacity(run, error) from error
         run.report(
             "waiting",
             f"AWS has no capacity (attempt {attempt} of {ATTEMPTS}); retrying in {wait / 60:.0f} minutes",

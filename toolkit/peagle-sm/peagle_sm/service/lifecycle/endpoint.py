@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -17,8 +16,6 @@ from peagle_sm.aws.session.session import (
     CONNECT_TIMEOUT_S,
     RUNTIME_READ_TIMEOUT_S,
     Session,
-    make_session,
-    session_of,
 )
 from peagle_sm.aws.streams.refusals import ComponentRequired
 from peagle_sm.core.errors import CredentialsError, NotFound, ServiceFault, SpecError
@@ -26,18 +23,14 @@ from peagle_sm.core.words import install_command
 from peagle_sm.service.progress import Pacing, Progress
 
 if TYPE_CHECKING:
-    import aiohttp
     import openai
     from openai import AsyncOpenAI, OpenAI
-    from sagemaker.core.resources import Endpoint as SageMakerEndpoint
 
     from peagle_sm.aws.control.cloudwatch import LogLine
-    from peagle_sm.aws.streams.async_stream import AsyncSource, AsyncTokenStream
-    from peagle_sm.aws.streams.runtime import Completion, TokenStream
+    from peagle_sm.aws.streams.runtime import Completion
+    from peagle_sm.aws.streams.token_stream import AsyncTokenStream, Patience, TokenStream
     from peagle_sm.service.inventory.endpoint_status import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
-    from peagle_sm.service.lifecycle.recording import EndpointRecording
-    from peagle_sm.traffic.recorder import Recorder
 
 
 Answer = TypeVar("Answer")
@@ -69,20 +62,6 @@ class EndpointSender:
         except ComponentRequired as refused:  # AWS refused before it ran anything, so a retry is safe
             self._learnt = self._default(refused)
         return call(self._learnt)
-
-    async def asend(
-        self, call: Callable[[str | None], Awaitable[Answer]], component: str | None = None
-    ) -> Answer:
-        """As `send`, for asyncio."""
-        import asyncio
-
-        if component is not None:
-            return await call(component)
-        try:
-            return await call(self._learnt)
-        except ComponentRequired as refused:
-            self._learnt = await asyncio.to_thread(self._default, refused)
-        return await call(self._learnt)
 
     def _default(self, refused: ComponentRequired) -> str:
         """Return the component with the endpoint's name, as with lifecycle.idle: scale-to-zero."""
@@ -131,12 +110,12 @@ def component_of(session: Session, endpoint: str, component: str | None = None) 
     raise _must_name_one(endpoint, components, {})
 
 
-def _must_name_one(endpoint: str, found: Sequence[str], details: Mapping[str, Any]) -> SpecError:
+def _must_name_one(endpoint: str, components: Sequence[str], details: Mapping[str, Any]) -> SpecError:
     return SpecError(
         f"endpoint {endpoint!r} runs inference components, and none of them has the endpoint's name, "
-        f"so the request must name one; found none; allowed: {', '.join(found)}.",
-        next_step=f"Name one, for example --component {found[0]} (in Python: component={found[0]!r}).",
-        details={**details, "components": list(found)},
+        f"so the request must name one; found none; allowed: {', '.join(components)}.",
+        next_step=f"Add --component, for example {components[0]} (in Python: component={components[0]!r}).",
+        details={**details, "components": list(components)},
     )
 
 
@@ -219,7 +198,6 @@ class Endpoint:
         self._made_here = made_here
         self._pacing = pacing or Pacing.for_session(session)
         self._sender = EndpointSender(session, name)
-        self.recorder: Recorder | None = None  #: set while `record` runs
 
     def __repr__(self) -> str:
         where = self.session.local_url or self.session.region
@@ -231,9 +209,9 @@ class Endpoint:
     def __exit__(self, *_: object) -> None:
         if not self._made_here:
             return
-        from peagle_sm.service.lifecycle.deletion import remove_if_there
+        from peagle_sm.service.lifecycle.deletion import delete
 
-        remove_if_there(self.session, self.name, self._pacing)
+        delete([self.name], session=self.session, pacing=self._pacing, missing_ok=True)
 
     def invoke(
         self,
@@ -259,18 +237,14 @@ class Endpoint:
             ServiceFault: the engine failed, or no answer came.
         """
         from peagle_sm.aws.streams import runtime
-        from peagle_sm.service.lifecycle.recording import add_whole, recorded
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=False)
-        with recorded(self.recorder, encoded, streamed=False) as recording:
-            completion = self._sender.send(
-                lambda named: runtime.invoke(
-                    self.session, self.name, encoded, self._pacing.monotonic, component=named
-                ),
-                component,
-            )
-            add_whole(recording, completion)
-        return completion
+        return self._sender.send(
+            lambda named: runtime.invoke(
+                self.session, self.name, encoded, self._pacing.monotonic, component=named
+            ),
+            component,
+        )
 
     def stream(
         self,
@@ -295,25 +269,9 @@ class Endpoint:
         """
         from peagle_sm.aws.streams import runtime
         from peagle_sm.aws.streams.token_stream import Patience
-        from peagle_sm.service.lifecycle.recording import recorded
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
-        patience = Patience.of(read_timeout_s, total_timeout_s)
-        with recorded(self.recorder, encoded, streamed=True) as recording:
-            stream = self._sender.send(
-                lambda named: runtime.stream(
-                    self.session,
-                    self.name,
-                    encoded,
-                    self._pacing.monotonic,
-                    component=named,
-                    patience=patience,
-                ),
-                component,
-            )
-            if recording is not None:
-                stream.observe(recording)
-        return stream
+        return self._stream(encoded, component, Patience.of(read_timeout_s, total_timeout_s))
 
     def astream(
         self,
@@ -324,13 +282,9 @@ class Endpoint:
         component: str | None = None,
         read_timeout_s: float | None = None,
         total_timeout_s: float | None = None,
-        http: aiohttp.ClientSession | None = None,
         **params: Any,
     ) -> AsyncTokenStream:
-        """Do the same as `stream`, for asyncio. Needs the extra ``async``.
-
-        Entering the stream sends the request. Each stream opens its own connection, unless ``http`` is an
-        aiohttp session to share: that saves a TLS handshake per request. The caller closes that session.
+        """Do the same as `stream`, for asyncio. Entering the stream sends the request.
 
         Example::
 
@@ -340,56 +294,25 @@ class Endpoint:
 
         Raises:
             SpecError: the body or a timeout is invalid. Entering the stream raises the other errors of
-                `stream`, and NotFound if aiohttp is not installed.
+                `stream`.
         """
         from peagle_sm.aws.streams import runtime
-        from peagle_sm.aws.streams.async_stream import AsyncCall, AsyncTokenStream
-        from peagle_sm.aws.streams.token_stream import Patience
-        from peagle_sm.service.lifecycle.recording import recorded
+        from peagle_sm.aws.streams.token_stream import AsyncTokenStream, Patience
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
-        runtime.check_size(encoded)
         patience = Patience.of(read_timeout_s, total_timeout_s)
-        call = AsyncCall(self.session, self.name, encoded, patience, http)
-        stream: AsyncTokenStream
+        return AsyncTokenStream(lambda: self._stream(encoded, component, patience))
 
-        async def send() -> AsyncSource:
-            with recorded(self.recorder, encoded, streamed=True) as recording:
-                source = await self._sender.asend(call.send, component)
-                if recording is not None:
-                    stream.observe(recording)
-            return source
+    def _stream(self, body: bytes, component: str | None, patience: Patience) -> TokenStream:
+        from peagle_sm.aws.streams import runtime
 
-        stream = AsyncTokenStream(send, monotonic=self._pacing.monotonic, patience=patience)
-        return stream
-
-    def record(
-        self,
-        target: str | os.PathLike[str],
-        *,
-        sample: float = 1.0,
-        keep_days: int | None = 30,
-        kms_key_id: str | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> EndpointRecording:
-        """Record this object's requests while a ``with`` block runs, with secrets redacted.
-
-        ``target`` is a file or ``s3://bucket/prefix``; the result's ``plan`` says what is stored, and a
-        notebook shows it. ``sample`` is the share of the requests. ``keep_days`` None keeps the records.
-        ``kms_key_id`` is the KMS key that encrypts the records in S3.
-        ``labels`` become slices. A record can be lost, an answer cannot. Clients of `openai` are not
-        recorded: use `peagle-sm serve --record`. Needs the extra ``record``.
-
-        Raises:
-            SpecError: a setting is invalid. Entering the block raises the errors of opening the target.
-        """
-        from peagle_sm.service.lifecycle.recording import EndpointRecording
-        from peagle_sm.traffic.plan import planned
-
-        plan = planned(
-            os.fspath(target), sample=sample, keep_days=keep_days, kms_key_id=kms_key_id, labels=labels
+        clock = self._pacing.monotonic
+        return self._sender.send(
+            lambda named: runtime.stream(
+                self.session, self.name, body, clock, component=named, patience=patience
+            ),
+            component,
         )
-        return EndpointRecording(self, plan)
 
     def openai(self, *, component: str | None = None, **options: Any) -> OpenAI:
         """Return an OpenAI client for this endpoint; ``options`` go to the client.
@@ -406,36 +329,6 @@ class Endpoint:
     def async_openai(self, *, component: str | None = None, **options: Any) -> AsyncOpenAI:
         """Do the same as `openai`, for asyncio."""
         return async_openai_client(self.session, self.name, component, options)
-
-    @classmethod
-    def from_sagemaker(
-        cls, endpoint: SageMakerEndpoint, *, session: Session | None = None, pacing: Pacing | None = None
-    ) -> Endpoint:
-        """Convert an endpoint of the SageMaker SDK: v3's Endpoint, or v2's Predictor.
-
-        The credentials, region and local server are those of the SDK's object, unless ``session`` is given.
-
-        Raises:
-            SpecError: it is neither of these.
-            NotFound: the endpoint does not exist.
-            CredentialsError: it uses the default session, and no region is set.
-        """
-        from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
-
-        name = endpoint_name_of(endpoint)
-        chosen = session or session_of(endpoint) or make_session()
-        return connect(name, session=chosen, pacing=pacing)
-
-    def to_sagemaker(self) -> SageMakerEndpoint:
-        """Convert to the SageMaker Python SDK's ``sagemaker.core.resources.Endpoint``.
-
-        Raises:
-            NotFound: the SDK, version 3, is not installed, or the endpoint does not exist.
-        """
-        from peagle_sm.aws.session.sagemaker_sdk import sdk_endpoint
-
-        where = self.session
-        return sdk_endpoint(where.to_boto3(), self.name, region=where.region, local_url=where.local_url)
 
     def status(self) -> EndpointStatus:
         """Return the endpoint's status, price, lifetime and warnings."""

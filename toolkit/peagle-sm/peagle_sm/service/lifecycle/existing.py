@@ -17,9 +17,10 @@ from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
+from peagle_sm.core.changes import Change
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack
-from peagle_sm.core.plan.changes import Change, changes, tag_changes
+from peagle_sm.core.plan.changes import changes, tag_changes
 from peagle_sm.core.plan.tags_and_schedules import SPEC_HASH
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.resources.endpoint import LONGEST_UPDATE_S, Canary
@@ -126,7 +127,7 @@ _UPDATABLE = ("InService", "UpdateRollbackFailed", "Updating")
 class CurrentState:
     """What an update starts from; ``facts`` is None if the endpoint is off."""
 
-    one: Belongings
+    belongings: Belongings
     facts: EndpointFacts | None
     tags: Mapping[str, str]
     old_config: str
@@ -168,7 +169,7 @@ class UpdateOffer:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
         shown = {key: getattr(self, key) for key in self.__dataclass_fields__ if key != "plan"}
-        shown["changes"] = [asdict(one) for one in self.changes]
+        shown["changes"] = [asdict(change) for change in self.changes]
         shown["canary"] = None if self.canary is None else asdict(self.canary)
         return {key: plain(value) for key, value in shown.items()}
 
@@ -181,11 +182,11 @@ def current_state(session: Session, plan: Plan, strategy: Update) -> CurrentStat
         PlanRefused: peagle-sm did not create it, a stack owns it, it is off, or its status forbids updates.
     """
     name, flags = plan.names.endpoint, session.command_flags()
-    one = belongings_of(session, name)
-    if one.stack is not None:
+    belongings = belongings_of(session, name)
+    if belongings.stack is not None:
         raise _refused(
-            f"endpoint {name} belongs to stack {one.stack}.",
-            f"Change it with `cdk deploy {one.stack} -c spec=FILE`.",
+            f"endpoint {name} belongs to stack {belongings.stack}.",
+            f"Change it with `cdk deploy {belongings.stack} -c spec=FILE`.",
         )
     facts = control.describe_endpoint(session, name)
     if facts is not None:
@@ -196,8 +197,8 @@ def current_state(session: Session, plan: Plan, strategy: Update) -> CurrentStat
                 f"endpoint {name} exists and was not created by peagle-sm; it was not changed.",
                 "Choose another name for the spec.",
             )
-        return CurrentState(one, facts, tags, facts.config_name)
-    if not one.configs:
+        return CurrentState(belongings, facts, tags, facts.config_name)
+    if not belongings.configs:
         raise NotFound(
             f"endpoint {name!r} does not exist in {session.region}: there is nothing to update.",
             next_step=f"Create it with `peagle-sm deploy SPEC{flags}`.",
@@ -209,48 +210,50 @@ def current_state(session: Session, plan: Plan, strategy: Update) -> CurrentStat
             f"Turn it on with the old spec: `peagle-sm resume {name}{flags}`, or start it with the new spec: "
             f"`peagle-sm update SPEC --strategy off-update-on{flags}`.",
         )
-    return CurrentState(one, None, one.tags, one.kept_config or one.configs[0])
+    return CurrentState(belongings, None, belongings.tags, belongings.kept_config or belongings.configs[0])
 
 
 def offer_of(
     session: Session,
     plan: Plan,
-    found: CurrentState,
+    current: CurrentState,
     strategy: Update,
     alarms: Sequence[str],
     now: datetime,
     canary: Canary | None = None,
 ) -> UpdateOffer:
     """Compare the running endpoint with the plan, and price the update."""
-    differences = (*_changed_fields(session, plan, found), *tag_changes(found.tags, plan.tags()))
-    has_config = found.facts is not None and found.facts.config_name == plan.names.config
-    fleet = not has_config or found.facts is None or found.facts.status != "InService"
-    finished = has_config and found.tags.get(SPEC_HASH) == plan.spec_hash
-    alone = found.one.configs == [plan.names.config] and found.one.models == [plan.names.model]
+    differences = (*_changed_fields(session, plan, current), *tag_changes(current.tags, plan.tags()))
+    has_config = current.facts is not None and current.facts.config_name == plan.names.config
+    fleet = not has_config or current.facts is None or current.facts.status != "InService"
+    finished = has_config and current.tags.get(SPEC_HASH) == plan.spec_hash
+    alone = current.belongings.configs == [plan.names.config] and current.belongings.models == [
+        plan.names.model
+    ]
     second = fleet and strategy == "in-place"
     now = now.replace(microsecond=0)
     ends = now + timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
-    lease = lease_of(session, plan.names.endpoint, found.facts.created_at if found.facts else None)
+    lease = lease_of(session, plan.names.endpoint, current.facts.created_at if current.facts else None)
     offer = UpdateOffer(
         name=plan.names.endpoint,
         strategy=strategy,
         config=plan.names.config,
-        old_config=found.old_config,
+        old_config=current.old_config,
         changes=differences,
         fleet=fleet,
-        is_off=found.facts is None,
+        is_off=current.facts is None,
         done=finished and alone and not fleet and not differences,
         usd_per_hour=plan.usd_per_hour,
         price_source=plan.price_source,
         second_fleet_usd_per_hour=plan.usd_per_hour if second else 0.0,
         second_fleet_hours=LONGEST_UPDATE_S / 3600 if second else 0.0,
         expires_at=max(ends, lease or ends),
-        expired_at=found.one.lifetime.expires_at if found.one.lifetime else None,
+        expired_at=current.belongings.lifetime.expires_at if current.belongings.lifetime else None,
         alarms=tuple(alarms) if second else (),
         plan=plan,
         canary=canary if second else None,
     )
-    _refuse_a_component(session, offer, found)
+    _refuse_a_component(session, offer, current)
     _refuse_another_type(session, offer)
     return offer
 
@@ -285,10 +288,10 @@ def _refuse_another_type(session: Session, offer: UpdateOffer) -> None:
         )
 
 
-def _changed_fields(session: Session, plan: Plan, found: CurrentState) -> tuple[Change, ...]:
-    if found.old_config == plan.names.config:
+def _changed_fields(session: Session, plan: Plan, current: CurrentState) -> tuple[Change, ...]:
+    if current.old_config == plan.names.config:
         return ()
-    config = control.describe_endpoint_config(session, found.old_config)
+    config = control.describe_endpoint_config(session, current.old_config)
     model = control.describe_model(session, config.model_name) if config and config.model_name else None
     return (
         *changes(model.raw if model else {}, plan.parameters("create_model")),

@@ -140,14 +140,14 @@ class StackSwitch:
                 return status
             self._wait(f"stack {self._stack} is {status}; endpoint: {self.look() or 'none'}", status)
 
-    def _wait(self, said: str, status: str | None) -> None:
+    def _wait(self, message: str, status: str | None) -> None:
         if self._pacing.monotonic() >= self._deadline:
             raise SwitchStuck(
                 f"Stack {self._stack} is still {status or 'not answering'} after the timeout.",
                 next_step="Run the command again: it continues from the current status.",
                 details={"stack": self._stack, "status": status},
             )
-        self._report(self._phase, said, status=status, resource=f"stack/{self._stack}")
+        self._report(self._phase, message, status=status, resource=f"stack/{self._stack}")
         self._pacing.sleep(self._pacing.poll_s)
 
 
@@ -189,20 +189,20 @@ def pause(
         PeagleError: it is off, but AWS did not confirm that its lifetime schedule is gone.
     """
     pacing = pacing or Pacing.for_session(session)
-    one = belongings_of(session, name, need_lifetime=False)
-    if one.endpoint is None:
-        return _already_off(session, one, pacing, Reporter(progress, pacing))
-    if one.stack is not None:
-        require_own_stack(name, one.stack)
-    summary = summary_of(session, one, session.now())
+    belongings = belongings_of(session, name, need_lifetime=False)
+    if belongings.endpoint is None:
+        return _already_off(session, belongings, pacing, Reporter(progress, pacing))
+    if belongings.stack is not None:
+        require_own_stack(name, belongings.stack)
+    summary = summary_of(session, belongings, session.now())
     if confirm is not None and not confirm(summary):
         raise Declined("Nothing was paused: it was not confirmed.", next_step="Run again and confirm.")
     report = Reporter(progress, pacing, summary.usd_per_hour)
     try:
-        if one.stack is not None:
-            _pause_stack(session, one, one.stack, pacing, report)
+        if belongings.stack is not None:
+            _pause_stack(session, belongings, belongings.stack, pacing, report)
         else:
-            _pause_endpoint(session, one, pacing, report)
+            _pause_endpoint(session, belongings, pacing, report)
     except KeyboardInterrupt:
         _interrupted(session, name)
     except BillableLeft as left:
@@ -210,58 +210,70 @@ def pause(
         raise
     kept = belongings_of(session, name, need_lifetime=False).resources
     report("done", f"endpoint {name} is paused", status="Paused")
-    return PauseReport(name, False, one.stack, summary.usd_per_hour, kept)
+    return PauseReport(name, False, belongings.stack, summary.usd_per_hour, kept)
 
 
-def _already_off(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> PauseReport:
-    if rest_of(one, known_entry(session, one.name)) is None:
-        raise not_ours(session, one)
-    note(session, one.name, lambda entry: {} if entry.paused else {"paused": True}, pacing, report, "pause")
-    if one.stack is None:
-        _remove(session, one, pacing, Reporter(None, pacing))  # what an interrupted pause left
-    return PauseReport(one.name, True, one.stack, 0.0 if session.is_local else None, one.resources)
+def _already_off(session: Session, belongings: Belongings, pacing: Pacing, report: Reporter) -> PauseReport:
+    if rest_of(belongings, known_entry(session, belongings.name)) is None:
+        raise not_ours(session, belongings)
+    note(
+        session,
+        belongings.name,
+        lambda entry: {} if entry.paused else {"paused": True},
+        pacing,
+        report,
+        "pause",
+    )
+    if belongings.stack is None:
+        _remove(session, belongings, pacing, Reporter(None, pacing))  # what an interrupted pause left
+    return PauseReport(
+        belongings.name, True, belongings.stack, 0.0 if session.is_local else None, belongings.resources
+    )
 
 
-def _pause_stack(session: Session, one: Belongings, stack: str, pacing: Pacing, report: Reporter) -> None:
+def _pause_stack(
+    session: Session, belongings: Belongings, stack: str, pacing: Pacing, report: Reporter
+) -> None:
     # Before the deletion: otherwise the guard's timetable would turn the missing endpoint on.
-    note(session, one.name, lambda entry: {"paused": True}, pacing, report, "pause")
+    note(session, belongings.name, lambda entry: {"paused": True}, pacing, report, "pause")
     try:
-        StackSwitch(session, stack, one.name, pacing, report, "pause").off()
+        StackSwitch(session, stack, belongings.name, pacing, report, "pause").off()
     except SwitchStuck as stuck:
         raise BillableLeft(
-            f"Endpoint {one.name} may still be running and billed: {stuck.message}",
-            details={"resources": [f"endpoint/{one.name}"], "region": session.region, **stuck.details},
+            f"Endpoint {belongings.name} may still be running and billed: {stuck.message}",
+            details={"resources": [f"endpoint/{belongings.name}"], "region": session.region, **stuck.details},
         ) from stuck
 
 
-def _pause_endpoint(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
-    facts = control.describe_endpoint(session, one.name)
+def _pause_endpoint(session: Session, belongings: Belongings, pacing: Pacing, report: Reporter) -> None:
+    facts = control.describe_endpoint(session, belongings.name)
     config = None if facts is None else control.describe_endpoint_config(session, facts.config_name)
     if config is None:
         raise NotFound(
-            f"endpoint {one.name} was not paused: its config no longer exists, so `resume` would fail.",
-            next_step=f"Delete it: `peagle-sm delete {one.name}{session.command_flags()}`, and deploy again.",
-            details={"name": one.name},
+            f"endpoint {belongings.name} was not paused: its config is missing, so `resume` would fail.",
+            next_step=f"Delete it, and deploy again: `peagle-sm delete {belongings.name}"
+            f"{session.command_flags()}`.",
+            details={"name": belongings.name},
         )
     marks = {PAUSED: pacing.clock().isoformat(timespec="seconds")}
-    if one.lifetime is not None and one.lifetime.role_arn is not None:
-        marks[SCHEDULER_ROLE] = one.lifetime.role_arn
+    if belongings.lifetime is not None and belongings.lifetime.role_arn is not None:
+        marks[SCHEDULER_ROLE] = belongings.lifetime.role_arn
     control.add_tags(session, config.arn, marks)
-    note(session, one.name, lambda entry: {"paused": True}, pacing, report, "pause")
+    note(session, belongings.name, lambda entry: {"paused": True}, pacing, report, "pause")
     report("pause", f"config {config.name} is kept", resource=f"endpoint-config/{config.name}")
-    _remove(session, one, pacing, report)
+    _remove(session, belongings, pacing, report)
 
 
-def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
+def _remove(session: Session, belongings: Belongings, pacing: Pacing, report: Reporter) -> None:
     """Delete what does not rest; last its schedule, which must not delete a new endpoint."""
-    active = [resource for resource in one.to_remove if not resource.rests]
+    active = [resource for resource in belongings.to_remove if not resource.rests]
     removed = Teardown(session, pacing, report, "pause").run(active)
     if removed.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in removed.left.items())
         by_hand = " ".join(remove_by_hand(session, resource) for resource in removed.left)
         raise PeagleError(
-            f"Endpoint {one.name} is paused, but AWS did not confirm that these are gone: {left}",
-            next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand} "
+            f"Endpoint {belongings.name} is paused, but AWS did not confirm that these are gone: {left}",
+            next_step=f"Run it again: `{_command(session, belongings.name)}`. {by_hand} "
             "If the schedule uses your own role, do not delete it: `resume` reads the role from it.",
             details={"left": sorted(removed.left)},
         )

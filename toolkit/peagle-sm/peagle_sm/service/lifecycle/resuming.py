@@ -104,38 +104,45 @@ def resume(
         Declined: ``confirm`` declined.
     """
     pacing = pacing or Pacing.for_session(session)
-    one = belongings_of(session, name)
-    config = _config(session, one)
-    if one.stack is not None:
-        require_own_stack(name, one.stack)
-    lease = None if one.endpoint is not None else lease_of(session, name)
-    offer = _offer(session, one, config, pacing.clock(), lease)
+    belongings = belongings_of(session, name)
+    config = _config(session, belongings)
+    if belongings.stack is not None:
+        require_own_stack(name, belongings.stack)
+    lease = None if belongings.endpoint is not None else lease_of(session, name)
+    offer = _offer(session, belongings, config, pacing.clock(), lease)
     report = Reporter(progress, pacing, offer.usd_per_hour)
     if offer.is_on:
-        _finish(session, one, config, pacing, report)
+        _finish(session, belongings, config, pacing, report)
         return offer
-    if one.stack is None and not unguarded:
+    if belongings.stack is None and not unguarded:
         require_guard(session)
     if confirm is not None and not confirm(offer):
         raise Declined("Nothing was resumed: it was not confirmed.", next_step="Run again and confirm.")
-    if one.stack is not None:
-        offer = _resume_stack(session, one.stack, offer, pacing, report)
+    if belongings.stack is not None:
+        offer = _resume_stack(session, belongings.stack, offer, pacing, report)
     else:
-        offer = _resume_endpoint(session, one, config, offer, pacing, report)
+        offer = _resume_endpoint(session, belongings, config, offer, pacing, report)
     note(session, name, lambda entry: unpaused(entry, offer.expires_at), pacing, report, "resume")
     report("ready", f"endpoint {name} is in service", status="InService")
     return offer
 
 
-def _finish(session: Session, one: Belongings, config: ConfigFacts, pacing: Pacing, report: Reporter) -> None:
+def _finish(
+    session: Session, belongings: Belongings, config: ConfigFacts, pacing: Pacing, report: Reporter
+) -> None:
     """Finish an interrupted resume: its component and autoscaling, and the tags of the pause."""
-    if one.stack is None and one.lifetime is not None and one.endpoint and one.endpoint.status == "InService":
-        run = _run(session, one, config, (), pacing, report)
+    if (
+        belongings.stack is None
+        and belongings.lifetime is not None
+        and belongings.endpoint
+        and belongings.endpoint.status == "InService"
+    ):
+        run = _run(session, belongings, config, (), pacing, report)
         create_all(run, run.started)
-    if one.stack is None and one.kept_config is not None:
+    if belongings.stack is None and belongings.kept_config is not None:
         _remove_pause_tags(session, config, report)
-    ends = one.lifetime.expires_at if one.lifetime is not None else None
-    note(session, one.name, lambda entry: unpaused(entry, ends), pacing, report, "resume")
+    ends = belongings.lifetime.expires_at if belongings.lifetime is not None else None
+    note(session, belongings.name, lambda entry: unpaused(entry, ends), pacing, report, "resume")
 
 
 def _remove_pause_tags(session: Session, config: ConfigFacts, report: Reporter) -> None:
@@ -146,43 +153,50 @@ def _remove_pause_tags(session: Session, config: ConfigFacts, report: Reporter) 
         report("resume", f"config {config.name} still has the tags of the pause ({error.message})")
 
 
-def _config(session: Session, one: Belongings) -> ConfigFacts:
-    if not one.configs:
-        raise not_ours(session, one)
-    running = control.describe_endpoint(session, one.name) if one.endpoint else None
-    entry = known_entry(session, one.name) if one.endpoint is None and one.kept_config is None else None
-    wanted = running.config_name if running else (entry and entry.config_name) or kept_config(one)
+def _config(session: Session, belongings: Belongings) -> ConfigFacts:
+    if not belongings.configs:
+        raise not_ours(session, belongings)
+    running = control.describe_endpoint(session, belongings.name) if belongings.endpoint else None
+    entry = (
+        known_entry(session, belongings.name)
+        if belongings.endpoint is None and belongings.kept_config is None
+        else None
+    )
+    wanted = running.config_name if running else (entry and entry.config_name) or kept_config(belongings)
     config = control.describe_endpoint_config(session, wanted)
     if config is None or (config.model_name and control.describe_model(session, config.model_name) is None):
         raise NotFound(
-            f"endpoint {one.name} cannot be resumed: its config {wanted} or its model no longer exists.",
-            next_step=f"Deploy it again, or delete its remaining resources: `peagle-sm delete {one.name}"
-            f"{session.command_flags()}`.",
-            details={"name": one.name, "config": wanted},
+            f"endpoint {belongings.name} cannot be resumed: its config {wanted} or its model is missing.",
+            next_step="Deploy it again, or delete its remaining resources: "
+            f"`peagle-sm delete {belongings.name}{session.command_flags()}`.",
+            details={"name": belongings.name, "config": wanted},
         )
     return config
 
 
 def _offer(
-    session: Session, one: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
+    session: Session, belongings: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
 ) -> ResumeOffer:
-    hourly, at_most = price_per_hour(session, one, config)
-    most = most_per_hour(one.tags.get(keys.INSTANCE_BOUNDS), hourly, config.instance_count)
+    hourly, at_most = price_per_hour(
+        session, belongings.tags, config.instance_type, config.instance_count, ask=True
+    )
+    most = most_per_hour(belongings.tags.get(keys.INSTANCE_BOUNDS), hourly, config.instance_count)
     now = now.replace(microsecond=0)
-    hours = amount(one.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
+    hours = amount(belongings.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
     expires_at = max(now + timedelta(hours=hours), lease or now)
     most_hours = (expires_at - now) / timedelta(hours=1)
     return ResumeOffer(
-        name=one.name,
+        name=belongings.name,
         config=config.name,
-        stack=one.stack,
+        stack=belongings.stack,
         usd_per_hour=hourly,
         lifetime_hours=hours,
         max_usd=None if most is None else round(most * most_hours, 2),
         expires_at=expires_at,
-        hours=one.tags.get(keys.HOURS),
+        hours=belongings.tags.get(keys.HOURS),
         price_at_most=at_most,
-        is_on=one.endpoint is not None and one.endpoint.status not in ("Creating", "Deleting", "Failed"),
+        is_on=belongings.endpoint is not None
+        and belongings.endpoint.status not in ("Creating", "Deleting", "Failed"),
     )
 
 
@@ -215,7 +229,7 @@ def _resume_stack(
 
 def _resume_endpoint(
     session: Session,
-    one: Belongings,
+    belongings: Belongings,
     config: ConfigFacts,
     offer: ResumeOffer,
     pacing: Pacing,
@@ -223,14 +237,14 @@ def _resume_endpoint(
 ) -> ResumeOffer:
     ends = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
     expires_at = max(ends, offer.expires_at)
-    component = component_of(one.name, one.tags)
-    role = _role(session, one)
-    schedules = lifetime_schedules(one.name, session.region, role, expires_at, component)
-    run = _run(session, one, config, schedules, pacing, report)
+    component = component_of(belongings.name, belongings.tags)
+    role = _role(session, belongings)
+    schedules = lifetime_schedules(belongings.name, session.region, role, expires_at, component)
+    run = _run(session, belongings, config, schedules, pacing, report)
     try:
-        if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
-            Teardown(session, pacing, report, "check").remove_endpoint(one.name)
-        lifetime.remove_hard(session, one.name)
+        if belongings.endpoint is not None and belongings.endpoint.status in ("Deleting", "Failed"):
+            Teardown(session, pacing, report, "check").remove_endpoint(belongings.name)
+        lifetime.remove_hard(session, belongings.name)
         arm(run)
         create_all(run, [run.endpoint])
         follow(run)
@@ -269,9 +283,11 @@ def _run(
     )
 
 
-def _role(session: Session, one: Belongings) -> str:
+def _role(session: Session, belongings: Belongings) -> str:
     """Return the schedule's role: its old one, the local server's, or the guard's."""
-    role = one.tags.get(keys.SCHEDULER_ROLE) or (one.lifetime.role_arn if one.lifetime else None)
+    role = belongings.tags.get(keys.SCHEDULER_ROLE) or (
+        belongings.lifetime.role_arn if belongings.lifetime else None
+    )
     if role and not guards_own(session, role):
         return role
     if session.local is not None and session.local.scheduler_role_arn:
@@ -281,13 +297,13 @@ def _role(session: Session, one: Belongings) -> str:
         return role or f"arn:{partition(session.region)}:iam::{session.account()}:role/{name}"
     if role:
         raise PlanRefused(
-            f"endpoint {one.name} cannot be resumed: its lifetime schedule needs the guard's role, and no "
-            "guard is installed.",
+            f"endpoint {belongings.name} cannot be resumed: its lifetime schedule needs the guard's role, "
+            "and no guard is installed.",
             next_step=f"Install the guard again: `peagle-sm guard install{session.command_flags()}`.",
             details={"findings": []},
         )
     raise PlanRefused(
-        f"endpoint {one.name} cannot be resumed: it needs a lifetime schedule, and the role for that "
+        f"endpoint {belongings.name} cannot be resumed: it needs a lifetime schedule, and the role for that "
         "schedule is not known.",
         next_step="Deploy it again from its spec, which names scheduler_role_arn.",
         details={"findings": []},

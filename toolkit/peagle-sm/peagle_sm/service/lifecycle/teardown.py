@@ -9,14 +9,13 @@ after a failure or Ctrl-C, or reports what remains and which command deletes it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from peagle_sm.aws.control import cloudwatch, executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session.session import Session
@@ -27,7 +26,6 @@ from peagle_sm.core.errors import (
     Interrupted,
     NotFound,
     PeagleError,
-    ServiceFault,
 )
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name, schedule_name
 from peagle_sm.core.resources.alarm import Alarm
@@ -82,8 +80,8 @@ class _Removal:
 class Teardown:
     """Deletion of endpoints and their resources; ``phase`` is that of its events.
 
-    ``gone_stacks`` are stacks that no longer exist, so that their resources may be deleted. Each is looked up
-    again before a deletion, since it may have been deployed again.
+    ``gone_stacks`` also deletes the resources of stacks that do not exist. A stack that exists must delete
+    its own: otherwise its next update fails.
     """
 
     def __init__(
@@ -92,7 +90,8 @@ class Teardown:
         pacing: Pacing,
         report: Reporter,
         phase: Phase = "cleanup",
-        gone_stacks: Collection[str] = (),
+        *,
+        gone_stacks: bool = False,
     ) -> None:
         self._session = session
         self._gone_stacks = gone_stacks
@@ -159,9 +158,11 @@ class Teardown:
     def _remove_rest(self, removal: _Removal) -> bool:
         """Delete the rest of a deleted endpoint; return False if the endpoint exists again."""
         self._note_gone(removal)
-        schedules = [one for one in removal.to_remove if isinstance(one, LifetimeSchedule)]
+        schedules = [resource for resource in removal.to_remove if isinstance(resource, LifetimeSchedule)]
         self.remove_free(
-            [one for one in removal.to_remove if one not in schedules], removal.name, removal.removed
+            [resource for resource in removal.to_remove if resource not in schedules],
+            removal.name,
+            removal.removed,
         )
         if schedules:
             # Without its config no late CreateEndpoint can succeed: this poll is final.
@@ -210,7 +211,7 @@ class Teardown:
                 return removal.absent >= removal.looks
             removal.seen, removal.absent, removal.status = True, 0, facts.status
             if facts.status != "Deleting" and self._component_gone(removal):
-                self._delete_endpoint(name)
+                executor.delete(self._session, Endpoint(name))
         except NotFound as error:
             removal.why = error.message  # probably deleted since it was described; poll again
         except PeagleError as error:
@@ -252,7 +253,7 @@ class Teardown:
         Its autoscaling goes first, so that it creates no copy again. What cannot be deregistered now is
         retried once the endpoint is gone.
         """
-        for component in (one for one in removal.to_remove if isinstance(one, Component)):
+        for component in (resource for resource in removal.to_remove if isinstance(resource, Component)):
             facts = executor.describe(self._session, component)
             if facts is None or facts["EndpointName"] != removal.name:
                 continue
@@ -263,15 +264,6 @@ class Teardown:
                 executor.delete(self._session, component)
             return False
         return True
-
-    def _delete_endpoint(self, name: str) -> None:
-        try:
-            executor.delete(self._session, Endpoint(name))
-        except ServiceFault:
-            if self._gone_stacks:  # AWS refuses while components exist; no stack deletes them
-                for component in component_names(self._session, name):
-                    executor.delete(self._session, Component(component))
-            raise
 
     def _raise_if_server_gone(self, error: PeagleError) -> None:
         url = self._session.local_url
@@ -308,12 +300,11 @@ class Teardown:
         return self._may_delete(control.tags_of(self._session, facts[resource.arn_field]), endpoint)
 
     def _may_delete(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
-        # Only the stack may delete its resources: otherwise its next update fails.
         stack = stack_of(tags)
         return belongs_to(tags, endpoint) and (stack is None or self._is_gone(stack))
 
     def _is_gone(self, stack: str) -> bool:
-        return stack in self._gone_stacks and stack_status(self._session, stack) is None
+        return self._gone_stacks and stack_status(self._session, stack) is None
 
     def _guards(self, name: str, endpoint: str) -> bool:
         schedule = lifetime.get(self._session, name)
@@ -360,7 +351,7 @@ def remove_by_hand(session: Session, label: str) -> str:
     """Return the step that removes a schedule, target or alarm for a caller who may not read it."""
     url, (kind, _, name) = session.local_url, label.partition("/")
     place = f" --endpoint-url {url} --region {session.region}" if url else session.command_flags()
-    resource = next(one for one in (LifetimeSchedule, ScalableTarget, Alarm) if one.kind == kind)(name)
+    resource = next(row for row in (LifetimeSchedule, ScalableTarget, Alarm) if row.kind == kind)(name)
     return f"If it exists: `{resource.delete().command}{place}`."
 
 
@@ -398,8 +389,8 @@ def leave_to_the_schedule(
         else:
             of_component = lifetime.get(session, hard_schedule_name(name, 1)) if limit.stack is None else None
             if of_component is not None and of_component.component == name:
-                lifetime.bring_forward(session, of_component, pacing.clock())
-            lifetime.bring_forward(session, limit, pacing.clock())
+                lifetime.move(session, of_component, pacing.clock())
+            lifetime.move(session, limit, pacing.clock())
             outlook = "; its lifetime schedule was moved to now and deletes it within about 10 minutes"
     except (PeagleError, KeyboardInterrupt) as error:
         end_with_the_local_server(session, error)

@@ -40,7 +40,7 @@ from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
-from peagle_sm.service.progress import CREATE_ATTEMPTS, Pacing, Progress, Reporter, once_visible
+from peagle_sm.service.progress import Pacing, Progress, Reporter, create_once
 from peagle_sm.service.spec_to_plan import plan_for
 
 # DescribeEndpoint may lag behind UpdateEndpoint: an old InService is not a rollback.
@@ -50,13 +50,15 @@ _BEGINS_WITHIN_S = 60.0
 class InPlace:
     """One in place update; the endpoint serves during it."""
 
-    def __init__(self, run: Deploy, found: CurrentState, offer: UpdateOffer, alarms: Sequence[Alarm]) -> None:
+    def __init__(
+        self, run: Deploy, current: CurrentState, offer: UpdateOffer, alarms: Sequence[Alarm]
+    ) -> None:
         """Take the present state, to restore it after a failure, and the alarms that exist meanwhile."""
         self._run = run
         self._offer = offer
         self._alarms = alarms
-        self._limit: Lifetime | None = found.one.lifetime
-        self._created = None if found.facts is None else found.facts.created_at
+        self._limit: Lifetime | None = current.belongings.lifetime
+        self._created = None if current.facts is None else current.facts.created_at
 
     def bring_about(self) -> None:
         """Extend the lifetime, create model and config, update the endpoint, and follow.
@@ -68,7 +70,8 @@ class InPlace:
         """
         run = self._run
         try:
-            self._extend()
+            lease = lease_of(run.session, run.name, self._created)
+            self._remember(arm(run, lease).expires_at)  # before anything is started
             if not self._offer.fleet:
                 return
             create_all(run, _free(run))
@@ -78,11 +81,6 @@ class InPlace:
             self._follow()
         except (KeyboardInterrupt, Exception) as cause:
             self._recover(cause)
-
-    def _extend(self) -> None:
-        """Extend the lifetime, before anything is started."""
-        lease = lease_of(self._run.session, self._run.name, self._created)
-        self._remember(arm(self._run, lease).expires_at)
 
     def _remember(self, ends: datetime | None) -> None:
         """Write the end to the register: by default the guard counts from the creation."""
@@ -99,18 +97,9 @@ class InPlace:
         retain = not offer.changes_field("InitialInstanceCount")
         request = update_request(run.name, run.config, offer.alarms, offer.canary, retain=retain)
         run.report.start_billing()
-        for attempt in range(1, CREATE_ATTEMPTS + 1):
-            if self._has_begun():
-                break
-            try:
-                once_visible(partial(executor.send, run.session, request, once=True), run.pacing, run.report)
-            except PeagleError as error:
-                if not is_refused_now(error) or attempt == CREATE_ATTEMPTS:
-                    raise
-                run.report("check", f"no clear answer; checking before a retry ({error.message})")
-                run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
-            else:
-                break
+        if not self._has_begun():
+            send = partial(executor.send, run.session, request, once=True)
+            create_once(send, self._has_begun, run.pacing, run.report, is_refused_now)
         run.report("endpoint", f"endpoint {run.name} is being updated", status="Updating")
 
     def _has_begun(self) -> bool:
@@ -119,6 +108,7 @@ class InPlace:
 
     def _follow(self) -> None:
         run = self._run
+        canary_s = 0 if self._offer.canary is None else self._offer.canary.seconds
         until = run.pacing.monotonic() + _BEGINS_WITHIN_S
         while not self._has_begun() and run.pacing.monotonic() < until:
             run.pacing.sleep(run.pacing.poll_s)
@@ -126,14 +116,11 @@ class InPlace:
             run.session,
             run.name,
             run.plan.names.config,
-            patience=patience_s(run.plan.spec.startup_timeout_s) + BAKING_S + self._canary_s(),
+            patience=patience_s(run.plan.spec.startup_timeout_s) + BAKING_S + canary_s,
             pacing=run.pacing,
             report=run.report,
             note=lambda facts: None,
         )
-
-    def _canary_s(self) -> int:
-        return 0 if self._offer.canary is None else self._offer.canary.seconds
 
     def _recover(self, cause: BaseException) -> NoReturn:
         """Restore what can be restored, and raise an error with the present state."""
@@ -230,7 +217,7 @@ class InPlace:
 
 def _free(run: Deploy) -> ToRemove:
     """Return the model and the config of the new spec."""
-    return [one for one in run.resources if isinstance(one, Model | EndpointConfig)]
+    return [resource for resource in run.resources if isinstance(resource, Model | EndpointConfig)]
 
 
 def update(
@@ -292,7 +279,7 @@ def update(
         raise Interrupted("Interrupted: nothing was changed.") from None
     run = Deploy.of(offer.plan, session, pacing, Reporter(progress, pacing, offer.usd_per_hour))
     if offer.done:
-        _end_the_pause(run, existing.one.lifetime)  # if an earlier run could not write it
+        _end_the_pause(run, existing.belongings.lifetime)  # if an earlier run could not write it
         run.report("ready", f"endpoint {run.name} already serves this spec", status="InService")
     elif existing.facts is not None and offer.strategy == "in-place":
         InPlace(run, existing, offer, own).bring_about()
@@ -303,11 +290,11 @@ def update(
     return Endpoint(run.name, session, pacing=pacing)
 
 
-def _stop_and_start(run: Deploy, found: CurrentState) -> None:
+def _stop_and_start(run: Deploy, current: CurrentState) -> None:
     back = f"peagle-sm resume {run.name}{run.session.command_flags()}"
-    ours = found.facts is not None and found.facts.config_name == run.plan.names.config
+    ours = current.facts is not None and current.facts.config_name == run.plan.names.config
     create_all(run, _free(run))  # AWS refuses an invalid request now, while the old endpoint still serves
-    if found.facts is not None and not ours:
+    if current.facts is not None and not ours:
         pause(run.name, session=run.session, pacing=run.pacing, progress=run.report.progress)
     seen = survey(run.session, run.plan)
     if seen.serves:
@@ -315,9 +302,9 @@ def _stop_and_start(run: Deploy, found: CurrentState) -> None:
     try:
         bring_up(run, seen)
     except PeagleError as error:
-        kept = found.old_config != run.plan.names.config
+        kept = current.old_config != run.plan.names.config
         if kept and error.next_step is not None:
-            error.next_step += f" The old config {found.old_config} is kept: `{back}` starts it again."
+            error.next_step += f" The old config {current.old_config} is kept: `{back}` starts it again."
         raise
 
 
@@ -327,12 +314,12 @@ def _finish(run: Deploy, offer: UpdateOffer) -> None:
     _end_the_pause(run, lifetime.get(session, run.plan.names.schedule))
     if offer.strategy == "in-place":
         executor.send(session, update_alarms_deletion(run.name))
-    one = belongings_of(session, run.name)
+    belongings = belongings_of(session, run.name)
     create_all(run, run.started)
-    if one.tags.get(keys.SCALING) and keys.SCALING not in run.plan.tags():
-        _end_scaling(run, named(run.name, one.tags, scheduled=False))
-    _write_tags(run, one, offer)
-    _remove_old(run, one)
+    if belongings.tags.get(keys.SCALING) and keys.SCALING not in run.plan.tags():
+        _end_scaling(run, named(run.name, belongings.tags, scheduled=False))
+    _write_tags(run, belongings, offer)
+    _remove_old(run, belongings)
     run.report("ready", f"endpoint {run.name} is in service", status="InService")
 
 
@@ -365,10 +352,12 @@ def _end_the_pause(run: Deploy, limit: Lifetime | None) -> None:
     note(run.session, run.name, lambda entry: unpaused(entry, ends), run.pacing, run.report, "check")
 
 
-def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
+def _write_tags(run: Deploy, belongings: Belongings, offer: UpdateOffer) -> None:
     wanted = run.plan.tags()
-    stale = stale_tags(one.tags, wanted)
-    if one.endpoint is None or (not stale and all(one.tags.get(key) == wanted[key] for key in wanted)):
+    stale = stale_tags(belongings.tags, wanted)
+    if belongings.endpoint is None or (
+        not stale and all(belongings.tags.get(key) == wanted[key] for key in wanted)
+    ):
         return
     if not offer.fleet:  # the old config is kept, and a resume takes the endpoint's tags from it
         config = control.describe_endpoint_config(run.session, run.plan.names.config)
@@ -376,15 +365,15 @@ def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
             control.add_tags(run.session, arn, wanted)
             control.remove_tags(run.session, arn, (*stale, keys.PAUSED, keys.SCHEDULER_ROLE))
     if stale:
-        control.remove_tags(run.session, one.endpoint.arn, stale)
-    control.add_tags(run.session, one.endpoint.arn, wanted)
+        control.remove_tags(run.session, belongings.endpoint.arn, stale)
+    control.add_tags(run.session, belongings.endpoint.arn, wanted)
 
 
-def _remove_old(run: Deploy, one: Belongings) -> None:
+def _remove_old(run: Deploy, belongings: Belongings) -> None:
     names = run.plan.names
     old = [
-        *(Model(name) for name in one.models if name != names.model),
-        *(EndpointConfig(name) for name in one.configs if name != names.config),
+        *(Model(name) for name in belongings.models if name != names.model),
+        *(EndpointConfig(name) for name in belongings.configs if name != names.config),
     ]
     gone = Removed()
     Teardown(run.session, run.pacing, run.report).remove_free(old, run.name, gone)

@@ -26,7 +26,6 @@ from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES, answers_asked
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import encoded_utf8
 from peagle_sm.service.serving.listening import reachable
-from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
 from peagle_sm.service.serving.upstream import (
     STARTING_S,
     USAGE,
@@ -47,8 +46,7 @@ from peagle_sm.service.serving.upstream import (
 from peagle_sm.traffic.recorder import LABELS_NAME, Recorder, Recording
 
 #: The engine distinguishes the two by the body: `messages` or `prompt`.
-RESPONSES = "/v1/responses"
-CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", RESPONSES: "input"}
+CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
 SERVED = (*(f"POST {path}" for path in CALLS), "GET /v1/models", "GET /health")
 _STREAM = "text/event-stream"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -93,15 +91,6 @@ class Served:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class ProxiedRequest:
-    """A request: its body for SageMaker, its relay, and its answer's conversion."""
-
-    body: bytes
-    relay: Relay
-    translate: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 class Proxy:
@@ -182,14 +171,14 @@ class Proxy:
         if request.path not in CALLS or request.method != "POST":
             return self._fail(served, _not_served(request))
         try:
-            proxied = self._parse_request(await request.read(), request.path, served)
+            body, relay = self._parse_request(await request.read(), request.path, served)
         except web.HTTPRequestEntityTooLarge:
             return self._fail(served, _TOO_LARGE)
         except SpecError as error:
             return self._fail(served, invalid(error.message))
         except RecursionError:  # from parsing the JSON, or from writing it
             return self._fail(served, invalid("the JSON of the request body is nested too deeply"))
-        return await self._invoke(request, proxied, served)
+        return await self._invoke(request, body, relay, served)
 
     def _looked_up(self, request: web.Request, served: Served) -> web.Response:
         model = {"id": self.model, "object": "model", "created": 0, "owned_by": "sagemaker"}
@@ -205,8 +194,8 @@ class Proxy:
         served.status = 200
         return web.json_response(document)
 
-    def _parse_request(self, raw: bytes, path: str, served: Served) -> ProxiedRequest:
-        """Parse a request.
+    def _parse_request(self, raw: bytes, path: str, served: Served) -> tuple[bytes, Relay]:
+        """Return a request's body for SageMaker, and the relay of its answer.
 
         Raises:
             SpecError: the body is invalid for this path.
@@ -219,11 +208,6 @@ class Proxy:
             # The engine reads 1 and "true" as true; SageMaker has another call for streams.
             raise SpecError(f"stream: found {json.dumps(stream)[:100]}; allowed: true or false")
         served.streamed = bool(stream)
-        if path == RESPONSES:
-            chat = chat_of(document)
-            refuse_ignored(chat)
-            body = self._encoded(chat)
-            return ProxiedRequest(body, ResponseRelay(document), lambda answer: response_of(document, answer))
         refuse_ignored(document)
         options = document.get("stream_options")
         asks = isinstance(options, dict) and options.get("include_usage") is True
@@ -232,10 +216,10 @@ class Proxy:
             relay = Relay(answers=answers_asked(document), hides_usage=True)
             asking = None if document.get("model") == self.model else asking_for_usage(raw, document)
             body = asking or self._encoded({**document, "stream_options": {**(options or {}), **USAGE}})
-            return ProxiedRequest(body, relay)
+            return body, relay
         relay = Relay(answers=answers_asked(document))
         # Send the body unchanged, unless its model is this server's name for the endpoint.
-        return ProxiedRequest(self._encoded(document) if document.get("model") == self.model else raw, relay)
+        return (self._encoded(document) if document.get("model") == self.model else raw), relay
 
     def _encoded(self, document: dict[str, Any]) -> bytes:
         """Return the body; this server's model name becomes empty, as the engine expects."""
@@ -244,37 +228,34 @@ class Proxy:
         return encoded_utf8(json.dumps(document, ensure_ascii=False), "the request body")
 
     async def _invoke(
-        self, request: web.Request, proxied: ProxiedRequest, served: Served
+        self, request: web.Request, body: bytes, relay: Relay, served: Served
     ) -> web.StreamResponse:
-        assert self._http is not None, "the application has not been started"
-        if len(proxied.body) > BODY_LIMIT_BYTES:
+        if len(body) > BODY_LIMIT_BYTES:
             return self._fail(served, _TOO_LARGE)
-        recording = self._recording(request, proxied, served)
+        recording = self._recording(request, body, served)
         try:
-            return await self._send(request, proxied, served, recording)
+            return await self._send(request, body, relay, served, recording)
         finally:
             if recording is not None:
                 left = not served.whole and (served.failed is None or served.left)
                 status = served.status if served.status >= 400 else None
                 recording.end(left=left, problem=None if left else served.failed, status=status)
 
-    def _recording(self, request: web.Request, proxied: ProxiedRequest, served: Served) -> Recording | None:
+    def _recording(self, request: web.Request, body: bytes, served: Served) -> Recording | None:
         if self._recorder is None:
             return None
         labels = self._recorder.labels_of(request.headers.get(LABELS_NAME))
-        return self._recorder.begin(
-            proxied.body, streamed=served.streamed, framed=served.streamed, labels=labels
-        )
+        return self._recorder.begin(body, streamed=served.streamed, framed=served.streamed, labels=labels)
 
     async def _send(
-        self, request: web.Request, proxied: ProxiedRequest, served: Served, recording: Recording | None
+        self, request: web.Request, body: bytes, relay: Relay, served: Served, recording: Recording | None
     ) -> web.StreamResponse:
         assert self._http is not None, "the application has not been started"
         response: web.StreamResponse | None = None
         labels = request.headers.get(LABELS_NAME)
         try:
             async with self._upstream.send(
-                self._http, proxied.body, streamed=served.streamed, labels=labels
+                self._http, body, streamed=served.streamed, labels=labels
             ) as answer:
                 if answer.status >= 400:
                     content = await answer.read()
@@ -283,9 +264,9 @@ class Proxy:
                     content = await answer.read()
                     if recording is not None:
                         recording.add(content)
-                    return self._whole_answer(answer, content, proxied, served)
+                    return self._whole_answer(answer, content, served)
                 response = await _start_response(request, answer, served)
-                await _relay(proxied.relay, answer, response, served, recording)
+                await _relay(relay, answer, response, served, recording)
                 return response
         except PeagleError as error:
             return self._fail(served, of_error(error))
@@ -295,9 +276,7 @@ class Proxy:
                 return response
             return self._fail(served, unavailable(f"no answer from SageMaker: {error}"))
 
-    def _whole_answer(
-        self, answer: aiohttp.ClientResponse, content: bytes, proxied: ProxiedRequest, served: Served
-    ) -> web.Response:
+    def _whole_answer(self, answer: aiohttp.ClientResponse, content: bytes, served: Served) -> web.Response:
         document = json_object(content)
         failed = engine_error(document)
         if failed is not None:
@@ -305,11 +284,6 @@ class Proxy:
         reason = aborted_in(document)
         if reason is not None:
             return self._fail(served, gave_up(reason))
-        if proxied.translate is not None:
-            try:
-                content = json.dumps(proxied.translate(document), ensure_ascii=False).encode()
-            except (AttributeError, LookupError, TypeError, ValueError):
-                return self._fail(served, unavailable("the engine's answer is not a chat completion"))
         served.status, served.whole = 200, True
         served.tokens, served.acceptance_length = figures_of(document)
         return web.Response(body=content, headers=_headers(answer, answer.headers.get("Content-Type")))
@@ -354,7 +328,7 @@ async def _relay(
         await _pass_on(relay, answer, response, recording)
         if relay.problem is not None:
             served.failed = relay.problem.message
-            await response.write(relay.failure(of_stream(relay.problem)))
+            await response.write(of_stream(relay.problem).event())
         await response.write_eof()
     finally:  # also after a disconnect: many clients close the connection right after [DONE]
         served.tokens, served.acceptance_length = relay.tokens, relay.acceptance_length

@@ -275,10 +275,6 @@ class Relay:
             return False
         return self._reader.done or self._answers.are_whole
 
-    def failure(self, problem: Problem) -> bytes:
-        """Return the event that ends a broken stream; OpenAI clients raise an error."""
-        return problem.event()
-
     def broke(self, why: str) -> None:
         """Record that the connection failed; after [DONE] that has no effect."""
         if not self._reader.done and self.problem is None:

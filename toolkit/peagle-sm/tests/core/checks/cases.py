@@ -30,7 +30,7 @@ class Case:
     context: Context = AWS
     fact: Any = None
     severity: str | None = None
-    said: str = ""
+    text: str = ""
     catalog: Catalog | None = None
 
     @property

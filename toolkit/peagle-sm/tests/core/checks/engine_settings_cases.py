@@ -37,25 +37,16 @@ _TAKEN = (
     "{enable_auto_tool_choice: false, compilation_config: {mode: 3}, moe_backend: Deep-GEMM}",
     "{tool_call_parser: mine, tool_parser_plugin: /opt/ml/model/parser.json}",
 )
+_PIECEWISE = "serving: {extra_args: {compilation_config: {cudagraph_mode: PIECEWISE}}}"
 
 CASES = [
-    Case(
-        "cudagraphs-on-cpu",
-        TINY,
-        "serving: {cudagraph_mode: PIECEWISE}",
-        LOCAL,
-        severity="info",
-        said="serving.cudagraph_mode: PIECEWISE has no effect on a CPU",
-    ),
-    Case("cudagraphs-on-cpu", TINY, "serving: {cudagraph_mode: NONE}", LOCAL),
-    Case("cudagraphs-on-cpu", CONTAINER, "serving: {cudagraph_mode: PIECEWISE}"),
     Case(
         "extra-arguments",
         TINY,
         "speculation: {mode: none}\nserving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
         LOCAL,
         severity="error",
-        said="only with speculation on",
+        text="only with speculation on",
     ),
     *(
         Case(
@@ -63,9 +54,9 @@ CASES = [
             CONTAINER,
             f"{_MINE}\nserving: {{extra_args: {arguments}}}",
             severity="error",
-            said=said,
+            text=message,
         )
-        for arguments, said in _REFUSED.items()
+        for arguments, message in _REFUSED.items()
     ),
     *(Case("extra-arguments", CONTAINER, f"{_MINE}\nserving: {{extra_args: {each}}}") for each in _TAKEN),
     Case(
@@ -78,105 +69,105 @@ CASES = [
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_DTYPE: bf16}}}}",
         severity="error",
-        said="serving.env.SM_VLLM_DTYPE: found 'bf16'",
+        text="serving.env.SM_VLLM_DTYPE: found 'bf16'",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{max_logprobs: -2}}}}",
         severity="error",
-        said="max_logprobs: found -2; allowed: a number at least -1",
+        text="max_logprobs: found -2; allowed: a number at least -1",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{attention_backend: flashinfre}}}}",
         severity="error",
-        said="attention_backend: found 'flashinfre'; allowed: ",
+        text="attention_backend: found 'flashinfre'; allowed: ",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{quantization: awq_marlin2}}}}",
         severity="error",
-        said="quantization: found 'awq_marlin2'; allowed: ",
+        text="quantization: found 'awq_marlin2'; allowed: ",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{safetensors_load_strategy: slow}}}}",
         severity="error",
-        said="safetensors_load_strategy: found 'slow'; allowed: eager",
+        text="safetensors_load_strategy: found 'slow'; allowed: eager",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{compilation_config: 3}}}}",
         severity="error",
-        said="compilation_config: found 3; allowed: a JSON object",
+        text="compilation_config: found 3; allowed: a JSON object",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{compilation_config: {{modes: 3}}}}}}",
         severity="error",
-        said="compilation_config.modes: vLLM has no such field. Did you mean 'mode'?",
+        text="compilation_config.modes: vLLM has no such field. Did you mean 'mode'?",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{structured_outputs_config: {{backend: xgramar}}}}}}",
         severity="error",
-        said="structured_outputs_config.backend: found 'xgramar'; allowed: auto, guidance",
+        text="structured_outputs_config.backend: found 'xgramar'; allowed: auto, guidance",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{override_generation_config: {{temperature: '0.5'}}}}}}",
         severity="error",
-        said="override_generation_config.temperature: found '0.5'; allowed: a number at least 0",
+        text="override_generation_config.temperature: found '0.5'; allowed: a number at least 0",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{override_generation_config: {{top_p: 0}}}}}}",
         severity="error",
-        said="override_generation_config.top_p: found 0; allowed: a number above 0, at most 1",
+        text="override_generation_config.top_p: found 0; allowed: a number above 0, at most 1",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{override_generation_config: {{max_new_tokens: 0}}}}}}",
         severity="error",
-        said="override_generation_config.max_new_tokens: found 0",
+        text="override_generation_config.max_new_tokens: found 0",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{seed: yes}}}}",
         severity="error",
-        said="seed: found true; allowed: a whole number",
+        text="seed: found true; allowed: a whole number",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_FOO: 1}}}}",
         severity="error",
-        said="serving.env.SM_VLLM_FOO: --foo is not a known argument",
+        text="serving.env.SM_VLLM_FOO: --foo is not a known argument",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_MAX_NUM_SEQ: 1}}}}",
         severity="warning",
-        said="Did you mean 'max_num_seqs'?",
+        text="Did you mean 'max_num_seqs'?",
     ),
     Case(
         "argument-versions",
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_DISABLE_LOG_REQUESTS: true}}}}",
         severity="error",
-        said="serving.env.SM_VLLM_DISABLE_LOG_REQUESTS needs vLLM 0.16.0 or older",
+        text="serving.env.SM_VLLM_DISABLE_LOG_REQUESTS needs vLLM 0.16.0 or older",
     ),
     Case(
         "extra-arguments",
@@ -213,7 +204,7 @@ CASES = [
         CONTAINER,
         "serving: {extra_args: {override_generation_config: '{\"min_p\": 0.1}'}}",
         severity="error",
-        said="serving.extra_args.override_generation_config.min_p: found 0.1",
+        text="serving.extra_args.override_generation_config.min_p: found 0.1",
     ),
     Case(
         "generation-defaults",
@@ -221,7 +212,7 @@ CASES = [
         "serving: {extra_args: {generation_config: /opt/ml/model}}",
         fact=_BESIDE,
         severity="error",
-        said="config.json: found min_p 0.05",
+        text="config.json: found min_p 0.05",
     ),
     Case(
         "generation-defaults",
@@ -229,68 +220,72 @@ CASES = [
         "speculation: {mode: none}",
         fact=GenerationDefaults("s3://bucket/target/generation_config.json", {"top_p": 0}),
         severity="error",
-        said="config.json: found top_p 0; allowed: a number above 0",
+        text="config.json: found top_p 0; allowed: a number above 0",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{optimization_level: 5}}}}",
         severity="error",
-        said="optimization_level: found 5; allowed: 0, 1, 2, 3",
+        text="optimization_level: found 5; allowed: 0, 1, 2, 3",
     ),
     Case(
         "extra-arguments",
         CONTAINER,
         f"{_MINE}\nserving: {{extra_args: {{attention_config: {{backend: fast}}}}}}",
         severity="error",
-        said="attention_config.backend: found 'fast'; allowed: AMX_MLA",
+        text="attention_config.backend: found 'fast'; allowed: AMX_MLA",
     ),
     Case(
         "speculation-conflicts",
         CONTAINER,
         _MIN_P,
         severity="error",
-        said="override_generation_config.min_p: found 0.05 with mode p-eagle; allowed: 0",
+        text="override_generation_config.min_p: found 0.05 with mode p-eagle; allowed: 0",
     ),
     Case(
         "speculation-conflicts",
         CONTAINER,
         "serving: {env: {SM_VLLM_OVERRIDE_GENERATION_CONFIG: '{\"min_p\": 0.1}'}}",
         severity="error",
-        said="serving.env.SM_VLLM_OVERRIDE_GENERATION_CONFIG.min_p: found 0.1",
+        text="serving.env.SM_VLLM_OVERRIDE_GENERATION_CONFIG.min_p: found 0.1",
     ),
     Case(
         "speculation-conflicts",
         CONTAINER,
         "serving: {extra_args: {override_generation_config: {logit_bias: {'5': 3}}}}",
         severity="warning",
-        said="logit_bias",
+        text="logit_bias",
     ),
     Case(
         "speculation-conflicts",
         CONTAINER,
         "serving: {extra_args: {logits_processors: [mine]}}",
         severity="error",
-        said="logits_processors: found with mode p-eagle",
+        text="logits_processors: found with mode p-eagle",
     ),
     Case(
         "speculation-conflicts",
         CONTAINER,
         "serving: {extra_args: {kv_sharing_fast_prefill: true}}",
         severity="error",
-        said="kv_sharing_fast_prefill: found true",
+        text="kv_sharing_fast_prefill: found true",
     ),
     Case(
         "speculation-conflicts",
         CONTAINER,
         "serving: {extra_args: {watermark_config: {algorithm: kgw}}}",
         severity="error",
-        said="watermark_config: found with mode p-eagle",
+        text="watermark_config: found with mode p-eagle",
     ),
     Case("speculation-conflicts", CONTAINER, f"speculation: {{mode: none}}\n{_MIN_P}"),
     Case("speculation-conflicts", CONTAINER, _MIN_P.replace("0.05", "0.0")),
     Case(
-        "generation-defaults", CONTAINER, fact=_BESIDE, severity="error", said="config.json: found min_p 0.05"
+        "generation-defaults",
+        CONTAINER,
+        fact=_BESIDE,
+        severity="error",
+        text="config.json: found min_p 0.05",
     ),
     Case("generation-defaults", CONTAINER, _MIN_P.replace("0.05", "0.0"), fact=_BESIDE),
     Case("generation-defaults", CONTAINER, "serving: {extra_args: {generation_config: vllm}}", fact=_BESIDE),
@@ -300,21 +295,21 @@ CASES = [
         CONTAINER,
         _STAGES,
         severity="error",
-        said="pipeline_parallel_size: found 2 with mode p-eagle; allowed: 1",
+        text="pipeline_parallel_size: found 2 with mode p-eagle; allowed: 1",
     ),
     Case(
         "pipeline-stages",
         CONTAINER,
         f"{_VLLM}:0.29.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}}}\n{_STAGES}",
         severity="error",
-        said="allowed below vLLM 0.30.0: 1; the image has 0.29.0",
+        text="allowed below vLLM 0.30.0: 1; the image has 0.29.0",
     ),
     Case(
         "pipeline-stages",
         CONTAINER,
         f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}}}\n{_STAGES}",
         severity="error",
-        said="VLLM_USE_V2_MODEL_RUNNER 0, the V1 model runner: 1",
+        text="VLLM_USE_V2_MODEL_RUNNER 0, the V1 model runner: 1",
     ),
     Case(
         "pipeline-stages",
@@ -328,7 +323,7 @@ CASES = [
         CONTAINER,
         f"{_VLLM}:0.23.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
         severity="error",
-        said=(
+        text=(
             "speculation.num_speculative_tokens_per_batch_size needs vLLM 0.24.0 or newer; the image "
             "has 0.23.0"
         ),
@@ -338,7 +333,7 @@ CASES = [
         CONTAINER,
         f"{_VLLM}:0.21.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, draft_sample_method: probabilistic}}",
         severity="error",
-        said=(
+        text=(
             "speculation.draft_sample_method: probabilistic needs vLLM 0.22.0 or newer; the image has 0.21.0"
         ),
     ),
@@ -347,7 +342,7 @@ CASES = [
         CONTAINER,
         f"{_VLLM}:0.17.0-gpu-py312-cu129\nserving: {{extra_args: {{shutdown_timeout: 5}}}}",
         severity="error",
-        said="serving.extra_args.shutdown_timeout needs vLLM 0.18.0 or newer; the image has 0.17.0",
+        text="serving.extra_args.shutdown_timeout needs vLLM 0.18.0 or newer; the image has 0.17.0",
     ),
     Case(
         "argument-versions",
@@ -357,8 +352,8 @@ CASES = [
     Case(
         "argument-versions",
         CONTAINER,
-        f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, stream_interval: 4, "
-        f"extra_args: {{shutdown_timeout: 5}}}}",
+        f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, "
+        f"extra_args: {{stream_interval: 4, shutdown_timeout: 5}}}}",
     ),
     Case(
         "extra-arguments",
@@ -366,7 +361,7 @@ CASES = [
         "serving: {extra_args: {max_num_seq: 8}}",
         LOCAL,
         severity="error",
-        said=(
+        text=(
             "serving.extra_args.max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. Did you mean "
             "'max_num_seqs'?"
         ),
@@ -376,7 +371,7 @@ CASES = [
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.34.0')}\nserving: {{extra_args: {{from_the_future: 1}}}}",
         severity="warning",
-        said="not an argument of vLLM 0.16.0 to 0.33.0",
+        text="not an argument of vLLM 0.16.0 to 0.33.0",
     ),
     Case(
         "extra-arguments",
@@ -384,7 +379,7 @@ CASES = [
         "serving: {extra_args: {enable_prefix_caching: 1}}",
         LOCAL,
         severity="error",
-        said="serving.extra_args.enable_prefix_caching: found 1; allowed: true or false",
+        text="serving.extra_args.enable_prefix_caching: found 1; allowed: true or false",
     ),
     Case(
         "extra-arguments",
@@ -392,7 +387,7 @@ CASES = [
         "serving: {extra_args: {max_num_seqs: true}}",
         LOCAL,
         severity="error",
-        said="serving.extra_args.max_num_seqs: found true; allowed: a whole number",
+        text="serving.extra_args.max_num_seqs: found true; allowed: a whole number",
     ),
     Case(
         "extra-arguments",
@@ -400,7 +395,7 @@ CASES = [
         "speculation: {mode: none}\nserving: {extra_args: {per_request_spec_decode_metrics: summary}}",
         LOCAL,
         severity="error",
-        said="allowed only with speculation on",
+        text="allowed only with speculation on",
     ),
     Case(
         "extra-arguments",
@@ -408,7 +403,7 @@ CASES = [
         "serving: {env: {SM_VLLM_MAX_NUM_SEQ: 8}}",
         LOCAL,
         severity="warning",
-        said=(
+        text=(
             "serving.env.SM_VLLM_MAX_NUM_SEQ: --max-num-seq is not a known argument of vLLM. Did you "
             "mean 'max_num_seqs'?"
         ),
@@ -427,7 +422,7 @@ CASES = [
         "speculation: {num_speculative_tokens: 5, " + _TABLE + "}",
         LOCAL,
         severity="error",
-        said=(
+        text=(
             "speculation.num_speculative_tokens_per_batch_size: found K 7 in the row [1, 4, 7]; "
             "allowed: 0 to 5, the num_speculative_tokens"
         ),
@@ -437,7 +432,7 @@ CASES = [
         CONTAINER,
         f"{_MINE}\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}\nserving: {{data_parallel_size: 2}}",
         severity="error",
-        said=(
+        text=(
             "found a table with serving.data_parallel_size 2; allowed: a table only with 1, since vLLM "
             "ignores it otherwise"
         ),
@@ -447,7 +442,7 @@ CASES = [
         CONTAINER,
         f"{_VLLM}:0.30.0-gpu-py312-cu130\nspeculation: {{{_SEVEN}, {_TABLE}}}",
         severity="error",
-        said=(
+        text=(
             "found a table with mode p-eagle on image vllm:0.30.0-gpu-py312-cu130; allowed: no table, "
             "since only this project's own image can change K with a P-EAGLE head"
         ),
@@ -457,7 +452,7 @@ CASES = [
         GPT,
         f"speculation: {{{_SEVEN}, {_TABLE}}}",
         severity="error",
-        said="found a table with mode p-eagle",
+        text="found a table with mode p-eagle",
     ),
     Case("k-table", TINY, f"speculation: {{{_SEVEN}, {_TABLE}}}", LOCAL),
     Case("k-table", CONTAINER, f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}"),
@@ -471,7 +466,7 @@ CASES = [
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.33.0')}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
         severity="warning",
-        said="plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
+        text="plugin for tables was run with vLLM 0.30.0, 0.31.0, 0.32.0; the image has 0.33.0",
     ),
     # EAGLE-3 follows a table by vLLM's own means: the plugin is not on.
     Case(
@@ -484,46 +479,27 @@ CASES = [
         CONTAINER,
         f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}",
         severity="warning",
-        said="about 14% slower at concurrency 1",
+        text="about 14% slower at concurrency 1",
     ),
     Case(
         "k-table-graphs",
         CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ZERO_ROW}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_ZERO_ROW}}}\n{_PIECEWISE}",
         severity="warning",
-        said="the row [5, 8, 0] has K 0, where vLLM issue 49548 saw the throughput collapse",
+        text="the row [5, 8, 0] has K 0, where vLLM issue 49548 saw the throughput collapse",
     ),
     Case("k-table-graphs", TINY, f"speculation: {{{_SEVEN}, {_ZERO_ROW}}}", LOCAL),
     Case(
         "k-table-graphs",
         CONTAINER,
-        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\nserving: {{cudagraph_mode: PIECEWISE}}",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 2}\nserving: {tensor_parallel_size: 4}",
-        severity="error",
-        said="speculation.draft_tensor_parallel_size: found 2; allowed: 1 or 4, serving.tensor_parallel_size",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 1}\nserving: {tensor_parallel_size: 4}",
-        severity="info",
-        said="has no effect on EAGLE heads",
-    ),
-    Case(
-        "draft-tensor-parallel",
-        CONTAINER,
-        "speculation: {draft_tensor_parallel_size: 4}\nserving: {tensor_parallel_size: 4}",
+        f"{_MINE}\nspeculation: {{{_SEVEN}, {_TABLE}}}\n{_PIECEWISE}",
     ),
     Case(
         "tensor-parallel-heads",
         GPT,
         "serving: {tensor_parallel_size: 3}",
         severity="error",
-        said="found 3; gpt-oss-20b has 8 KV heads",
+        text="found 3; gpt-oss-20b has 8 KV heads",
     ),
     Case("tensor-parallel-heads", GPT, "serving: {tensor_parallel_size: 4}"),
     Case(
@@ -531,7 +507,7 @@ CASES = [
         GPT,
         "metrics: {slices: [format]}",
         severity="error",
-        said="allowed: only with an image of your own, since AWS's images do not have the gate",
+        text="allowed: only with an image of your own, since AWS's images do not have the gate",
     ),
     Case(
         "slice-counts",
@@ -539,14 +515,14 @@ CASES = [
         "speculation: {mode: none}\nmetrics: {slices: [format, script]}",
         LOCAL,
         severity="error",
-        said="found format, script with mode none; allowed: only with speculation on",
+        text="found format, script with mode none; allowed: only with speculation on",
     ),
     Case(
         "slice-counts",
         CONTAINER,
         f"{_MINE.replace('0.32.0', '0.28.0')}\nmetrics: {{slices: [format]}}",
         severity="error",
-        said="metrics.slices: found with vLLM 0.28.0; allowed: 0.29.0 or later",
+        text="metrics.slices: found with vLLM 0.28.0; allowed: 0.29.0 or later",
     ),
     Case("slice-counts", TINY, "metrics: {slices: ['script=latin,han', format]}", LOCAL),
     Case("slice-counts", CONTAINER, f"{_MINE}\nmetrics: {{slices: ['label:team=search']}}"),

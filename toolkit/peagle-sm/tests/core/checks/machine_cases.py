@@ -16,8 +16,8 @@ _GOOD = Machine(
 )
 
 
-def _bad(check: str, severity: str, said: str, **facts: Any) -> Case:
-    return Case(check, fact=replace(_GOOD, **facts), severity=severity, said=said)
+def _bad(check: str, severity: str, message: str, **facts: Any) -> Case:
+    return Case(check, fact=replace(_GOOD, **facts), severity=severity, text=message)
 
 
 CASES = [

@@ -123,7 +123,6 @@ def test_each_region_has_its_own_image_and_bucket() -> None:
 def test_the_environment_redirects_buckets_as_the_sdk_s_does() -> None:
     environ = {
         "AWS_JUMPSTART_CONTENT_BUCKET_OVERRIDE": "mirror",
-        "AWS_JUMPSTART_MODEL_BUCKET_OVERRIDE": "mine",
     }
     config = resolve_config(
         document(),
@@ -132,7 +131,7 @@ def test_the_environment_redirects_buckets_as_the_sdk_s_does() -> None:
         instance_types=(),
         buckets=buckets_for("us-east-1", environ),
     )
-    assert config.instances["ml.g7e.2xlarge"].target_uri.startswith("s3://mine/openai-reasoning/")
+    assert config.instances["ml.g7e.2xlarge"].target_uri.startswith("s3://mirror/openai-reasoning/")
     assert config.heads[0].uri.startswith("s3://mirror/lmi-eagle-heads/")
 
 
@@ -170,30 +169,12 @@ def test_a_head_lies_in_its_provider_s_bucket(provider: dict[str, str] | None, b
     assert resolved(change=put).heads[0].uri.startswith(f"s3://{bucket}/lmi-eagle-heads/")
 
 
-def _by_neo(spec: dict[str, Any]) -> None:
-    best(spec)["hosting_additional_data_sources"]["speculative_decoding"][0]["provider"] = {"name": "Neo"}
-
-
-def test_a_region_without_a_bucket_of_heads_is_refused_with_the_regions_that_have_one() -> None:
-    with pytest.raises(
-        NotFound, match=r"lmi-optimized in af-south-1: draft head .*which this region lacks"
-    ) as at:
-        resolved(region="af-south-1", change=_by_neo)
-    assert "us-east-1, us-east-2, us-west-1, us-west-2" in (at.value.next_step or "")
-
-
-def test_a_head_by_its_whole_address_or_in_ones_own_bucket_needs_no_bucket_of_the_region() -> None:
+def test_a_head_by_its_whole_address_needs_no_bucket_of_the_region() -> None:
     def elsewhere(spec: dict[str, Any]) -> None:
-        _by_neo(spec)
         channel = best(spec)["hosting_additional_data_sources"]["speculative_decoding"][0]
         channel["s3_data_source"]["s3_uri"] = "s3://mine/head/"
 
     assert resolved(region="af-south-1", change=elsewhere).heads[0].uri == "s3://mine/head/"
-    own = buckets_for("af-south-1", {"AWS_NEO_CONTENT_BUCKET_OVERRIDE": "mine"})
-    config = resolve_config(
-        document(_by_neo), "lmi-optimized", region="af-south-1", instance_types=(), buckets=own
-    )
-    assert config.heads[0].uri.startswith("s3://mine/lmi-eagle-heads/")
 
 
 def test_what_an_instance_type_says_goes_before_what_its_family_says() -> None:

@@ -44,8 +44,8 @@ def bucket(session: Session) -> str:
 
 @pytest.fixture
 def hub() -> Iterator[LocalHub]:
-    with local_hub() as found:
-        yield found
+    with local_hub() as server:
+        yield server
 
 
 @pytest.fixture

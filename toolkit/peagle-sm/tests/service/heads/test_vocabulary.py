@@ -56,13 +56,13 @@ def test_the_file_is_fetched_once_and_checked(published: Vocabulary, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [({"url": "http://127.0.0.1:9/x"}, "cannot download"), ({"sha256": "0" * 64}, "wrong content")],
 )
 def test_what_cannot_be_fetched_says_where_to_put_it(
-    published: Vocabulary, tmp_path: Path, change: dict[str, str], said: str
+    published: Vocabulary, tmp_path: Path, change: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ServiceFault, match=said) as failed:
+    with pytest.raises(ServiceFault, match=message) as failed:
         fetch(published.model_copy(update=change), tmp_path / "cache")
     assert f"put it at {tmp_path / 'cache' / 'words.tiktoken'}" in str(failed.value.next_step)
     assert not (tmp_path / "cache").exists(), "no partial file"

@@ -129,14 +129,6 @@ def test_an_answer_without_a_stream(recorded: Recorded) -> None:
     assert "streamed" not in result
 
 
-def test_a_responses_request_is_recorded_as_sent(recorded: Recorded) -> None:
-    answer = {"choices": [{"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}]}
-    recorded.proxy.client().responses.create(
-        model="", input="hi", extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(answer))
-    )
-    assert recorded.last()["request"]["messages"] == [{"role": "user", "content": "hi"}]
-
-
 def test_acceptance_by_position(recorded: Recorded) -> None:
     speculative = {
         "mean_acceptance_length": 2.5,

@@ -109,11 +109,11 @@ class Evaluation:
     @cached_property
     def dependencies(self) -> dict[str, frozenset[str]]:
         """Dependencies of each resource."""
-        found = {}
+        dependencies = {}
         for name, each in self.active.items():
             needs = {ref.name for ref in references(each.properties, self.holds)} | set(each.depends_on)
-            found[name] = frozenset(needs & self.active.keys())
-        return found
+            dependencies[name] = frozenset(needs & self.active.keys())
+        return dependencies
 
     def holds(self, condition: str) -> bool:
         """Return a condition's value."""

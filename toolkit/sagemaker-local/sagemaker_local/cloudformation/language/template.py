@@ -194,11 +194,6 @@ _NAMES = {
 }
 
 
-def iam_types(template: Template) -> list[str]:
-    """Return the types of a template that need a capability."""
-    return sorted({each.type_name for each in template.resources.values()} & _NAMES.keys())
-
-
 def needed_capability(template: Template) -> str | None:
     """Return the capability that a template needs, or None."""
     iam = [each for each in template.resources.values() if each.type_name in _NAMES]

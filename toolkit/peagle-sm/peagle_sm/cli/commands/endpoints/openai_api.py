@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from importlib.util import find_spec
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.arguments import complete_endpoint, component_option, open_session
+from peagle_sm.cli.arguments import component_option, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.recording import (
     end_recording,
@@ -34,30 +35,14 @@ if TYPE_CHECKING:
     from peagle_sm.service.serving.proxy import Running, Served
 
 
-def shell_of(environ: Mapping[str, str]) -> str:
-    """Return the shell to print for: fish if SHELL is fish, else bash."""
-    return "fish" if environ.get("SHELL", "").rpartition("/")[2] == "fish" else "bash"
-
-
-def export_lines(shell: str, variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield one line for each variable, quoted for the shell."""
-    for name, value in variables.items():
-        if shell == "fish":
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-            yield f"set -gx {name} '{escaped}'"
-        else:
-            quoted = value.replace("'", "'\"'\"'")
-            yield f"export {name}='{quoted}'"
-
-
 def advice(name: str, expires_at: datetime, flags: str, hours: float) -> Iterator[str]:
     """Yield notes for the user: token expiry, model name, what is not served."""
     longer = "" if hours > 11 else " (at most 12 h, with --hours 12)"
     yield f"the token expires at {when(expires_at)}{longer}; run this command again for a new one"
     yield 'model: leave it empty ("" in the request); the URL already selects the endpoint and its one model'
     yield (
-        "served: chat completions only; for tools that need a model name, /v1/models, /v1/completions or "
-        f"/v1/responses, run: peagle-sm serve {name}{flags}"
+        "served: chat completions only; for tools that need a model name, /v1/models or /v1/completions, "
+        f"run: peagle-sm serve {name}{flags}"
     )
 
 
@@ -69,7 +54,7 @@ def cost_line(usd_per_hour: float | None, expires_at: datetime | None) -> str:
 
 
 @click.command("openai", cls=Command)
-@click.argument("name", shell_complete=complete_endpoint)
+@click.argument("name")
 @component_option
 @click.option(
     "--hours",
@@ -83,12 +68,10 @@ def cost_line(usd_per_hour: float | None, expires_at: datetime | None) -> str:
 def openai(state: State, name: str, component: str | None, hours: float) -> None:
     """Print the environment variables for OpenAI clients.
 
-    Prints OPENAI_BASE_URL and OPENAI_API_KEY. To set them: eval "$(peagle-sm openai NAME)", or in fish
-    (recognised by the variable SHELL): peagle-sm openai NAME | source. Other shells can read --format json.
-    The key is a
-    bearer token with the rights of your AWS credentials. It is printed on stdout and not stored. SageMaker
-    serves chat completions only, and the client must leave the model name empty. For other clients, use
-    `peagle-sm serve`.
+    Prints OPENAI_BASE_URL and OPENAI_API_KEY. To set them: eval "$(peagle-sm openai NAME)"; for other shells,
+    --format json has both. The key is a bearer token with the rights of your AWS credentials. It is printed
+    on stdout and not stored. SageMaker serves chat completions only, and the client must leave the model name
+    empty. For other clients, use `peagle-sm serve`.
     """
     from peagle_sm.aws.session.signing import bearer_token
     from peagle_sm.service.lifecycle.endpoint import component_of, openai_base_url
@@ -102,13 +85,11 @@ def openai(state: State, name: str, component: str | None, hours: float) -> None
         client = {"base_url": url, "api_key": token.token, "expires_at": token.expires_at, "model": ""}
         click.echo(to_json({"endpoint": name, "component": chosen, **client}))
         return
-    syntax = shell_of(state.environ)
-    for line in export_lines(syntax, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": token.token}):
-        click.echo(line)
+    click.echo(f"export OPENAI_BASE_URL={quote(url)}\nexport OPENAI_API_KEY={quote(token.token)}")
     for line in advice(name, token.expires_at, state.flags, hours):
         note(state, line)
     if sys.stdout.isatty():
-        note(state, f"to set these: {_how(syntax, name, state.flags)}")
+        note(state, f'to set these: eval "$(peagle-sm openai {name}{state.flags})"')
 
 
 def _note_if_missing(state: State, session: Session, name: str) -> None:
@@ -122,19 +103,12 @@ def _note_if_missing(state: State, session: Session, name: str) -> None:
         note(state, f"could not check whether {name} exists: {error.message}")
 
 
-def _how(shell: str, name: str, flags: str) -> str:
-    command = f"peagle-sm openai {name}{flags}"
-    if shell == "fish":
-        return f"{command} | source"
-    return f'eval "$({command})"'
-
-
 LOOPBACK = "127.0.0.1"
 _KEY = "PEAGLE_SM_SERVE_API_KEY"
 
 
 @click.command(cls=Command)
-@click.argument("name", shell_complete=complete_endpoint)
+@click.argument("name")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -166,7 +140,7 @@ def serve(
 ) -> None:
     """Run a local proxy with the OpenAI API for an endpoint.
 
-    For clients that cannot sign requests, that need /v1/completions, /v1/responses or /v1/models, or that
+    For clients that cannot sign requests, that need /v1/completions or /v1/models, or that
     need a model name (here: the endpoint's name). Streams arrive as the engine produces them. A broken stream
     ends with an error event and without [DONE]. Each request is logged as one line on stderr. Ctrl-C waits
     for requests in flight; a second Ctrl-C ends them. SageMaker's limits: 60 s for a whole answer, 8 minutes

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import click
 
 from peagle_sm.cli.arguments import (
-    complete_endpoint,
     endpoint_argument,
     follower,
     name_from_spec,
@@ -119,7 +118,7 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("words", nargs=-1, metavar="[NAME] DURATION", shell_complete=complete_endpoint)
+@click.argument("words", nargs=-1, metavar="[NAME] DURATION")
 @yes_option
 @global_options
 @click.pass_context
@@ -232,7 +231,7 @@ def render_kept(lease: Lease) -> str:
 
 
 @click.command(cls=Command)
-@click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1, shell_complete=complete_endpoint)
+@click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1)
 @yes_option
 @click.option("--with-logs", is_flag=True, help="Also delete each endpoint's log group.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")

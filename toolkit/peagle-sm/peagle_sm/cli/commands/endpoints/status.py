@@ -91,10 +91,8 @@ def list_(state: State, everything: bool) -> None:
 
     K and the instances come from tags that the last deploy or update wrote; `peagle-sm status` reads what
     runs now. With autoscaling, the instances are its bounds (1-4), and ~ marks costs at the initial instance
-    count. A dash means unknown: older versions of peagle-sm wrote fewer tags; `peagle-sm update` adds them.
+    count. A dash means unknown.
     A narrow terminal leaves out age, mode, spent and expires, in this order; other formats have everything.
-    The number of AWS calls does not grow with the number of endpoints, unless you lack the permission
-    tag:GetResources.
     """
     from peagle_sm.service import list_endpoints
 
@@ -195,7 +193,7 @@ def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
     """Wait until an endpoint is in service, or deleted.
 
     Progress goes to stderr. Exit code 0: the endpoint is in service, or with --deleted, it is deleted. 4:
-    there is no such endpoint. 7: it failed, or was deleted during the wait. 16: timeout. Ctrl-C stops the
+    there is no such endpoint. 7: it failed, or was deleted during the wait. 10: timeout. Ctrl-C stops the
     command and changes nothing. Without NAME, the name comes from ./peagle.yaml.
     """
     from peagle_sm.service import wait as wait_for

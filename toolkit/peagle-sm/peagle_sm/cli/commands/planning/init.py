@@ -25,14 +25,8 @@ SCHEMA_NAME = "peagle.schema.json"
 MODES = ("none", "eagle3", "p-eagle")
 
 
-def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from peagle_sm.core.catalog import load_catalog
-
-    return [name for name in load_catalog().models if name.startswith(incomplete)]
-
-
 @click.command(cls=Command)
-@click.argument("model", required=False, shell_complete=_complete_model)
+@click.argument("model", required=False)
 @click.option("--mode", type=click.Choice(MODES), default="p-eagle", help="Speculation mode.")
 @click.option("--name", help="Endpoint name.  [default: MODEL-MODE]")
 @click.option(

@@ -17,7 +17,7 @@ from peagle_sm.cli.arguments import open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note, to_json
 from peagle_sm.core.display import text
-from peagle_sm.core.errors import LockStale, PlanRefused, SpecError
+from peagle_sm.core.errors import LockStale, SpecError
 
 if TYPE_CHECKING:
     from peagle_sm.core.checks.base import Result
@@ -48,7 +48,7 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool) -> None:
         print_dry_run(state, planned)
     else:
         emit(state, table=lambda: str(planned), data=planned.to_dict, names=[planned.names.endpoint])
-    refuse_if_needed(planned, shown=state.format == "table")
+    planned.refuse_errors(shown=state.format == "table")
 
 
 def print_dry_run(state: State, plan: Plan, skip: Collection[str] = ()) -> None:
@@ -57,42 +57,16 @@ def print_dry_run(state: State, plan: Plan, skip: Collection[str] = ()) -> None:
     ``skip`` are the checks that --skip-check names.
 
     Raises:
-        PlanRefused: a finding has the severity "error"; its message has these findings alone.
+        PlanRefused: a finding has the severity "error".
     """
     click.echo(to_json(plan.to_dict()["requests"]))
     for assumption in plan.context.assumed:
         note(state, f"note: {assumption}")
-    refuse_if_needed(plan, skip=skip)
+    plan.refuse_errors(skip)
     for finding in plan.findings:
         if finding.severity == "warning" and finding.check not in skip:
             step = f"\n  next: {finding.next_step}" if finding.next_step else ""
             note(state, f"warning: {finding.check}: {finding.message}{step}")
-
-
-def refuse_if_needed(plan: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
-    """Raise an error with exit code 3 if a finding has the severity "error".
-
-    ``skip`` are the checks that --skip-check names.
-
-    Raises:
-        PlanRefused: its message has the findings, or only their names if the plan was `shown` before.
-    """
-    errors = plan.errors(skip)
-    if not errors:
-        return
-    details = {"findings": [finding.to_dict() for finding in errors]}
-    if shown:
-        names = ", ".join(dict.fromkeys(finding.check for finding in errors))
-        raise PlanRefused(
-            f"the plan is refused: {names}",
-            next_step="fix the findings above, then run the command again",
-            details=details,
-        )
-    raise PlanRefused(
-        "the plan is refused:\n" + "\n".join(f"{finding.check}: {finding.message}" for finding in errors),
-        next_step=errors[0].next_step or None,
-        details=details,
-    )
 
 
 @click.command(cls=Command)

@@ -15,12 +15,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from peagle_sm.cli.terminal import render_fields
-from peagle_sm.core.planning import finding_rows
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import to_yaml
 
 if TYPE_CHECKING:
-    from peagle_sm.core.spec.lock import LockChange
+    from peagle_sm.core.changes import Change
     from peagle_sm.service.jumpstart_lock import Locking
 
 
@@ -87,24 +86,20 @@ def _value(value: Any) -> str:
     return text.strip().removesuffix("...").strip()
 
 
-_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
-
-
 def render_lock(locking: Locking, *, written: bool) -> str:
-    """Render the lock, the changes since the previous one, and the findings."""
+    """Render the lock, and the changes since the previous one."""
     blocks = [_lock_heading(locking, written), render_fields(_lock_facts(locking), "  ")]
     if locking.before is not None and locking.changes:
         blocks.append(f"Changes\n{render_changes(locking.changes)}")
-    if locking.findings:
-        blocks.append("Findings\n" + render_fields(finding_rows(locking.findings), "  "))
     return "\n\n".join(blocks)
 
 
-def render_changes(changes: Sequence[LockChange]) -> str:
+def render_changes(changes: Sequence[Change]) -> str:
     """Render each changed field, with the old and the new value below it."""
     lines = []
     for change in changes:
-        lines.append(f"  {_SIGNS[change.kind]} {change.field}")
+        sign = "+" if change.before is None else "-" if change.after is None else "~"
+        lines.append(f"  {sign} {change.field}")
         if change.before is not None:
             lines.append(f"      was  {change.before}")
         if change.after is not None:
@@ -113,14 +108,13 @@ def render_changes(changes: Sequence[LockChange]) -> str:
 
 
 def lock_data(locking: Locking, *, written: bool) -> dict[str, Any]:
-    """Return the lock, its changes and the findings for --format json."""
+    """Return the lock and its changes for --format json."""
     return {
         "path": str(locking.path),
         "written": written,
         "stale": locking.stale and not written,
         "newest_version": locking.newest,
         "changes": [asdict(change) for change in locking.changes] if locking.before is not None else [],
-        "findings": [finding.to_dict() for finding in locking.findings],
         "lock": locking.lock.model_dump(mode="json"),
     }
 
@@ -139,8 +133,9 @@ def _lock_facts(locking: Locking) -> list[tuple[str, str]]:
     lock = locking.lock
     model, source = lock.jumpstart, lock.source
     others = [name for name in model.ranking if name != model.config]
+    newer = f" (newest: {locking.newest}; --upgrade changes to it)" * (locking.newest != model.version)
     facts = [
-        ("model", f"{model.model_id} {model.version}"),
+        ("model", f"{model.model_id} {model.version}{newer}"),
         ("config", model.config + (f" (also: {', '.join(others)})" if others else "")),
         ("read from", f"s3://{source.bucket}/{source.spec_key}\nsha256 {source.sha256}"),
     ]
@@ -148,7 +143,7 @@ def _lock_facts(locking: Locking) -> list[tuple[str, str]]:
         facts.append((name, f"{instance.image}\n{instance.target_uri}"))
     facts.append(("draft head", f"{lock.head.uri}\nchannel {lock.head.channel}" if lock.head else "none"))
     licence = lock.licence
-    terms = "must be accepted" if licence.gated else "nothing to accept"
+    terms = ", ".join(["must be accepted", *licence.eula_uris]) if licence.gated else "nothing to accept"
     if licence.gated and licence.accepted:
         terms = "accepted in the spec"
     facts.append(("licence", f"{licence.name or 'unknown'}: {terms}"))

@@ -1,4 +1,4 @@
-"""Progress in a notebook's cell: one output, drawn anew."""
+"""Progress in a notebook's cell: one output that is updated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peagle_sm.service.progress import Lines, NotebookCell, followed
 
 
 class Screen:
-    """Takes what IPython's display() and its handle are given."""
+    """Stand-in for IPython's display() and its handle."""
 
     def __init__(self) -> None:
         self.made = 0
