@@ -4,7 +4,7 @@ Runs as a program in the environment of ``smollm2.lock``, which has numpy and gg
 
     python -I gguf_checkpoint.py PACKAGE FOLDER
 
-PACKAGE is the installed Python package that carries the GGUF file. The folder gets the weights, the config, the
+PACKAGE is an installed Python package with one GGUF file. The folder gets the weights, the config, the
 tokenizer and the chat template, all from that file.
 """
 
@@ -40,8 +40,9 @@ Fields = Mapping[str, Any]
 def main(package: str, folder: Path) -> None:
     """Write the folder of the one GGUF file in an installed package."""
     spec = importlib.util.find_spec(package)
-    (place,) = spec.submodule_search_locations if spec and spec.submodule_search_locations else ()
-    (file,) = Path(place).glob("*.gguf")
+    assert spec is not None
+    [place] = list(spec.submodule_search_locations or [])
+    [file] = Path(place).glob("*.gguf")
     reader = GGUFReader(file)
     fields = {key: field.contents() for key, field in reader.fields.items()}
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +139,7 @@ def _special_ids(fields: Fields) -> dict[str, int]:
 
 
 def _tokenizer(fields: Fields) -> dict[str, Any]:
-    """Return tokenizer.json: byte-level BPE that takes each digit by itself (llama.cpp's pre-tokenizer smollm)."""
+    """Return tokenizer.json: byte-level BPE, each digit by itself (llama.cpp's pre-tokenizer smollm)."""
     tokens = fields["tokenizer.ggml.tokens"]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     digits = {"type": "Digits", "individual_digits": True}

@@ -34,7 +34,7 @@ def ensure_locked(
         price: what a build costs, in time and space.
         progress: gets one sentence per step.
         compiled: as in `install_lock`.
-        finish: gets the environment's folder before it counts as complete; what it raises leaves it incomplete.
+        finish: gets the environment's folder before it counts as complete; an error leaves it incomplete.
         cache: this program's cache directory, by default the user's.
 
     Raises:
