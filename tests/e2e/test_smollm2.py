@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]
 BUCKET, PREFIX = "peagle-sm-local-us-east-1", "smollm2-135m-instruct/"
 
 
-def test_it_is_fetched_for_its_first_endpoint_and_knows_a_capital() -> None:
+def test_it_is_fetched_for_its_first_endpoint_and_answers() -> None:
     spec = EndpointSpec(name="smollm2", model="smollm2-135m-instruct", speculation={"mode": "none"})
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
         s3 = stack.session.client("s3")
@@ -25,7 +25,8 @@ def test_it_is_fetched_for_its_first_endpoint_and_knows_a_capital() -> None:
         assert names() == ["README.md"]
         endpoint = stack.deploy({"smollm2": spec})["smollm2"]
         assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} < set(names())
-        question = [{"role": "user", "content": "What is the capital of France?"}]
-        completion = endpoint.invoke(messages=question, max_tokens=32, temperature=0)
-        assert "Paris" in completion.text
+        # Far from a tie; the capital of France is one: -1.76 against -2.01 for another first token.
+        question = [{"role": "user", "content": "Write a Python function that reverses a string."}]
+        completion = endpoint.invoke(messages=question, max_tokens=40, temperature=0)
+        assert "[::-1]" in completion.text
         assert stack.delete_all() == []
