@@ -33,7 +33,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.service.notebook import Local, SpecLike, as_spec
-from peagle_sm.service.progress import Event, Progress, agreed, followed
+from peagle_sm.service.progress import Event, Lines, Progress, agreed
 
 By = Literal["auto", "runtime", "deployments"]
 
@@ -81,10 +81,10 @@ def bench(
     described = describe_arm(opened, name_of(endpoint))
     arm = described.arm
     path = Path(out) if out is not None else results_file("bench", arm.name)
-    with followed(progress) as follow:
-        dependencies = benchmark.BenchDependencies.of(opened, arm, follow, seed=seed)
-        target = make_target(opened, arm)
-        outcome = blocking(lambda: benchmark.bench(described, target, work, plan, path, dependencies))
+    follow = progress or Lines()
+    dependencies = benchmark.BenchDependencies.of(opened, arm, follow, seed=seed)
+    target = make_target(opened, arm)
+    outcome = blocking(lambda: benchmark.bench(described, target, work, plan, path, dependencies))
     return BenchResult(outcome.path, outcome.results, outcome.notes)
 
 
@@ -133,9 +133,9 @@ def compare(
     rounds = existing_rounds(parsed, lambda: demanded(opened))
     path = Path(out) if out is not None else results_file("compare")
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
-    with followed(progress) as follow:
-        dependencies = comparison.CompareDependencies.of(opened, follow, seed=seed)
-        outcome = blocking(lambda: comparison.compare(rounds, setup, work, path, dependencies, config=config))
+    follow = progress or Lines()
+    dependencies = comparison.CompareDependencies.of(opened, follow, seed=seed)
+    outcome = blocking(lambda: comparison.compare(rounds, setup, work, path, dependencies, config=config))
     return CompareResult(outcome.path, outcome.results, outcome.notes)
 
 
@@ -200,8 +200,8 @@ def tune(
             raise Declined(
                 "Not confirmed: nothing was tuned.", next_step="Run it again and confirm, or give yes=True."
             )
-    with followed(progress) as follow:
-        done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
+    follow = progress or Lines()
+    done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
     return TuneResult(
         done.out,
         done.results,
@@ -258,9 +258,10 @@ def verify(
     )
     began = time.monotonic()
 
-    def work(follow: Progress) -> None:
-        verification.run(path, lambda text: follow(Event("verify", text, text, time.monotonic() - began)))
+    follow = progress or Lines()
 
-    with followed(progress) as follow:
-        blocking(lambda: work(follow))
+    def report(text: str) -> None:
+        follow(Event("verify", text, text, time.monotonic() - began))
+
+    blocking(lambda: verification.run(path, report))
     return VerifyResult(path, read(path))

@@ -23,10 +23,8 @@ from peagle_bench.results.records import (
     all_passed,
 )
 from peagle_bench.results.result_file import Results
-from peagle_sm.core.display import Card, Note, Shown, Table, Tone
+from peagle_sm.core.display import Card, Note, Shown, Table
 from peagle_sm.core.errors import SpecError
-
-_FOLDED_ABOVE = 8
 
 
 @dataclass(frozen=True)
@@ -149,11 +147,7 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
     parts = parts_of(files)
     first, several = parts[0].view, len(parts) > 1
     result = verdict(first)
-    marks = [
-        Note(f"{caution.name}. {caution.text}", "bad" if caution.kind == "wrong" else "caution")
-        for part in parts
-        for caution in cautions(part.view)
-    ]
+    marks = [Note(f"{caution.name}. {caution.text}") for part in parts for caution in cautions(part.view)]
     own = list(dict.fromkeys(notes))
     for part in () if own else parts:
         view = part.view
@@ -165,15 +159,7 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
         for table in _tables(part.view)
     ]
     lines = [*dict.fromkeys(marks), *limits, *(Note(line) for line in own)]
-    tone = _tone(first, gain=result.gain)
-    return Card(title, result.headline, tone, tables=tuple(tables), notes=tuple(lines))
-
-
-def _tone(view: View, *, gain: bool) -> Tone:
-    if not any(check.applicable for check in view.checks):
-        return "good" if gain else "plain"
-    passed = all_passed(view.checks)
-    return "caution" if passed is None else "good" if passed else "bad"
+    return Card(title, result.headline, tables=tuple(tables), notes=tuple(lines))
 
 
 def _tables(view: View) -> list[Table]:
@@ -183,7 +169,6 @@ def _tables(view: View) -> list[Table]:
         replace(
             table,
             title="Checks" if table.title == headline else table.title,
-            folded=table.folded or len(table.rows) > _FOLDED_ABOVE,
         )
         for table in tables_of(view)
     ]

@@ -137,7 +137,6 @@ def table(records: Sequence[SliceRecord], *, every: bool = False) -> Table:
         ("slice", *(column.head for column in columns)),
         tuple((name_of(each), *(column.cell(each) for column in columns)) for each in records),
         tuple(column.head for column in columns if not column.words),
-        folded=True,
     )
 
 

@@ -199,9 +199,7 @@ def rates(view: View) -> Table | None:
         return None
     heads = ("mode", "load", "K", "OTPS", "95% interval", "over K=0", "accepted", "step ms", "from", "note")
     lines = tuple(_rate(fit, point) for fit, point in pairs)
-    table = Table(
-        "Rate at each K", heads, lines, ("K", "OTPS", "over K=0", "accepted", "step ms"), folded=True
-    )
+    table = Table("Rate at each K", heads, lines, ("K", "OTPS", "over K=0", "accepted", "step ms"))
     return _used(_with_runs(view, table, [fit for fit, _ in pairs], 3))
 
 

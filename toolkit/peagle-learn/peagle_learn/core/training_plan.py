@@ -118,7 +118,6 @@ class LearnPlan(Shown):
         return Card(
             f"Training of {self.spec.name} in {self.facts.region}, {place}",
             f"The training is refused: {errors} error{'s' if errors > 1 else ''} below" if errors else "",
-            "bad" if errors else "plain",
             tuple((name, value) for name, value in _fields(self) if value),
             tuple(table for table in tables if table.rows),
         )

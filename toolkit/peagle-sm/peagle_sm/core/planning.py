@@ -123,13 +123,12 @@ class Plan(Shown):
         memory = tuple((line,) for line in self.memory.lines) if self.memory else ()
         blocks = (
             Table(f"Memory: {'fits' if self.memory and self.memory.fits else 'DOES NOT FIT'}", (), memory),
-            Table("Requests, in this order", (), requests, folded=True),
+            Table("Requests, in this order", (), requests),
             Table("Findings", (), finding_rows(self.findings)),
         )
         return Card(
             f"Plan for {self.spec.name} in {self.context.region}, {place}",
             f"The plan is refused: {errors} error{'s' if errors > 1 else ''} below" if errors else "",
-            "bad" if errors else "plain",
             _fields(self),
             tuple(block for block in blocks if block.rows),
         )

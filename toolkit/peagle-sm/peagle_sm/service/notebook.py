@@ -19,7 +19,7 @@ from peagle_sm.service.lifecycle.deployment import deploy as deploy_with
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.endpoint import connect as connect_with
 from peagle_sm.service.preflight import TIMEOUT_S, Checkup, planned, preflight, require_preflight
-from peagle_sm.service.progress import Progress, agreed, followed
+from peagle_sm.service.progress import Lines, Progress, agreed
 from peagle_sm.service.spec_to_plan import load_spec, plan_for
 
 SpecLike = EndpointSpec | Path | str | Mapping[str, Any]
@@ -42,8 +42,8 @@ def deploy(
 
     The spec is an EndpointSpec, the path of a YAML file, or a mapping.
 
-    Shows the plan and a confirmation prompt, unless ``yes``. Shows progress in the notebook's cell or on
-    stderr, unless ``progress`` receives it. Refuses if no guard is installed, unless ``unguarded``, and if
+    Shows the plan and a confirmation prompt, unless ``yes``. Prints progress on stderr, unless ``progress``
+    receives it. Refuses if no guard is installed, unless ``unguarded``, and if
     the preflight finds an error, unless ``skip_checks`` has the check's id.
 
     Calls go to the given ``session`` of `make_session`, or to a session made from the other arguments:
@@ -52,16 +52,16 @@ def deploy(
     """
     chosen = as_spec(spec)
     place = session or session_at(profile, region, local, chosen.placement.region)
-    with followed(progress) as follow:
-        return deploy_with(
-            chosen,
-            session=place,
-            confirm=None if yes else _ask,
-            progress=follow,
-            unguarded=unguarded,
-            preflight=lambda plan: require_preflight(place, plan, skip=skip_checks),
-            skip_checks=skip_checks,
-        )
+    follow = progress or Lines()
+    return deploy_with(
+        chosen,
+        session=place,
+        confirm=None if yes else _ask,
+        progress=follow,
+        unguarded=unguarded,
+        preflight=lambda plan: require_preflight(place, plan, skip=skip_checks),
+        skip_checks=skip_checks,
+    )
 
 
 def connect(

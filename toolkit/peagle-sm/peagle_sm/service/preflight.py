@@ -28,7 +28,7 @@ from peagle_sm.aws.session.local_server import engine_state, is_installed
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS
 from peagle_sm.core.checks.base import STATUSES, Guard, Machine, Result, Status, Unknown, judge
-from peagle_sm.core.display import Card, Note, Shown, Table, Tone
+from peagle_sm.core.display import Card, Note, Shown, Table
 from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.guard import GUARD_STACK
 from peagle_sm.core.planning import Plan
@@ -210,7 +210,6 @@ def _free_memory() -> int | None:
     return int(psutil.virtual_memory().available)
 
 
-_TONES: dict[Status, Tone] = {"error": "bad", "warning": "caution", "unknown": "caution"}
 _TITLES: dict[Status, str] = {
     "error": "Errors",
     "warning": "Warnings",
@@ -256,14 +255,12 @@ class Checkup(Shown):
         words = [
             f"{counts[status]} {text}" for status, text in _WORDS.items() if counts[status] or status == "ok"
         ]
-        tone: Tone = next((tone for status, tone in _TONES.items() if counts[status]), "good")
         blocks = (
             Table(title, (), tuple((line,) for line in lines)) for title, lines in self._blocks(verbose)
         )
         return Card(
-            tone=tone,
             tables=tuple(block for block in blocks if block.rows),
-            notes=(Note(", ".join(words), tone, f"{len(worst)} checks"),),
+            notes=(Note(", ".join(words), f"{len(worst)} checks"),),
         )
 
     def _blocks(self, verbose: bool) -> Iterator[tuple[str, list[str]]]:

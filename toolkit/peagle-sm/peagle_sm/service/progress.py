@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from peagle_sm.aws.session.errors import is_not_visible_yet, is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.display import line_html
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import elapsed, usd
 
@@ -211,13 +209,6 @@ def create_once(
     raise AssertionError("unreachable")
 
 
-_MUTED = (
-    "opacity:.75;font-variant-numeric:tabular-nums;white-space:pre-wrap;font-family:monospace;font-size:.9em"
-)
-EVERY_S = 0.25
-"""Minimum seconds between updates of a counter line: a notebook saves every update."""
-
-
 def event_line(event: Event, at_s: float | None = None) -> str:
     """Format an event: `  3m07s  endpoint demo is Creating  0.12 USD so far`."""
     message = event.message
@@ -228,34 +219,6 @@ def event_line(event: Event, at_s: float | None = None) -> str:
     if event.spent_usd is not None:
         columns.append(f"{usd(event.spent_usd)} so far")
     return "  ".join(columns)
-
-
-@contextmanager
-def followed(progress: Progress | None) -> Iterator[Progress]:
-    """Yield ``progress``, else a display: a notebook cell, or lines on stderr."""
-    if progress is not None:
-        yield progress
-        return
-    display = _display_of_cell()
-    if display is None:
-        yield Lines()
-        return
-    cell = NotebookCell(display)
-    try:
-        yield cell
-    finally:
-        cell.settle()
-
-
-def _display_of_cell() -> Callable[..., Any] | None:
-    """Return IPython's ``display`` in a notebook kernel; None in any terminal."""
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module is not None else None
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
-    from IPython.display import display
-
-    return display  # type: ignore[no-any-return, unused-ignore]
 
 
 REPEAT_S = 30.0
@@ -278,47 +241,6 @@ class Lines:
             return
         self._said, self._said_at_s = key, event.elapsed_s
         self._echo(event_line(event))
-
-
-class NotebookCell:
-    """One notebook output: finished phases as lines, then the current event."""
-
-    def __init__(self, display: Callable[..., Any], monotonic: Callable[[], float] = time.monotonic) -> None:
-        """``display`` is IPython's; ``monotonic`` gives seconds."""
-        self._display, self._monotonic = display, monotonic
-        self._handle: Any = None
-        self._lines: list[str] = []
-        self._event: Event | None = None
-        self._drawn_s = float("-inf")
-        self._lock = threading.Lock()
-
-    def __call__(self, event: Event) -> None:
-        """Show the event; a new phase adds a line below the previous one."""
-        with self._lock:
-            known, self._event = self._event, event
-            news = known is None or (event.phase, event.status) != (known.phase, known.status)
-            if known is not None and news:
-                self._lines.append(event_line(known))
-            if news or self._monotonic() - self._drawn_s >= EVERY_S:
-                self._draw()
-
-    def settle(self) -> None:
-        """Show the last event, also if updates were skipped."""
-        with self._lock:
-            if self._event is not None:
-                self._draw()
-
-    def _draw(self) -> None:
-        lines = [*self._lines, *([event_line(self._event)] if self._event else [])]
-        bundle = {
-            "text/plain": "\n".join(lines),
-            "text/html": line_html("\n".join(lines), _MUTED),
-        }
-        if self._handle is None:
-            self._handle = self._display(bundle, raw=True, display_id=True)
-        else:
-            self._handle.update(bundle, raw=True)
-        self._drawn_s = self._monotonic()
 
 
 def discard_typed() -> None:

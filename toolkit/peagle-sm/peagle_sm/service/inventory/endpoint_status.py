@@ -1,4 +1,4 @@
-"""Status of one endpoint, as text, HTML and JSON. Pure."""
+"""Status of one endpoint, as text and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from peagle_sm.aws.control.lifetime import Lifetime
-from peagle_sm.core.display import Card, Shown, Tone
+from peagle_sm.core.display import Card, Shown
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.words import STAND_IN, cause_first, speculation_text, usd, when_to
 from peagle_sm.service.inventory.listing import EndpointSummary, plain
 
-_TONES: dict[str, Tone] = {"InService": "good", "Failed": "bad", "OutOfService": "bad", "Paused": "plain"}
 _REASON = "in full: `peagle-sm status --verbose`, or failure_reason of the Python API"
 
 
@@ -84,8 +83,7 @@ class EndpointStatus(Shown):
             *(_engine(self.engine, verbose) if self.engine else ()),
             ("warning", "\n".join(self.warnings)),
         )
-        tone = _TONES.get(each.status, "caution")
-        return Card(tone=tone, fields=tuple((name, value) for name, value in fields if value))
+        return Card(fields=tuple((name, value) for name, value in fields if value))
 
 
 def instance_text(row: EndpointSummary) -> str:
