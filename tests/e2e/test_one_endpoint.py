@@ -139,9 +139,9 @@ def test_a_cut_stream_of_two_answers_of_the_real_engine_raises(
 
 def test_traffic_is_recorded_with_its_acceptance_and_is_a_workload(stack: LocalStack, tmp_path: Path) -> None:
     port = str(stack.port)
-    stack.session.client("s3").create_bucket(Bucket="traffic")
+    path = tmp_path / "traffic.jsonl"
     command = [sys.executable, "-m", "peagle_sm", "serve", NAME, "--port", "0", "--local-port", port]
-    command += ["--record", "s3://traffic/team", "--yes", "--format", "json"]
+    command += ["--record", str(path), "--yes", "--format", "json"]
     secrets = [secret for secret in planted() if len(secret.text) < 100][:20]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -169,7 +169,7 @@ def test_traffic_is_recorded_with_its_acceptance_and_is_a_workload(stack: LocalS
         process.kill()
         process.communicate()
     assert json.loads(stderr.splitlines()[-1])["recording"]["recorded"] == len(secrets) + 1
-    traffic = read("s3://traffic/team", stack.session)
+    traffic = read(path)
     text = json.dumps(
         [[record.request, [answer.text for answer in record.answers]] for record in traffic.records]
     )
@@ -182,9 +182,9 @@ def test_traffic_is_recorded_with_its_acceptance_and_is_a_workload(stack: LocalS
     assert acceptance.per_step is not None
     assert acceptance.per_step > 1
     assert all(record.histogram for record in traffic.records if record.drafts)
-    workload = load_workload("s3://traffic/team", session=lambda: stack.session)
+    workload = load_workload(str(path))
     assert len(workload.items) == len(secrets) + 1
     size = ("--prompts", "4", "--max-tokens", "8", "--concurrency", "1", "--requests", "4")
     out = ("--out", tmp_path / "bench.jsonl", "--format", "json", "--local-port", port)
-    benched = run("bench", NAME, "--workload", "s3://traffic/team", *size, *out)
+    benched = run("bench", NAME, "--workload", path, *size, *out)
     assert benched.exit_code in (0, 1), benched.output  # 1: a busy machine, figures withheld

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from peagle_sm.aws.files import cannot_write
 from peagle_sm.core.errors import SpecError
-from peagle_sm.traffic.recorder import Lost
 from peagle_sm.traffic.records import SCHEMA
 
 ROTATE_BYTES = 64 * 1024 * 1024
@@ -55,7 +54,7 @@ class FileTarget:
         self._descriptor = self._open()
         self._end = 0  #: where this writer's last line ended
 
-    def write(self, lines: Sequence[bytes]) -> Lost | None:
+    def write(self, lines: Sequence[bytes]) -> None:
         """Append whole lines, or none of them.
 
         Raises:
@@ -75,14 +74,13 @@ class FileTarget:
             os.ftruncate(self._descriptor, size)
             raise
         self._end = end
-        return None
 
-    def tick(self) -> Lost | None:
+    def tick(self) -> None:
         """Rotate the file if it is large or a day old; delete rotated files that are too old."""
         now = self._clock()
         due = now - self._cleaned_up >= _CLEAN_UP_S
         if not due and self._end < self._rotate_bytes:
-            return None
+            return
         self._reopen_if_moved()
         size = os.fstat(self._descriptor).st_size
         if size >= self._rotate_bytes or (size and now - self._first_time() >= _ROTATE_S):
@@ -90,12 +88,10 @@ class FileTarget:
         if due:
             self._cleaned_up = now
             self._delete_old(now)
-        return None
 
-    def close(self) -> Lost | None:
+    def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
-        return None
 
     def describe(self) -> str:
         """Return the file's path."""

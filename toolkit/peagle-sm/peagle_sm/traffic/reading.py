@@ -206,8 +206,7 @@ def _in_s3(uri: str, open_session: Callable[[], Session] | None) -> list[Recorde
     if not rows:
         raise SpecError(
             f"no objects ending with {' or '.join(SUFFIXES)} exist below {uri}",
-            next_step=f"list them with aws s3 ls --recursive {uri}; records arrive about a minute after their"
-            " requests",
+            next_step=f"list them with aws s3 ls --recursive {uri}",
         )
     total = sum(size for _, size, _ in rows)
     if total > _MOST_BYTES:

@@ -40,25 +40,17 @@ _TOO_LATE = "not finished and written before the end"
 class RecordTarget(Protocol):
     """Destination of lines. Each call may raise OSError or PeagleError."""
 
-    def write(self, lines: Sequence[bytes]) -> Lost | None:
-        """Write whole lines, or keep them for a later `tick`; return what was lost."""
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Write whole lines, or none of them."""
 
-    def tick(self) -> Lost | None:
-        """Upload, rotate, or delete what is too old, if it is due."""
+    def tick(self) -> None:
+        """Rotate, or delete what is too old, if it is due."""
 
-    def close(self) -> Lost | None:
-        """Write what was kept."""
+    def close(self) -> None:
+        """Release what it holds."""
 
     def describe(self) -> str:
         """Return where the lines are, for people."""
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Records that a target lost, and why."""
-
-    records: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -332,22 +324,19 @@ class Recorder:
         if not lines:
             return
         try:
-            lost = self.target.write(lines)
+            self.target.write(lines)
         except Exception as error:
             self._settle(records, self._reason(error))
             return
         self._settle(records)
-        if lost is not None:
-            self._take_back(lost)
 
-    def _guarded(self, action: Callable[[], Lost | None]) -> None:
+    def _guarded(self, action: Callable[[], None]) -> None:
         """Run an action of the target; a fault of the recording must not end it."""
         try:
-            lost = action()
+            action()
         except Exception as error:
-            lost = Lost(0, self._reason(error))
-        if lost is not None:
-            self._take_back(lost)
+            if not self._given_up:
+                self._warn_of_loss(self._reason(error))
 
     def _reason(self, error: Exception) -> str:
         message = str(error) if isinstance(error, OSError | PeagleError) else type(error).__name__
@@ -366,15 +355,6 @@ class Recorder:
                 self._count_lost(len(records), lost)
         if lost is not None:
             self._warn_of_loss(lost)
-
-    def _take_back(self, lost: Lost) -> None:
-        """Count records as lost that the target had taken."""
-        with self.lock:
-            if self._given_up:
-                return
-            self.summary.recorded -= lost.records
-            self._count_lost(lost.records, lost.reason)
-        self._warn_of_loss(lost.reason)
 
     def _count_lost(self, records: int, reason: str) -> None:
         counts = self.summary.lost

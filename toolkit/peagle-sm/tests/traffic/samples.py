@@ -8,7 +8,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from peagle_sm.traffic.recorder import Lost
 from peagle_sm.traffic.records import RecordedAnswer, RecordedCall, RecordedUsage, TrafficRecord, to_line
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8}
@@ -71,17 +70,16 @@ class Kept:
         self.lines: list[bytes] = []
         self.refusal: Exception | None = None
 
-    def write(self, lines: Sequence[bytes]) -> Lost | None:
+    def write(self, lines: Sequence[bytes]) -> None:
         if self.refusal is not None:
             raise self.refusal
         self.lines += lines
-        return None
 
-    def tick(self) -> Lost | None:
-        return None
+    def tick(self) -> None:
+        pass
 
-    def close(self) -> Lost | None:
-        return None
+    def close(self) -> None:
+        pass
 
     def describe(self) -> str:
         return "memory"

@@ -18,7 +18,7 @@ from peagle_bench.workloads import conversations_in, load_workload
 from peagle_sm.core.errors import SpecError
 from peagle_sm.traffic.exchange import Exchange
 from peagle_sm.traffic.plan import planned
-from peagle_sm.traffic.recorder import OTHER, Lost, Recorder, RecordTarget, TrafficSource
+from peagle_sm.traffic.recorder import OTHER, Recorder, RecordTarget, TrafficSource
 from peagle_sm.traffic.worker import RecordLost, Request, Worker
 from tests.traffic.samples import ANSWER, CHAT, Kept
 
@@ -98,7 +98,7 @@ class Stuck(Kept):
         super().__init__()
         self.go = threading.Event()
 
-    def write(self, lines: Sequence[bytes]) -> Lost | None:
+    def write(self, lines: Sequence[bytes]) -> None:
         self.go.wait(30)
         return super().write(lines)
 
@@ -267,9 +267,7 @@ def test_labels_are_bounded_and_never_refuse_a_request() -> None:
         ({"target": "t", "sample": 1.5}, "sample: found 1.5"),
         ({"target": "t", "keep_days": 0}, "keep days: found 0; allowed: 1 to 3650, or forever"),
         ({"target": "t", "keep_days": "soon"}, "keep days: found 'soon'"),
-        ({"target": "t", "kms_key_id": ""}, "KMS key: found ''; allowed: the key's id, ARN or alias"),
-        ({"target": "https://x/y"}, "allowed: a file, or s3://BUCKET/PREFIX"),
-        ({"target": "s3://"}, "is not an S3 URI"),
+        ({"target": "s3://bucket/x"}, "allowed: a file"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings: dict[str, object], says: str) -> None:

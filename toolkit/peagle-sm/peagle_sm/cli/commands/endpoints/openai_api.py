@@ -160,9 +160,7 @@ def serve(
     status = _status_if_allowed(state, session, name)
     chosen = component_of(session, name, component)
     upstream = Upstream.of(session, name, chosen)
-    recorder = (
-        None if plan is None else start_recording(state, session, plan, source_of(name, chosen, status))
-    )
+    recorder = None if plan is None else start_recording(state, plan, source_of(name, chosen, status))
     proxy = Proxy(
         upstream,
         api_key=api_key,

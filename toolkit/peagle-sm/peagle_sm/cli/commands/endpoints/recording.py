@@ -13,7 +13,6 @@ from peagle_sm.cli.console import confirmed, need_terminal, note, show_offer, to
 from peagle_sm.core.errors import Declined, SpecError
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session.session import Session
     from peagle_sm.service import EndpointStatus
     from peagle_sm.traffic.plan import RecordingPlan
     from peagle_sm.traffic.recorder import Recorder, TrafficSource
@@ -23,9 +22,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS = (
     click.option(
         "--record",
-        metavar="TARGET",
-        help="Write prompts and answers to this file, or below s3://BUCKET/PREFIX, with secrets redacted. Off"
-        " unless given.",
+        metavar="FILE",
+        help="Write prompts and answers to this file, with secrets redacted. Off unless given.",
     ),
     click.option(
         "--sample",
@@ -38,12 +36,6 @@ _OPTIONS = (
         metavar="DAYS",
         default=None,
         help="With --record: delete records after this many days, or `forever`.  [default: 30]",
-    ),
-    click.option(
-        "--kms-key",
-        default=None,
-        help="With --record to S3: KMS key that encrypts the records.  [default: the key of the endpoint's"
-        " config, else the bucket's own encryption]",
     ),
     click.option("--yes", "-y", is_flag=True, help="With --record: do not ask for confirmation."),
 )
@@ -61,7 +53,6 @@ def recording_plan(
     record: str | None,
     sample: float | None,
     keep_days: str | None,
-    kms_key: str | None,
     yes: bool,
 ) -> tuple[RecordingPlan, bool] | None:
     """Return the checked plan and whether it is confirmed; None without --record.
@@ -70,11 +61,11 @@ def recording_plan(
         SpecError: an option is invalid, or given without --record; or nobody could be asked.
     """
     if record is None:
-        given = {"--sample": sample, "--keep-days": keep_days, "--kms-key": kms_key}
+        given = {"--sample": sample, "--keep-days": keep_days}
         for name, value in given.items():
             if value is not None:
                 raise SpecError(
-                    f"{name} belongs to --record, which was not given", next_step="add --record TARGET"
+                    f"{name} belongs to --record, which was not given", next_step="add --record FILE"
                 )
         return None
     from peagle_sm.traffic.plan import KEEP_DAYS, planned
@@ -84,7 +75,6 @@ def recording_plan(
         record,
         sample=1.0 if sample is None else sample,
         keep_days=KEEP_DAYS if keep_days is None else keep_days,
-        kms_key_id=kms_key,
     )
     need_terminal(state, yes, "peagle-sm serve --help")
     need_library()
@@ -100,19 +90,16 @@ def source_of(name: str, component: str | None, status: EndpointStatus | None) -
     return TrafficSource(name, component, status.model_name, mode_of(status.summary.mode))
 
 
-def start_recording(
-    state: State, session: Session, planned: tuple[RecordingPlan, bool], source: TrafficSource
-) -> Recorder:
+def start_recording(state: State, planned: tuple[RecordingPlan, bool], source: TrafficSource) -> Recorder:
     """Show what will be recorded, ask, and start.
 
     Raises:
         Declined: the answer was no.
-        SpecError, NotFound, CredentialsError, ServiceFault: the target cannot be used.
+        SpecError, NotFound: the file cannot be used, or a package is not installed.
     """
-    from peagle_sm.traffic.plan import start, with_endpoint_key
+    from peagle_sm.traffic.plan import start
 
     plan, yes = planned
-    plan = with_endpoint_key(plan, session, source.endpoint)
     rows = plan.rows()
     width = max(len(name) for name, _ in rows)
     below = " " * (width + 4)
@@ -123,7 +110,7 @@ def start_recording(
     show_offer(state, yes, f"Recording of {source.endpoint}:\n{text}", {"recording": plan.to_dict()})
     if not confirmed(state, "Record this traffic?", yes):
         raise Declined("Nothing is recorded and nothing was started.")
-    return start(plan, session, source, on_problem=lambda message: note(state, f"warning: {message}"))
+    return start(plan, source, on_problem=lambda message: note(state, f"warning: {message}"))
 
 
 def end_recording(state: State, recorder: Recorder) -> None:
