@@ -232,9 +232,11 @@ def _listed(session: Session, bucket: str, prefix: str) -> list[tuple[str, int, 
 
 def _lines_of(where: str, content: bytes, damage: Damage) -> Iterator[RecordedLine]:
     if content.startswith(_GZIP):
-        content, is_whole = _unpacked(content)
-        if not is_whole:
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
             damage.add(f"{where}: the compressed file ends early or is damaged")
+            return
     for number, raw in enumerate(content.split(b"\n"), start=1):
         if not raw.strip():
             continue
@@ -247,31 +249,3 @@ def _lines_of(where: str, content: bytes, damage: Damage) -> Iterator[RecordedLi
             yield RecordedLine(f"{where}, line {number}", raw, value)
         else:
             damage.add(f"{where}, line {number}: found {type(value).__name__}, expected a JSON object")
-
-
-def _unpacked(content: bytes) -> tuple[bytes, bool]:
-    """Decompress as much as possible; return whether that was all."""
-    parts: list[bytes] = []
-    while content:
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            parts += [stream.decompress(content), stream.flush()]
-        except zlib.error:
-            # What came before the damage is kept in small steps.
-            parts.append(_until_damage(content))
-            return b"".join(parts), False
-        if not stream.eof:
-            return b"".join(parts), False
-        content = stream.unused_data
-    return b"".join(parts), True
-
-
-def _until_damage(content: bytes) -> bytes:
-    stream = zlib.decompressobj(wbits=31)
-    parts: list[bytes] = []
-    for start in range(0, len(content), 512):
-        try:
-            parts.append(stream.decompress(content[start : start + 512]))
-        except zlib.error:
-            break
-    return b"".join(parts)
