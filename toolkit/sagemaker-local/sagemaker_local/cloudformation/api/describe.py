@@ -91,9 +91,9 @@ class Descriptions:
 
     def list_exports(self, request: Request) -> dict[str, Any]:
         """Answer ListExports."""
-        exports = sorted(self._store.exports(), key=lambda each: each.name)
         rows = [
-            {"ExportingStackId": each.stack.stack_id, "Name": each.name, "Value": each.value} for each in exports
+            {"ExportingStackId": each.stack.stack_id, "Name": each.name, "Value": each.value}
+            for each in sorted(self._store.exports(), key=lambda each: each.name)
         ]
         return {"Exports": rows}
 
