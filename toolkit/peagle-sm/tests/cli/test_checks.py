@@ -29,7 +29,7 @@ ERROR = Result(
 WARNING = Result("gpus", "warning", "7 GPUs idle", "GPUs.", "Billed.", "Use them.")
 UNKNOWN = Result("image-exists", "unknown", "denied", "An image.", "It sticks.", "Ask.", permission="ecr:X")
 SKIPPED = Result("vpc", "skipped", "skipped; it checks for: A VPC.", "A VPC.", "No address.")
-TOLD = Result("local-disk", "ok", "it is not built", "The engine.", "For --local.")
+NOT_BUILT = Result("local-disk", "ok", "it is not built", "The engine.", "For --local.")
 OK = Result("credentials", "ok", "", "Nobody.", "Nothing works.")
 
 TEXT = """\
@@ -61,7 +61,7 @@ Passed
 
 
 def test_the_whole_result() -> None:
-    assert render_results([ERROR, WARNING, UNKNOWN, SKIPPED, TOLD, OK], verbose=True) == TEXT
+    assert render_results([ERROR, WARNING, UNKNOWN, SKIPPED, NOT_BUILT, OK], verbose=True) == TEXT
 
 
 BRIEF = """\
@@ -92,7 +92,7 @@ def test_by_default_equal_causes_are_one_line_and_what_is_well_a_number() -> Non
         replace(UNKNOWN, check=f"check-{n}", message=f"Describe{n}: no AWS credentials were found.")
         for n in range(4)
     ]
-    assert render_results([ERROR, WARNING, UNKNOWN, *same, SKIPPED, TOLD, OK]) == BRIEF
+    assert render_results([ERROR, WARNING, UNKNOWN, *same, SKIPPED, NOT_BUILT, OK]) == BRIEF
 
 
 def test_without_a_region_the_machine_is_checked_all_the_same(tmp_path: Path) -> None:

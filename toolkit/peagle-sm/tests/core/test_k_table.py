@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.editing import edit_spec
-from peagle_sm.core.spec.endpoint_spec import dump_spec, k_at, parse_rows, parse_spec, table_text
+from peagle_sm.core.spec.endpoint_spec import dump_spec, parse_rows, parse_spec, table_text
 from tests.core.strategies import json_values, k_tables
 
 FIELD = "speculation.num_speculative_tokens_per_batch_size"
@@ -44,15 +44,6 @@ def test_a_bad_table_is_refused_with_what_is_allowed(table: Any, allowed: str) -
     assert allowed in message
 
 
-def dense(rows: Any, most: int) -> list[int]:
-    """K of each batch size up to ``most``, spelled out row by row."""
-    matches: list[int] = []
-    for first, last, k in rows:
-        assert first == len(matches) + 1
-        matches += [k] * (last - first + 1)
-    return (matches + [matches[-1]] * most)[:most]
-
-
 @given(k_tables())
 def test_a_table_is_written_into_a_spec_and_read_back(table: tuple[tuple[int, int, int], ...]) -> None:
     rows = [list(row) for row in table]
@@ -61,11 +52,6 @@ def test_a_table_is_written_into_a_spec_and_read_back(table: tuple[tuple[int, in
     assert spec.speculation.num_speculative_tokens_per_batch_size == table
     assert parse_spec(dump_spec(spec)) == spec
     assert yaml.safe_load(dump_spec(spec))["speculation"][FIELD.partition(".")[2]] == rows
-
-
-@given(k_tables(), st.integers(1, 400))
-def test_each_batch_size_has_the_k_of_its_row(table: tuple[tuple[int, int, int], ...], most: int) -> None:
-    assert [k_at(table, size) for size in range(1, most + 1)] == dense(table, most)
 
 
 @given(k_tables(), st.data())

@@ -16,7 +16,7 @@ from peagle_bench.commands.acceptance import render_acceptance
 from peagle_gate.drift import Sums
 from peagle_gate.slice_counts import SliceCounter, log_lines
 from peagle_gate.slice_values import read_chosen
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.service.inventory.acceptance import acceptance_from_log, acceptance_from_records
 from peagle_sm.traffic.records import TrafficRecord, to_line
@@ -131,11 +131,6 @@ def test_records_without_drafts_say_what_is_missing() -> None:
         acceptance_from_records([plain], NOW)
     with pytest.raises(SpecError, match="no request in this time"):
         acceptance_from_records(records(), NOW + timedelta(days=30), 3600.0)
-
-
-@pytest.fixture
-def local(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 @pytest.fixture

@@ -99,11 +99,6 @@ def parse_rows(value: Any) -> Any:
 KTable = Annotated[Rows, BeforeValidator(parse_rows)]
 
 
-def k_at(rows: Sequence[Row], batch_size: int) -> int:
-    """Return K for a number of running requests; the last row's K goes on after its end."""
-    return next((tokens for _, last, tokens in rows if batch_size <= last), rows[-1][2])
-
-
 def table_text(rows: Sequence[Row]) -> str:
     """Format a table: `7 (1 to 4), 3 (5 to 32), 0 (33 and more)`."""
     *others, (start, _, rest) = rows
