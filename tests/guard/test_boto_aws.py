@@ -17,7 +17,8 @@ from botocore.stub import ANY, Stubber
 
 from peagle_guard.aws import NoUpdates, Query, Result, Stack, Unanswered
 from peagle_guard.boto_aws import ONCE, BotoAws, FunctionFailed
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, arn_of
+from tests.guard.by_hand import MINUTE, START, arn_of
+from tests.guard.simulator.people import SETTINGS
 
 
 class Session(boto3.Session):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,19 +17,24 @@ from peagle_guard.lifetime_provider import (
     wake,
 )
 from peagle_sm.core.plan.tags_and_schedules import hard_name, lifetime_schedule, schedule_name
-from tests.guard.fake_aws import SETTINGS, START, FakeAws, tags_for
+from tests.guard.by_hand import HOUR, START, tags_for
 from tests.guard.simulator.fake_services.account import Account
 from tests.guard.simulator.fake_services.clients import SchedulerClient
+from tests.guard.simulator.fake_services.dynamodb import TableRegister
 from tests.guard.simulator.making import world
+from tests.guard.simulator.people import SETTINGS
 from tests.service.fakes import client_error
 
-HOUR = timedelta(hours=1)
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"
 
 
 def scheduler_client() -> SchedulerClient:
     """The simulator's EventBridge Scheduler, on which no time passes."""
     return SchedulerClient(Account.of(world()), {})
+
+
+def empty_register() -> TableRegister:
+    return TableRegister(lambda operation: None)
 
 
 class Deaf(SchedulerClient):
@@ -55,7 +59,7 @@ def event(kind: str = "Create", **properties: Any) -> dict[str, Any]:
 
 def test_the_stacks_switch_comes_first_and_half_an_hour_later_the_endpoint_itself() -> None:
     scheduler = scheduler_client()
-    created = provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(), START)
+    created = provide(scheduler, FakeEndpoints(), empty_register(), SETTINGS, event(), START)
     assert created.physical_id == "peagle-chat-lifetime"
     assert created.attributes["ExpiresAt"] == (START + 8 * HOUR).isoformat(timespec="seconds")
     soft, hard = (scheduler.schedules[f"peagle-chat-lifetime{suffix}"] for suffix in ("", "-hard"))
@@ -77,7 +81,7 @@ def test_the_stacks_switch_comes_first_and_half_an_hour_later_the_endpoint_itsel
 
 
 def test_components_are_deleted_before_the_endpoint_and_forgotten_with_it() -> None:
-    scheduler, register = scheduler_client(), FakeAws().register
+    scheduler, register = scheduler_client(), empty_register()
     provide(
         scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["one", "two"]), START
     )
@@ -114,62 +118,62 @@ def test_without_a_stack_components_do_not_block_the_last_line_either() -> None:
 
 def test_what_an_older_endpoint_of_the_name_left_does_not_end_the_new_one() -> None:
     """It had three components; the new one has one, under the third one's name."""
-    scheduler, register = scheduler_client(), FakeAws().register
+    scheduler, register = scheduler_client(), empty_register()
     older = event(InferenceComponentNames=["one", "two", "three"])
     provide(scheduler, FakeEndpoints(), register, SETTINGS, older, START)
     created = event(InferenceComponentNames=["three"])
-    provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, created, START)
+    provide(scheduler, FakeEndpoints(), empty_register(), SETTINGS, created, START)
     assert sorted(scheduler.schedules) == [f"peagle-chat-lifetime{end}" for end in ("", "-hard", "-hard-1")]
     provide(scheduler, FakeEndpoints(), register, SETTINGS, older, START)
-    wake(scheduler, FakeEndpoints(scheduler), known().register, SETTINGS, WAKE)
+    wake(scheduler, FakeEndpoints(scheduler), known(), SETTINGS, WAKE)
     assert list(scheduler.schedules) == ["peagle-chat-lifetime"]
 
 
 def test_a_new_deploy_rewrites_the_schedules_and_the_sweeper_knows() -> None:
-    scheduler, aws = scheduler_client(), FakeAws()
-    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(), START)
-    aws.register.write("chat", created_at=START, keep_until=START + HOUR)
+    scheduler, register = scheduler_client(), empty_register()
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event(), START)
+    register.write("chat", created_at=START, keep_until=START + HOUR)
     later = START + 5 * HOUR
-    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Update", Nonce="87654321"), later)
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event("Update", Nonce="87654321"), later)
     assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == later + 8 * HOUR
-    assert aws.register.records["chat"].expires_at == later + 8 * HOUR
-    assert aws.register.records["chat"].keep_until == START + HOUR
+    assert register.records["chat"].expires_at == later + 8 * HOUR
+    assert register.records["chat"].keep_until == START + HOUR
 
 
 @pytest.mark.parametrize("kind", ["Update", "Create"])
 def test_a_lease_outlasts_a_deploy_and_a_pause_by_hand(kind: str) -> None:
     """The end is the later of both, and schedules and register agree on it."""
-    scheduler, aws = scheduler_client(), FakeAws()
+    scheduler, register = scheduler_client(), empty_register()
     until = START + 20 * HOUR
-    aws.register.write("chat", created_at=START, keep_until=until, expires_at=until, paused=kind == "Create")
-    created = provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(kind), START + HOUR)
+    register.write("chat", created_at=START, keep_until=until, expires_at=until, paused=kind == "Create")
+    created = provide(scheduler, FakeEndpoints(), register, SETTINGS, event(kind), START + HOUR)
     assert created.attributes["ExpiresAt"] == until.isoformat(timespec="seconds")
     soft, hard = (scheduler.schedules[f"peagle-chat-lifetime{suffix}"] for suffix in ("", "-hard"))
     assert (soft["StartDate"], hard["StartDate"]) == (until, until + HOUR / 2)
     assert json.loads(soft["Target"]["Input"])["expires_at"] == until.isoformat()
-    assert aws.register.records["chat"].expires_at == until
+    assert register.records["chat"].expires_at == until
 
 
 def test_a_shorter_lifetime_without_a_lease_shortens_schedule_and_register() -> None:
-    scheduler, aws = scheduler_client(), FakeAws()
-    aws.register.write("chat", created_at=START, expires_at=START + 50 * HOUR)
-    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Update"), START + HOUR)
+    scheduler, register = scheduler_client(), empty_register()
+    register.write("chat", created_at=START, expires_at=START + 50 * HOUR)
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event("Update"), START + HOUR)
     assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == START + 9 * HOUR
-    assert aws.register.records["chat"].expires_at == START + 9 * HOUR
+    assert register.records["chat"].expires_at == START + 9 * HOUR
 
 
 def test_a_lease_of_an_endpoint_that_is_gone_does_not_prolong_the_next() -> None:
-    scheduler, aws = scheduler_client(), FakeAws()
-    aws.register.write("chat", created_at=START, keep_until=START + 20 * HOUR, gone_at=START + HOUR)
-    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Update"), START + HOUR)
-    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Create"), START + HOUR)
+    scheduler, register = scheduler_client(), empty_register()
+    register.write("chat", created_at=START, keep_until=START + 20 * HOUR, gone_at=START + HOUR)
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event("Update"), START + HOUR)
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event("Create"), START + HOUR)
     assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == START + 9 * HOUR
 
 
 @pytest.mark.parametrize("status", ["InService", "Updating", "Deleting"])
 def test_the_schedules_of_an_endpoint_that_the_cleanup_left_behind_stay_armed(status: str) -> None:
     """CloudFormation tries three times to delete it, skips it, and deletes the lifetime next."""
-    scheduler, register = scheduler_client(), FakeAws().register
+    scheduler, register = scheduler_client(), empty_register()
     provide(scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["one"]), START)
     armed = dict(scheduler.schedules)
     remove = event("Delete", InferenceComponentNames=["one"])
@@ -180,7 +184,7 @@ def test_the_schedules_of_an_endpoint_that_the_cleanup_left_behind_stay_armed(st
 
 
 def test_a_schedule_of_another_name_is_not_the_last_line_of_an_endpoint() -> None:
-    scheduler, register = scheduler_client(), FakeAws().register
+    scheduler, register = scheduler_client(), empty_register()
     provide(scheduler, FakeEndpoints(), register, SETTINGS, event(ScheduleName="peagle-old"), START)
     remove = {**event("Delete"), "PhysicalResourceId": "peagle-old"}
     provide(scheduler, FakeEndpoints(status="InService"), register, SETTINGS, remove, START)
@@ -189,7 +193,7 @@ def test_a_schedule_of_another_name_is_not_the_last_line_of_an_endpoint() -> Non
 
 def test_an_update_keeps_the_schedule_of_a_component_that_its_cleanup_will_delete() -> None:
     """The old component would block the deletion of the endpoint if the cleanup leaves it behind."""
-    scheduler, register = scheduler_client(), FakeAws().register
+    scheduler, register = scheduler_client(), empty_register()
     provide(scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["a", "b"]), START)
     update = event("Update", InferenceComponentNames=["c"])
     update["OldResourceProperties"] = {"InferenceComponentNames": ["a"]}
@@ -205,11 +209,11 @@ def test_an_update_keeps_the_schedule_of_a_component_that_its_cleanup_will_delet
 def test_what_does_not_read_back_is_not_armed() -> None:
     scheduler = Deaf(Account.of(world()), {})
     with pytest.raises(NotArmed, match="peagle-chat-lifetime does not read back"):
-        provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(), START)
+        provide(scheduler, FakeEndpoints(), empty_register(), SETTINGS, event(), START)
 
 
 def test_delete_removes_both_and_is_done_when_there_are_none() -> None:
-    scheduler, register = scheduler_client(), FakeAws().register
+    scheduler, register = scheduler_client(), empty_register()
     provide(scheduler, FakeEndpoints(), register, SETTINGS, event(), START)
     for _ in range(2):
         assert provide(scheduler, FakeEndpoints(), register, SETTINGS, event("Delete"), START).physical_id
@@ -231,7 +235,7 @@ def test_delete_removes_both_and_is_done_when_there_are_none() -> None:
 def test_a_property_that_cannot_be_is_refused_before_anything_is_armed(properties: dict[str, str]) -> None:
     scheduler = scheduler_client()
     with pytest.raises(ProviderError):
-        provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(**properties), START)
+        provide(scheduler, FakeEndpoints(), empty_register(), SETTINGS, event(**properties), START)
     assert scheduler.schedules == {}
 
 
@@ -295,16 +299,16 @@ class FakeEndpoints:
         return {}
 
 
-def known() -> FakeAws:
-    aws = FakeAws()
-    aws.register.write("chat", tags={**tags_for("chat", max_lifetime_hours="3"), "team": "search"})
-    return aws
+def known() -> TableRegister:
+    register = empty_register()
+    register.write("chat", tags={**tags_for("chat", max_lifetime_hours="3"), "team": "search"})
+    return register
 
 
 def test_waking_arms_the_schedule_and_creates_from_the_kept_configuration_with_its_tags() -> None:
     scheduler = scheduler_client()
     endpoints = FakeEndpoints(scheduler)
-    answer = wake(scheduler, endpoints, known().register, SETTINGS, WAKE)
+    answer = wake(scheduler, endpoints, known(), SETTINGS, WAKE)
     assert answer["state"] == "done"
     schedule = scheduler.schedules["peagle-chat-lifetime"]
     assert (list(scheduler.schedules), schedule["StartDate"]) == (["peagle-chat-lifetime"], START + 3 * HOUR)
@@ -316,11 +320,11 @@ def test_waking_arms_the_schedule_and_creates_from_the_kept_configuration_with_i
 def test_a_wake_that_is_delivered_twice_moves_no_schedule() -> None:
     """`keep` may have moved it between the two."""
     scheduler = scheduler_client()
-    aws = known()
-    wake(scheduler, FakeEndpoints(scheduler), aws.register, SETTINGS, WAKE)
+    register = known()
+    wake(scheduler, FakeEndpoints(scheduler), register, SETTINGS, WAKE)
     scheduler.schedules["peagle-chat-lifetime"]["StartDate"] = kept = START + 20 * HOUR
     for status in ("Creating", "InService"):
-        answer = wake(scheduler, FakeEndpoints(scheduler, status=status), aws.register, SETTINGS, WAKE)
+        answer = wake(scheduler, FakeEndpoints(scheduler, status=status), register, SETTINGS, WAKE)
         assert answer == {"state": "done", "detail": "chat exists already"}
         assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == kept
 
@@ -328,14 +332,14 @@ def test_a_wake_that_is_delivered_twice_moves_no_schedule() -> None:
 def test_waking_what_is_there_is_done_and_its_schedule_stays() -> None:
     scheduler = scheduler_client()
     endpoints = FakeEndpoints(scheduler, 'Cannot create already existing endpoint "chat".')
-    assert wake(scheduler, endpoints, known().register, SETTINGS, WAKE)["state"] == "done"
+    assert wake(scheduler, endpoints, known(), SETTINGS, WAKE)["state"] == "done"
     assert scheduler.schedules
 
 
 def test_waking_that_aws_refuses_leaves_no_schedule() -> None:
     scheduler = scheduler_client()
     endpoints = FakeEndpoints(scheduler, "Could not find endpoint configuration")
-    answer = wake(scheduler, endpoints, known().register, SETTINGS, WAKE)
+    answer = wake(scheduler, endpoints, known(), SETTINGS, WAKE)
     assert (answer["state"], scheduler.schedules) == ("refused", {})
 
 
@@ -344,31 +348,29 @@ def test_waking_without_a_clear_answer_keeps_the_schedules() -> None:
     scheduler = scheduler_client()
     endpoints = FakeEndpoints(scheduler, "internal", http_status=500)
     with pytest.raises(ClientError):
-        wake(scheduler, endpoints, known().register, SETTINGS, WAKE)
+        wake(scheduler, endpoints, known(), SETTINGS, WAKE)
     assert list(scheduler.schedules) == ["peagle-chat-lifetime"]
 
 
 @pytest.mark.parametrize("tag", ["peagle-sm:scaling", "peagle-sm:component"])
 def test_waking_refuses_what_scales(tag: str) -> None:
     """The endpoint of a component would be billed, would serve nothing, and would not count as idle."""
-    scheduler, aws = scheduler_client(), known()
-    endpoints, record = FakeEndpoints(scheduler), aws.register.records["chat"]
-    aws.register.write("chat", tags={**record.tags, tag: "1-3 6.0 10"})
-    answer = wake(scheduler, endpoints, aws.register, SETTINGS, WAKE)
+    scheduler, register = scheduler_client(), known()
+    endpoints, record = FakeEndpoints(scheduler), register.records["chat"]
+    register.write("chat", tags={**record.tags, tag: "1-3 6.0 10"})
+    answer = wake(scheduler, endpoints, register, SETTINGS, WAKE)
     assert (answer["state"], endpoints.created, scheduler.schedules) == ("refused", [], {})
 
 
 def test_waking_refuses_what_the_guard_never_saw() -> None:
-    scheduler, aws = scheduler_client(), FakeAws()
+    scheduler, register = scheduler_client(), empty_register()
     endpoints = FakeEndpoints(scheduler)
-    assert wake(scheduler, endpoints, aws.register, SETTINGS, WAKE)["state"] == "refused"
-    assert (
-        wake(scheduler, endpoints, known().register, SETTINGS, {**WAKE, "time": "soon"})["state"] == "refused"
-    )
+    assert wake(scheduler, endpoints, register, SETTINGS, WAKE)["state"] == "refused"
+    assert wake(scheduler, endpoints, known(), SETTINGS, {**WAKE, "time": "soon"})["state"] == "refused"
     other = known()
-    record = other.register.records["chat"]
-    other.register.write("chat", tags={**record.tags, "peagle-sm:endpoint": "another"})
-    assert wake(scheduler, endpoints, other.register, SETTINGS, WAKE)["state"] == "refused"
+    record = other.records["chat"]
+    other.write("chat", tags={**record.tags, "peagle-sm:endpoint": "another"})
+    assert wake(scheduler, endpoints, other, SETTINGS, WAKE)["state"] == "refused"
     assert endpoints.created == []
 
 
@@ -382,7 +384,7 @@ def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched()
     scaling = _scaling(["ml.g7e.4xlarge"], "chat-new", ["ml.g7e.2xlarge"])
     endpoints = FakeEndpoints(status="InService", config="chat-old")
     with pytest.raises(ProviderError) as refused:
-        provide(scheduler, endpoints, FakeAws().register, SETTINGS, scaling, START)
+        provide(scheduler, endpoints, empty_register(), SETTINGS, scaling, START)
     assert "found ml.g7e.2xlarge, wanted ml.g7e.4xlarge" in str(refused.value)
     assert "Run `peagle-sm pause chat`, deploy the stack again, then run `peagle-sm resume chat`" in str(
         refused.value
@@ -403,5 +405,5 @@ def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched()
 def test_any_other_update_of_a_scaling_endpoint_passes(update: dict[str, Any], exists: bool) -> None:
     scheduler = scheduler_client()
     endpoints = FakeEndpoints(status="InService" if exists else "", config="chat-old")
-    provide(scheduler, endpoints, FakeAws().register, SETTINGS, update, START)
+    provide(scheduler, endpoints, empty_register(), SETTINGS, update, START)
     assert scheduler.schedules

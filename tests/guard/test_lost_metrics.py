@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from peagle_guard.decide import decide
 from peagle_guard.records import Evidence, Kind, Lifecycle, OffBy, Record, Tell
-from tests.guard.fake_aws import MINUTE, START
+from tests.guard.by_hand import MINUTE, START
 from tests.guard.simulator.guard_run import GuardRun
 from tests.guard.simulator.judging.judge import BROKEN
 from tests.guard.simulator.making import BEGIN, off_after, plan, run, world

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from peagle_guard.decide import decide
 from peagle_guard.records import Evidence, Kind, OffBy, Record, lifecycle_from_tags
 from peagle_guard.register import DynamoRegister, read, written
-from tests.guard.fake_aws import MINUTE, START, tags_for
+from tests.guard.by_hand import MINUTE, START, tags_for
 from tests.guard.simulator.fake_services.dynamodb import Table
 from tests.local.serving import Server
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from peagle_guard.boto_aws import BotoAws
 from peagle_guard.sweeper import SweepFailed, run
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of
+from tests.guard.simulator.people import SETTINGS
 from tests.guard.test_boto_aws import Session
 
 
@@ -37,21 +38,20 @@ def test_without_a_date_it_is_this_machine_s_clock(date: str | None) -> None:
 @pytest.mark.parametrize("late", [3, 5, 8])
 def test_a_late_sweep_sees_the_traffic_that_came_since_its_scheduled_time(late: int) -> None:
     """Its event still says the end of the grace; the traffic since then is in CloudWatch already."""
-    aws = FakeAws(START)
-    aws.add("chat", age=timedelta(hours=3), idle_minutes="15", max_lifetime_hours="100")
-    held = aws.endpoints["chat"].view
+    aws = AwsByHand()
+    aws.add(age=3 * HOUR, idle_minutes="15", max_lifetime_hours="100")
+    created_at = aws.view("chat").created_at
     aws.register.write(
         "chat",
-        arn=held.arn,
-        created_at=held.created_at,
-        spent_at=held.created_at,
-        first_in_service_at=held.created_at,
+        arn=arn_of("chat"),
+        created_at=created_at,
+        spent_at=created_at,
+        first_in_service_at=created_at,
         quiet_since=START - 25 * MINUTE,
         marked_at=START - 10 * MINUTE,
     )
-    aws.idle_points("chat", START - 60 * MINUTE, START)
     aws.now = START + late * MINUTE
-    aws.traffic_points("chat", START, START + MINUTE)
+    aws.serve("chat", START, START + MINUTE)
     report = run(aws, SETTINGS, {"time": START.isoformat()})
     assert report["time"] == aws.now.isoformat()
     assert [row["action"] for row in report["endpoints"]] == ["unmark"]
@@ -59,7 +59,7 @@ def test_a_late_sweep_sees_the_traffic_that_came_since_its_scheduled_time(late: 
 
 
 def test_a_fault_fails_the_sweep_at_its_end_but_not_a_dry_run() -> None:
-    aws = FakeAws(START)
+    aws = AwsByHand()
     for dry_run in (False, True):
         aws.faults["GetResources"] = [RuntimeError("no")]
         if dry_run:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any, Self
 
+from peagle_guard.aws import Job
 from peagle_guard.records import Record
 from tests.guard.simulator.fake_services.cloudformation import CloudFormation, Stack
 from tests.guard.simulator.fake_services.cloudwatch import Metrics
@@ -30,6 +31,8 @@ def tags_of(plan: Plan, world: World) -> dict[str, str]:
     if not plan.ours:
         ours = next((each for each in world.plans if each.ours), None)
         return tags_of(ours, world) if plan.borrowed_tags and ours is not None else {"team": "search"}
+    if plan.tags:
+        return dict(plan.tags)
     tags = {
         MANAGED_BY: "peagle-sm",
         "peagle-sm:endpoint": plan.name,
@@ -78,6 +81,15 @@ class Account:
     """Whoever calls repeats what is throttled."""
     deadline: int | None = None
     """When the Lambda that runs now is killed."""
+    faults: dict[str, list[Exception]] = field(default_factory=lambda: defaultdict(list))
+    """By operation: what its next calls raise."""
+    hook: Callable[[str], object] | None = None
+    """Called with the name of each operation before it is carried out."""
+    deeds: list[tuple[int, str, str]] = field(default_factory=list)
+    """(when, what, name) of each call of the guard that changed something."""
+    alarms: set[str] = field(default_factory=set)
+    jobs: dict[str, tuple[Job, dict[str, str]]] = field(default_factory=dict)
+    """Training jobs in progress, with their tags."""
     first_failures: dict[str, int] = field(default_factory=dict)
     """When each operation of ``world.failing`` first failed."""
     marks: dict[str, int] = field(default_factory=dict)
@@ -148,7 +160,7 @@ class Account:
             self.sagemaker.delete(plan.name, now, stack.by)
 
     def call(self, operation: str) -> int:
-        """Count a call and let it fail if the world says so; returns the present moment.
+        """Count a call and let it fail if the world or a test says so; returns the present moment.
 
         Raises:
             Throttled: this one was too many.
@@ -156,6 +168,10 @@ class Account:
         self.calls[operation] += 1
         if self.deadline is not None and self.events.now >= self.deadline:
             raise Killed
+        if self.hook is not None:
+            self.hook(operation)
+        if self.faults[operation]:
+            raise self.faults[operation].pop(0)
         if self.world.failing:
             self._fail(operation)
         if (

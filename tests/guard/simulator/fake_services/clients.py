@@ -42,6 +42,7 @@ class SageMakerClient:
         plan = self.account.plans[request["EndpointName"]]
         tags = {each["Key"]: each["Value"] for each in request["Tags"]}
         life = self.account.sagemaker.create(plan, now, tags, request["EndpointConfigName"])
+        self.account.deeds.append((now, "create", plan.name))
         return {"EndpointArn": life.arn}
 
 

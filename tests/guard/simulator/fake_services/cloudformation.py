@@ -12,6 +12,11 @@ from tests.guard.simulator.worlds.world import Interval
 UPDATE_S = 40
 """From UpdateStack to the moment at which the stack deletes or creates the endpoint."""
 
+BROKEN = frozenset(
+    {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "UPDATE_ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED"}
+)
+"""Statuses in which CloudFormation refuses an update."""
+
 
 @dataclass(slots=True)
 class Stack:
@@ -21,6 +26,9 @@ class Stack:
     endpoint: str
     busy: tuple[Interval, ...]
     state: str = "on"
+    """Its parameter EndpointState; empty for a template without it."""
+    image: str = "chosen"
+    """Another parameter; an update that leaves it out sets it to its default."""
     status: str = "CREATE_COMPLETE"
     by: str = "guard"
     """Who asked for the last update."""
@@ -42,6 +50,7 @@ class CloudFormation:
     turn: Callable[[Stack, str, int], None]
     asked: Callable[[Stack, str], None] = lambda *_: None
     """Called as an update is accepted."""
+    update_s: int = UPDATE_S
     stacks: dict[str, Stack] = field(default_factory=dict)
 
     def describe(self, name: str, now: int) -> Stack:
@@ -53,7 +62,7 @@ class CloudFormation:
     def update(self, name: str, state: str, now: int) -> None:
         """UpdateStack with the previous template and another EndpointState."""
         stack = self.describe(name, now)
-        if stack.status_at(now).endswith("_IN_PROGRESS"):
+        if stack.status_at(now).endswith("_IN_PROGRESS") or stack.status_at(now) in BROKEN:
             stack.refused += 1
             raise StackBusy(f"Stack:{name} is in {stack.status_at(now)} state and can not be updated.")
         if stack.state == state:
@@ -61,7 +70,7 @@ class CloudFormation:
         stack.state, stack.status = state, "UPDATE_IN_PROGRESS"
         stack.updates += 1
         self.asked(stack, state)
-        self.events.at(now + UPDATE_S, lambda moment: self._cleanup(stack, state, moment))
+        self.events.at(now + self.update_s, lambda moment: self._cleanup(stack, state, moment))
 
     def _cleanup(self, stack: Stack, state: str, now: int) -> None:
         """The resource goes in the clean-up; a failure there is swallowed and the update still completes."""

@@ -100,7 +100,11 @@ class Metrics:
 
     def failing(self, now: int) -> bool:
         """Say whether GetMetricData fails at this moment."""
-        return any(begin <= now < end for begin, end in self.rules.errors)
+        return _inside(now, self.rules.errors)
+
+    def partial(self, now: int) -> bool:
+        """Say whether GetMetricData says that it returns only a part."""
+        return _inside(now, self.rules.partial)
 
     def utilisation(self, name: str, begin: int, end: int, now: int, *, samples: bool = False) -> Points:
         """Return the CPU datapoints of each interval in service, traffic or not: a value, or the samples."""

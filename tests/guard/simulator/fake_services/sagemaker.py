@@ -36,12 +36,10 @@ class Life:
     """Deletions asked for while one was under way."""
     turning_off_at: int | None = None
     """When the first of its components, or it itself, began to go: from then on requests fail."""
-    targets: dict[str, str] = field(default_factory=dict)
-    """Its scalable targets: dimension by resource id."""
     views: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What ListEndpoints and DescribeEndpoint show, by status and time of the last change."""
     targets_lost_at: int | None = None
-    """When the first of them was deregistered."""
+    """When the first of its scalable targets was deregistered."""
 
     @property
     def expires_at(self) -> int:
@@ -66,7 +64,7 @@ class Life:
         moments = [self.created_at, self.in_service_at, self.deleting_at or 0]
         moments += [moment for flap in self.plan.flaps for moment in (flap.begin, flap.end)]
         moments += [moment for moment, _ in self.plan.instances]
-        return max(moment for moment in moments if self.created_at <= moment <= now)
+        return max((each for each in moments if self.created_at <= each <= now), default=self.created_at)
 
 
 @dataclass(slots=True)
@@ -81,6 +79,8 @@ class SageMaker:
     """Called as a life begins to end, while the guard's register still says why."""
     live: dict[str, Life] = field(default_factory=dict)
     lives: list[Life] = field(default_factory=list)
+    targets: dict[str, str] = field(default_factory=dict)
+    """Scalable targets: dimension by resource id. They outlast the endpoint that they scale."""
 
     def arn(self, name: str) -> str:
         """Return the ARN of an endpoint: of its name only, so a new one of the same name has the same."""
@@ -98,8 +98,8 @@ class SageMaker:
             in_service_at=now + plan.creating_s,
             lies_left=plan.lies,
             components=[name for name, _ in plan.traffic] if plan.components else [],
-            targets=_targets(plan),
         )
+        self.targets |= _targets(plan)
         self.live[plan.name] = life
         self.lives.append(life)
         served = self.metrics.served.setdefault(plan.name, Served())
@@ -150,8 +150,10 @@ class SageMaker:
         raise NoSuchEndpoint(f"Could not find inference component {component}")
 
     def deregister(self, resource_id: str, now: int) -> None:
+        if self.targets.pop(resource_id, None) is None:
+            return
         for life in self.live.values():
-            if life.targets.pop(resource_id, None) is not None and life.targets_lost_at is None:
+            if resource_id in _targets(life.plan) and life.targets_lost_at is None:
                 life.targets_lost_at = now
 
     def stop_serving(self, life: Life, now: int, by: str) -> None:
