@@ -57,13 +57,12 @@ class AwsByHand(FakeAws):
         account = Account.of(world)
         functions: dict[str, Any] = {}
         super().__init__(account, TableRegister(account.call), functions)
-        scheduler = SchedulerClient(account, functions)
-
-        def woken(event: Mapping[str, Any]) -> Mapping[str, Any]:
-            return wake(scheduler, SageMakerClient(account), self.register, SETTINGS, event)
-
+        self.scheduler = SchedulerClient(account, functions)
+        self.sagemaker = SageMakerClient(account)
         functions[SETTINGS.switch_function] = lambda event: turn(self, event)
-        functions[SETTINGS.lifetime_function] = woken
+        functions[SETTINGS.lifetime_function] = lambda event: wake(
+            self.scheduler, self.sagemaker, self.register, SETTINGS, event
+        )
 
     @property
     def now(self) -> datetime:

@@ -58,48 +58,50 @@ def test_off_updates_a_stack_that_can_be_updated(status: str) -> None:
     assert (turn(aws, OFF)["state"], aws.did) == ("done", ["stack-off"])
 
 
-@pytest.mark.parametrize("action", [OFF, ON], ids=["off", "on"])
-@pytest.mark.parametrize("status", IN_PROGRESS)
-def test_a_busy_stack_is_waited_for(status: str, action: dict[str, str]) -> None:
-    aws = world(status)
-    answer = turn(aws, action)
-    assert (answer["state"], answer["started"], aws.did) == ("in-progress", False, [])
-
-
-@pytest.mark.parametrize("status", BROKEN)
-def test_off_deletes_the_endpoint_itself_where_the_stack_cannot_be_updated(status: str) -> None:
-    aws = world(status)
+@pytest.mark.parametrize(
+    ("stack_status", "state"),
+    # Also where the stack says off: UPDATE_COMPLETE is not believed while the endpoint exists.
+    [*((status, "on") for status in BROKEN), ("UPDATE_COMPLETE", "off"), ("", "on")],
+)
+def test_off_deletes_the_endpoint_itself_where_no_stack_can_be_updated(stack_status: str, state: str) -> None:
+    aws = world(stack_status, state)
+    if not stack_status:
+        aws.stacks.clear()
     assert (turn(aws, OFF)["state"], aws.did) == ("in-progress", ["delete"])
     aws.now += 5 * MINUTE
     assert turn(aws, OFF)["state"] == "done"
 
 
-def test_off_deletes_what_a_deleted_stack_has_left_behind() -> None:
-    aws = world()
-    aws.stacks.clear()
-    turn(aws, OFF)
-    assert aws.did == ["delete"]
-
-
-def test_update_complete_is_not_believed() -> None:
-    """The stack says off, and CloudFormation sees no update to perform, but the endpoint is there."""
-    aws = world("UPDATE_COMPLETE", state="off")
-    assert (turn(aws, OFF)["state"], aws.did) == ("in-progress", ["delete"])
-
-
-@pytest.mark.parametrize("status", sorted(BUSY))
-@pytest.mark.parametrize("stack_status", ["CREATE_COMPLETE", "ROLLBACK_COMPLETE"])
-def test_off_never_tries_what_aws_would_refuse(status: str, stack_status: str) -> None:
-    """CloudFormation would try the deletion once, in its clean-up, and then forget the endpoint."""
+@pytest.mark.parametrize(
+    ("stack_status", "status", "actions"),
+    [
+        *((busy, "InService", (OFF, ON)) for busy in IN_PROGRESS),
+        # CloudFormation would try the deletion once, in its clean-up, and then forget the endpoint.
+        *((stack, busy, (OFF,)) for stack in ("CREATE_COMPLETE", "ROLLBACK_COMPLETE") for busy in BUSY),
+        ("UPDATE_COMPLETE", "Deleting", (OFF, ON)),
+    ],
+)
+def test_what_aws_would_refuse_now_is_waited_for(
+    stack_status: str, status: str, actions: tuple[dict[str, str], ...]
+) -> None:
     aws = world(stack_status, status=status)
-    answer = turn(aws, OFF)
-    assert (answer["state"], answer["started"], aws.did) == ("in-progress", False, [])
+    for action in actions:
+        answer = turn(aws, action)
+        assert (answer["state"], answer["started"], aws.did) == ("in-progress", False, [])
 
 
 def test_off_refuses_stacks_and_endpoints_that_are_not_ours() -> None:
     aws = world()
-    assert turn(aws, {"action": "off", "stack": "production"})["state"] == "refused"
-    assert turn(aws, {"action": "burn", "stack": "Peagle-chat"})["state"] == "refused"
+    aws.add("code", stack="Peagle-code")
+    for event in (
+        {"action": "off", "stack": "production"},
+        {"action": "burn", "stack": "Peagle-chat"},
+        {"action": "off", "endpoint": "chat"},
+        identified(stack="Peagle-code"),
+        direct(),  # a stack owns it
+        direct(created_at=""),
+    ):
+        assert turn(aws, event)["state"] == "refused", event
     aws.stacks["Peagle-chat"].state = ""
     assert "no parameter EndpointState" in turn(aws, OFF)["detail"]
     aws.stacks.clear()
@@ -125,20 +127,13 @@ def identified(**changes: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "other", [{"created_at": (START - MINUTE).isoformat()}, {"arn": arn_of("chat2")}], ids=["older", "arn"]
 )
-@pytest.mark.parametrize("status", ["CREATE_COMPLETE", "ROLLBACK_COMPLETE"])
+@pytest.mark.parametrize("status", ["CREATE_COMPLETE", "ROLLBACK_COMPLETE", ""])
 def test_an_event_about_an_older_endpoint_touches_neither_the_next_one_nor_its_stack(
     status: str, other: dict[str, str]
 ) -> None:
-    aws = world(status)
-    assert (turn(aws, identified(**other))["state"], aws.did) == ("done", [])
-    assert turn(aws, identified())["state"] == "in-progress"
-
-
-def test_a_stack_is_turned_off_only_for_its_own_endpoint() -> None:
-    aws = world()
-    aws.add("code", stack="Peagle-code")
-    assert turn(aws, identified(stack="Peagle-code"))["state"] == "refused"
-    assert aws.did == []
+    aws, event = (world(status), identified) if status else (alone(), direct)
+    assert (turn(aws, event(**other))["state"], aws.did) == ("done", [])
+    assert turn(aws, event())["state"] == "in-progress"
 
 
 def test_a_stack_whose_endpoint_was_deleted_by_hand_is_turned_off_all_the_same() -> None:
@@ -191,11 +186,6 @@ def test_on_mends_a_stack_whose_endpoint_was_deleted_behind_its_back() -> None:
     assert aws.did == ["stack-off", "stack-on"]
 
 
-def test_on_waits_for_a_deletion_to_end() -> None:
-    aws = world("UPDATE_COMPLETE", state="off", status="Deleting")
-    assert (turn(aws, ON)["state"], aws.did) == ("in-progress", [])
-
-
 @pytest.mark.parametrize("status", BROKEN)
 def test_on_refuses_a_broken_stack(status: str) -> None:
     aws = asleep(status)
@@ -217,22 +207,14 @@ def alone(status: str = "InService") -> AwsByHand:
     return aws
 
 
-def test_off_deletes_an_endpoint_without_a_stack_and_then_its_schedule() -> None:
-    aws = alone()
-    aws.arm({"peagle-chat-lifetime": START + 8 * HOUR})
-    event = direct(expires_at=(START + 8 * HOUR).isoformat())
-    assert (turn(aws, event)["state"], aws.did, len(aws.schedules)) == ("in-progress", ["delete"], 1)
-    aws.now += 5 * MINUTE
-    assert (turn(aws, event)["state"], aws.schedules) == ("done", set())
-
-
-def test_the_schedules_of_its_components_go_with_it_and_a_later_one_stays() -> None:
-    aws = AwsByHand()
-    ends = START + 8 * HOUR
+def test_off_deletes_an_endpoint_without_a_stack_and_then_its_schedules_but_no_later_one() -> None:
+    aws, ends = alone(), START + 8 * HOUR
     aws.arm({f"peagle-chat-lifetime{end}": ends for end in ("", "-hard-1", "-hard-2")})
     aws.arm({"peagle-chat-lifetime-hard-3": ends + HOUR})
-    assert turn(aws, direct(expires_at=ends.isoformat()))["state"] == "done"
-    assert aws.schedules == {"peagle-chat-lifetime-hard-3"}
+    event = direct(expires_at=ends.isoformat())
+    assert (turn(aws, event)["state"], aws.did, len(aws.schedules)) == ("in-progress", ["delete"], 4)
+    aws.now += 5 * MINUTE
+    assert (turn(aws, event)["state"], aws.schedules) == ("done", {"peagle-chat-lifetime-hard-3"})
 
 
 def test_a_schedule_that_a_redeploy_has_armed_since_stays_although_it_ends_sooner() -> None:
@@ -243,20 +225,6 @@ def test_a_schedule_that_a_redeploy_has_armed_since_stays_although_it_ends_soone
     for written_at, stays in ((seen_at + 10 * MINUTE, set(sooner)), (seen_at - MINUTE, set())):
         aws.arm(sooner, written_at)
         assert (turn(aws, event)["state"], aws.schedules) == ("done", stays)
-
-
-def test_off_without_a_stack_leaves_another_creation_or_arn_alone() -> None:
-    for event in (direct(created_at=(START - MINUTE).isoformat()), direct(arn=arn_of("chat2"))):
-        aws = alone()
-        assert (turn(aws, event)["state"], aws.did) == ("done", [])
-
-
-def test_off_without_a_stack_refuses_what_a_stack_owns_and_what_is_not_said() -> None:
-    aws = world()
-    assert turn(aws, direct())["state"] == "refused"
-    assert turn(aws, direct(created_at=""))["state"] == "refused"
-    assert turn(aws, {"action": "off", "endpoint": "chat"})["state"] == "refused"
-    assert aws.did == []
 
 
 VARIANT = {"endpoint/chat/variant/AllTraffic": "sagemaker:variant:DesiredInstanceCount"}
@@ -340,13 +308,7 @@ def test_what_has_begun_to_be_dismantled_is_recorded_and_carried_through(
 
 def test_what_is_half_dismantled_is_carried_through_although_later_tries_fail_at_once() -> None:
     aws = dismantled()
-    calls = count()
-
-    def fail(called: str) -> None:
-        if called == "DeleteInferenceComponent" and next(calls) >= 1:
-            raise throttled("DeleteInferenceComponent")
-
-    aws.account.hook = fail
+    aws.faults["DeleteInferenceComponent"] = [throttled("DeleteInferenceComponent")] * 3
     for _ in range(3):
         with pytest.raises(ClientError, match="Rate exceeded"):
             turn(aws, direct())

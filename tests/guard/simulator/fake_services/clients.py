@@ -31,6 +31,7 @@ class SageMakerClient:
         return {
             "EndpointName": name,
             "EndpointArn": life.arn,
+            "EndpointConfigName": life.config_name,
             "CreationTime": moment(life.created_at),
             "LastModifiedTime": moment(life.modified_at(now)),
             "EndpointStatus": life.status(now),
