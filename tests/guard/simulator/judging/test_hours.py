@@ -39,7 +39,7 @@ def _world(owner: str) -> World:
 @pytest.mark.parametrize("owner", ["direct", "stack"])
 def test_it_goes_and_comes_with_local_time(owner: str) -> None:
     guard, verdict = run(_world(owner))
-    assert verdict.hours_missed == 0, verdict.notes
+    assert verdict.counts["hours_missed"] == 0, verdict.broken
     lives = guard.account.sagemaker.lives
     assert len(lives) == 3
     for life, (opens, closes) in zip(lives[1:], BERLIN.open[1:], strict=True):
