@@ -287,3 +287,26 @@ def test_a_function_that_hangs_gives_no_answer_and_leaves_time_for_others(sessio
         aws.invoke("peagle-guard-switch", {})
     # The sweeper has 240 s, and stops after two calls that hang.
     assert 2 * session.configs["lambda"].read_timeout <= 120
+
+
+# --- the present: neither the schedule's time nor this machine's clock -------------------------------
+
+
+def dated(date: str | None) -> dict[str, object]:
+    headers = {} if date is None else {"date": date}
+    return {"Endpoints": [], "ResponseMetadata": {"HTTPHeaders": headers}}
+
+
+def test_the_present_is_the_date_of_an_answer(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    answer = dated("Mon, 16 Nov 2026 08:00:00 GMT")
+    session.stubs["sagemaker"].add_response("list_endpoints", answer, {"MaxResults": 1})
+    assert aws.time() == START
+
+
+@pytest.mark.parametrize("date", [None, "soon"])
+def test_without_a_date_it_is_this_machine_s_clock(session: Session, date: str | None) -> None:
+    aws = BotoAws(SETTINGS, session)
+    session.stubs["sagemaker"].add_response("list_endpoints", dated(date), {"MaxResults": 1})
+    before = datetime.now(UTC)
+    assert before <= aws.time() <= datetime.now(UTC)

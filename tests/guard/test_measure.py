@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_guard.aws import Page, Query, Result
-from peagle_guard.evidence import MOST_POINTS, MOST_QUERIES, REQUEST_LAG
+from peagle_guard.evidence import MOST_POINTS, MOST_QUERIES
 from peagle_guard.sweeper import sweep
 from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, interval
 from tests.guard.simulator.making import plan
@@ -55,18 +55,6 @@ def _swept(aws: AwsByHand, minutes: int) -> None:
         assert sweep(aws, SETTINGS, aws.now).failures == ()
 
 
-@pytest.mark.parametrize("seconds", [10, 60, 120, 180, 240, 300])
-def test_an_idle_endpoint_is_turned_off_whatever_its_publish_interval(seconds: int) -> None:
-    aws = CountingAws(zeros=False)
-    tag = "" if seconds == 60 else str(seconds)
-    aws.add(like=plan(publish_s=seconds), publish_seconds=tag, **IDLE)
-    step = max(1, seconds // 60)
-    _swept(aws, 180)
-    assert aws.did == ["delete"]
-    late = REQUEST_LAG + step * MINUTE
-    assert aws.deeds[0][0] - START <= 25 * MINUTE + late + 15 * MINUTE
-
-
 def test_without_the_tag_an_interval_of_five_minutes_is_unknown() -> None:
     aws = CountingAws(zeros=False)
     aws.add(like=plan(publish_s=300), **IDLE)
@@ -84,15 +72,6 @@ def test_an_endpoint_that_an_operator_made_asynchronous_is_not_idle_without_its_
     assert aws.deeds == []
     assert "ApproximateBacklogSize" in aws.metrics
     assert aws.register.records["chat"].is_async
-
-
-def test_its_backlog_shows_whether_it_is_idle() -> None:
-    aws = CountingAws()
-    aws.add(like=plan(async_config=True), **IDLE)
-    aws.serve("chat", START, START + HOUR)
-    _swept(aws, 180)
-    assert aws.did == ["delete"]
-    assert 85 * MINUTE <= aws.deeds[0][0] - START <= 95 * MINUTE
 
 
 # --- streams that are not shown -----------------------------------------------------------------------

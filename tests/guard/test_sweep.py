@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from peagle_guard.looking import Report, ReportEntry
-from peagle_guard.sweeper import sweep
-from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, interval
+from peagle_guard.sweeper import SweepFailed, sweep
+from peagle_guard.sweeper import run as handle
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of, interval
 from tests.guard.simulator.fake_services.cloudwatch import FOREVER
 from tests.guard.simulator.fake_services.fake_aws import moment, seconds
 from tests.guard.simulator.people import SETTINGS
@@ -255,22 +256,6 @@ def test_a_limit_that_somebody_moved_leaves_no_trace() -> None:
     assert aws.register.records["chat"].off_by is None
 
 
-def test_an_idle_endpoint_whose_tag_names_another_stack_ends_itself_and_not_that_stack() -> None:
-    """The busy endpoint `work` and its stack go on; `chat`, which is idle, goes."""
-    aws = idle()
-    aws.add("work", age=2 * HOUR, stack="Peagle-work")
-    aws.serve("work", START - 2 * HOUR, START + 2 * HOUR)
-    aws.endpoints["chat"].tags["peagle-sm:stack"] = "Peagle-work"
-    failures: list[str] = []
-    for minutes in (0, 5, 10, 15):
-        aws.now = at(minutes)
-        failures += sweep(aws, SETTINGS, aws.now).failures
-    assert aws.deeds == [(at(10), "delete", "chat")]
-    assert aws.stacks["Peagle-work"].state == "on"
-    assert list(aws.endpoints) == ["work"]
-    assert "tag peagle-sm:stack: found 'Peagle-work'; allowed: 'Peagle-chat'" in failures[0]
-
-
 def test_traffic_that_is_shown_while_the_stack_takes_the_endpoint_does_not_hide_the_reason() -> None:
     """CloudFormation accepted the update; it deletes the endpoint some minutes later all the same."""
     aws = idle(stack="Peagle-chat")
@@ -334,3 +319,37 @@ def test_an_endpoint_about_which_nothing_can_be_decided_does_not_end_the_sweep()
     report = sweep(aws, SETTINGS, START)
     assert entry(report, "chat").action == "mark"
     assert "OverflowError" in entry(report, "far").faults[0]
+
+
+@pytest.mark.parametrize("late", [3, 5, 8])
+def test_a_late_sweep_sees_the_traffic_that_came_since_its_scheduled_time(late: int) -> None:
+    """Its event still says the end of the grace; the traffic since then is in CloudWatch already."""
+    aws = AwsByHand()
+    aws.add(age=3 * HOUR, idle_minutes="15", max_lifetime_hours="100")
+    created_at = aws.view("chat").created_at
+    aws.register.write(
+        "chat",
+        arn=arn_of("chat"),
+        created_at=created_at,
+        spent_at=created_at,
+        first_in_service_at=created_at,
+        quiet_since=START - 25 * MINUTE,
+        marked_at=START - 10 * MINUTE,
+    )
+    aws.now = START + late * MINUTE
+    aws.serve("chat", START, START + MINUTE)
+    report = handle(aws, SETTINGS, {"time": START.isoformat()})
+    assert report["time"] == aws.now.isoformat()
+    assert [row["action"] for row in report["endpoints"]] == ["unmark"]
+    assert aws.deeds == []
+
+
+def test_a_fault_fails_the_sweep_at_its_end_but_not_a_dry_run() -> None:
+    aws = AwsByHand()
+    for dry_run in (False, True):
+        aws.faults["GetResources"] = [RuntimeError("no")]
+        if dry_run:
+            assert handle(aws, SETTINGS, {"dry_run": True})["faults"] == ["GetResources: RuntimeError: no"]
+        else:
+            with pytest.raises(SweepFailed, match="GetResources"):
+                handle(aws, SETTINGS, {})

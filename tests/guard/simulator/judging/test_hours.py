@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from tests.guard.simulator.guard_run import run_guard
 from tests.guard.simulator.judging.judge_hours import missed_hours
-from tests.guard.simulator.making import plan, run
+from tests.guard.simulator.making import plan
 from tests.guard.simulator.worlds.traffic import DAY, HOUR, Traffic
 from tests.guard.simulator.worlds.world import Hours, World
 
@@ -34,18 +32,6 @@ def _world(owner: str) -> World:
         owner=owner, created_at=begin, traffic=(("AllTraffic", busy),), hours=BERLIN, lifetime_hours=200.0
     )
     return World(seed=0, begin=begin, end=begin + 2 * DAY + 20 * HOUR, plans=(endpoint,))
-
-
-@pytest.mark.parametrize("owner", ["direct", "stack"])
-def test_it_goes_and_comes_with_local_time(owner: str) -> None:
-    guard, verdict = run(_world(owner))
-    assert verdict.counts["hours_missed"] == 0, verdict.broken
-    lives = guard.account.sagemaker.lives
-    assert len(lives) == 3
-    for life, (opens, closes) in zip(lives[1:], BERLIN.open[1:], strict=True):
-        assert opens <= life.created_at <= opens + 700
-        assert life.turning_off_at is not None
-        assert closes <= life.turning_off_at <= closes + 1300
 
 
 def test_a_timetable_that_nobody_keeps_is_missed() -> None:
