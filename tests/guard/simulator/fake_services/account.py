@@ -14,7 +14,7 @@ from peagle_guard.aws import Job
 from peagle_guard.records import Record
 from tests.guard.simulator.fake_services.cloudformation import CloudFormation, Stack
 from tests.guard.simulator.fake_services.cloudwatch import Metrics
-from tests.guard.simulator.fake_services.errors import AccessDenied, DeletionRefused, Killed, Throttled
+from tests.guard.simulator.fake_services.errors import AwsFault, Killed, Refused
 from tests.guard.simulator.fake_services.events import Events
 from tests.guard.simulator.fake_services.sagemaker import BUSY, Life, SageMaker
 from tests.guard.simulator.fake_services.scheduler import Scheduler
@@ -163,7 +163,7 @@ class Account:
         """Count a call and let it fail if the world or a test says so; returns the present moment.
 
         Raises:
-            Throttled: this one was too many.
+            AwsFault: this one failed; ThrottlingException if it was one too many.
         """
         self.calls[operation] += 1
         if self.deadline is not None and self.events.now >= self.deadline:
@@ -179,7 +179,7 @@ class Account:
             and not self.patient
             and self.chance.random() < self.world.throttled_share
         ):
-            raise Throttled(f"{operation}: Rate exceeded")
+            raise AwsFault(f"{operation}: Rate exceeded", "ThrottlingException")
         return self.events.now
 
     def _fail(self, operation: str) -> None:
@@ -188,7 +188,7 @@ class Account:
             if each.operation == operation and self.calls[operation] >= each.nth:
                 first = self.first_failures.setdefault(operation, now)
                 if now < first + each.lasting_s:
-                    raise Throttled(f"{operation}: Rate exceeded")
+                    raise AwsFault(f"{operation}: Rate exceeded", "ThrottlingException")
 
     def spend(self, length_s: int) -> None:
         """Let time pass within a Lambda.
@@ -221,11 +221,12 @@ class Account:
         """The tag condition of the guard's and the scheduler's roles.
 
         Raises:
-            AccessDenied: the endpoint does not carry our tag.
+            AwsFault: AccessDenied: the endpoint does not carry our tag.
         """
         life = self.sagemaker.live.get(name)
         if life is not None and life.tags.get(MANAGED_BY) != "peagle-sm":
-            raise AccessDenied(f"not authorized to perform: sagemaker:DeleteEndpoint on {name}")
+            message = f"not authorized to perform: sagemaker:DeleteEndpoint on {name}"
+            raise AwsFault(message, "AccessDeniedException")
 
     def functions_run(self, now: int) -> bool:
         """Say whether a Lambda of the guard runs at this moment."""
@@ -240,5 +241,5 @@ class Account:
         life.components.clear()
         try:
             self.sagemaker.delete(name, now, "user")
-        except DeletionRefused:
+        except Refused:
             life.refusals.append(now)

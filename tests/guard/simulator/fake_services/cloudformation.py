@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.guard.simulator.fake_services.errors import AwsFault, NoSuchStack, NothingToUpdate, StackBusy
+from tests.guard.simulator.fake_services.errors import AwsFault, NothingToUpdate
 from tests.guard.simulator.fake_services.events import Events
 from tests.guard.simulator.worlds.world import Interval
 
@@ -53,24 +53,22 @@ class CloudFormation:
     update_s: int = UPDATE_S
     stacks: dict[str, Stack] = field(default_factory=dict)
 
-    def describe(self, name: str, now: int) -> Stack:
-        """DescribeStacks of one stack."""
+    def update(self, name: str, state: str | None, now: int) -> Stack:
+        """UpdateStack with the previous template and another EndpointState; None keeps the previous one."""
         if name not in self.stacks:
-            raise NoSuchStack(f"Stack with id {name} does not exist")
-        return self.stacks[name]
-
-    def update(self, name: str, state: str, now: int) -> None:
-        """UpdateStack with the previous template and another EndpointState."""
-        stack = self.describe(name, now)
+            raise AwsFault(f"Stack with id {name} does not exist", "ValidationError")
+        stack = self.stacks[name]
         if stack.status_at(now).endswith("_IN_PROGRESS") or stack.status_at(now) in BROKEN:
             stack.refused += 1
-            raise StackBusy(f"Stack:{name} is in {stack.status_at(now)} state and can not be updated.")
-        if stack.state == state:
-            raise NothingToUpdate("No updates are to be performed.")
+            message = f"Stack:{name} is in {stack.status_at(now)} state and can not be updated."
+            raise AwsFault(message, "ValidationError")
+        if state is None or state == stack.state:
+            raise NothingToUpdate
         stack.state, stack.status = state, "UPDATE_IN_PROGRESS"
         stack.updates += 1
         self.asked(stack, state)
         self.events.at(now + self.update_s, lambda moment: self._cleanup(stack, state, moment))
+        return stack
 
     def _cleanup(self, stack: Stack, state: str, now: int) -> None:
         """The resource goes in the clean-up; a failure there is swallowed and the update still completes."""

@@ -28,8 +28,6 @@ from tests.guard.simulator.fake_services.cloudwatch import Points
 from tests.guard.simulator.fake_services.dynamodb import TableRegister
 from tests.guard.simulator.fake_services.errors import (
     AwsFault,
-    NoSuchEndpoint,
-    NoSuchStack,
     NothingToUpdate,
 )
 from tests.guard.simulator.fake_services.sagemaker import Life
@@ -125,7 +123,7 @@ class FakeAws:
                 return life.tags
         if arn.rpartition("/")[2] in self.account.jobs:
             return self.account.jobs[arn.rpartition("/")[2]][1]
-        raise NoSuchEndpoint(f"Could not find {arn}")
+        raise AwsFault(f"Could not find {arn}", "ValidationException")
 
     def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
         """ListTrainingJobs: those in progress."""
@@ -192,9 +190,8 @@ class FakeAws:
 
     def describe_stack(self, name: str) -> Stack | None:
         now = self.account.call("DescribeStacks")
-        try:
-            stack = self.account.cloudformation.describe(name, now)
-        except NoSuchStack:
+        stack = self.account.cloudformation.stacks.get(name)
+        if stack is None:
             return None
         state = {"EndpointState": stack.state} if stack.state else {}
         parameters = {"Image": stack.image} | state
@@ -203,17 +200,15 @@ class FakeAws:
     def update_stack(self, name: str, parameters: Sequence[Mapping[str, Any]]) -> None:
         """UpdateStack with the previous template; a parameter that is left out falls back to its default."""
         now = self.account.call("UpdateStack")
-        stack = self.account.cloudformation.describe(name, now)
         given = {each["ParameterKey"]: each for each in parameters}
         row = given.get("EndpointState", {"ParameterValue": DEFAULT_STATE})
-        state = stack.state if row.get("UsePreviousValue") else row["ParameterValue"]
         try:
-            self.account.cloudformation.update(name, state, now)
-            stack.by = self.account.actor
-            stack.image = stack.image if "Image" in given else DEFAULT_IMAGE
-            self.account.deeds.append((now, f"stack-{state}", name))
+            stack = self.account.cloudformation.update(name, row.get("ParameterValue"), now)
         except NothingToUpdate as error:
             raise NoUpdates from error
+        stack.by = self.account.actor
+        stack.image = stack.image if "Image" in given else DEFAULT_IMAGE
+        self.account.deeds.append((now, f"stack-{stack.state}", name))
 
     def components(self, endpoint: str) -> Sequence[str]:
         """ListInferenceComponents of one endpoint."""

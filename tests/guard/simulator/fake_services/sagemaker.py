@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.guard.simulator.fake_services.cloudwatch import FOREVER, Lane, Metrics, Served
-from tests.guard.simulator.fake_services.errors import DeletionRefused, NoSuchEndpoint
+from tests.guard.simulator.fake_services.errors import AwsFault, Refused
 from tests.guard.simulator.fake_services.events import Events
 from tests.guard.simulator.worlds.world import Plan
 
@@ -88,7 +88,7 @@ class SageMaker:
 
     def create(self, plan: Plan, now: int, tags: dict[str, str], config_name: str) -> Life:
         if plan.name in self.live:
-            raise DeletionRefused(f"Cannot create already existing endpoint {plan.name}")
+            raise Refused(f"Cannot create already existing endpoint {plan.name}")
         life = Life(
             plan=plan,
             arn=self.arn(plan.name),
@@ -117,18 +117,18 @@ class SageMaker:
         """DeleteEndpoint: refused while something is in progress, and believed only once it is gone."""
         life = self.live.get(name)
         if life is None:
-            raise NoSuchEndpoint(f"Could not find endpoint {self.arn(name)}.")
+            raise AwsFault(f"Could not find endpoint {self.arn(name)}.", "ValidationException")
         status = life.status(now)
         if status == "Deleting":
             # The schedule's rate goes on while a deletion takes its time: by design.
             life.double_actions += by != "schedule"
-            raise DeletionRefused(f"Cannot update in-progress endpoint {life.arn}.")
+            raise Refused(f"Cannot update in-progress endpoint {life.arn}.")
         if status in BUSY:
             life.refusals.append(now)
-            raise DeletionRefused(f"Cannot update in-progress endpoint {life.arn}.")
+            raise Refused(f"Cannot update in-progress endpoint {life.arn}.")
         if life.components:
             life.refusals.append(now)
-            raise DeletionRefused(f"Endpoint {name} still has inference components: {life.components}")
+            raise Refused(f"Endpoint {name} still has inference components: {life.components}")
         if life.lies_left:
             life.lies_left -= 1
             return
@@ -139,15 +139,13 @@ class SageMaker:
         for life in self.live.values():
             if component in life.components:
                 if life.status(now) in BUSY:
-                    raise DeletionRefused(
-                        f"Cannot delete inference component {component}: endpoint in progress"
-                    )
+                    raise Refused(f"Cannot delete inference component {component}: endpoint in progress")
                 life.components.remove(component)
                 served = self.metrics.served[life.plan.name]
                 served.lanes[component].deaf.append([now, FOREVER])
                 self._begin_end(life, now, by)
                 return
-        raise NoSuchEndpoint(f"Could not find inference component {component}")
+        raise AwsFault(f"Could not find inference component {component}", "ValidationException")
 
     def deregister(self, resource_id: str, now: int) -> None:
         if self.targets.pop(resource_id, None) is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from tests.guard.simulator.guard_run import NO_REASON, GuardRun
 from tests.guard.simulator.judging.judge import (
     IDLE,
@@ -177,6 +178,10 @@ def _moved(run: GuardRun, each: Ended, tally: Tally) -> None:
         return
     end = life.gone_at if life.gone_at is not None else run.account.world.end
     for at, name, start in run.account.scheduler.log:
-        if name == run.limit_of(life) and life.created_at < at < end and start > life.expires_at + LIMIT_S:
+        if (
+            name == schedule_name(life.plan.name)
+            and life.created_at < at < end
+            and start > life.expires_at + LIMIT_S
+        ):
             tally.note("schedule_moved", f"{life.plan.name} at {at} from {life.expires_at} to {start}")
             return
