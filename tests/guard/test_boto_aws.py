@@ -205,26 +205,17 @@ def test_a_component_that_is_going_already_is_left_alone(session: Session) -> No
     stub.assert_no_pending_responses()
 
 
-ENDED = [
-    "The request was rejected because the training job is in status Completed.",
-    "Requested resource not found.",
-]
-
-
-@pytest.mark.parametrize("message", ENDED)
-def test_a_training_job_that_has_ended_is_left_alone(session: Session, message: str) -> None:
+def test_a_training_job_that_has_ended_is_left_alone_and_any_other_refusal_is_an_error(
+    session: Session,
+) -> None:
     aws = BotoAws(SETTINGS, session)
     stub = session.stubs["sagemaker"]
     stub.add_response("stop_training_job", {}, {"TrainingJobName": "job"})
     aws.stop_job("job")
-    stub.add_client_error("stop_training_job", "ValidationException", message)
-    aws.stop_job("job")
-    stub.assert_no_pending_responses()
-
-
-def test_any_other_refusal_to_stop_a_job_is_an_error(session: Session) -> None:
-    aws = BotoAws(SETTINGS, session)
-    stub = session.stubs["sagemaker"]
+    status = "The request was rejected because the training job is in status Completed."
+    for message in (status, "Requested resource not found."):
+        stub.add_client_error("stop_training_job", "ValidationException", message)
+        aws.stop_job("job")
     for code, message in (("ValidationException", "1 validation error"), ("AccessDeniedException", "no")):
         stub.add_client_error("stop_training_job", code, message)
         with pytest.raises(ClientError, match=message):

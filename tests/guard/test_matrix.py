@@ -15,13 +15,14 @@ from tests.guard.simulator.people import SETTINGS
 from tests.guard.simulator.worlds.traffic import Traffic
 from tests.guard.simulator.worlds.world import CloudWatch, Plan
 
+AGE = 3 * HOUR
 SERVING = ("InService", "OutOfService", "UpdateRollbackFailed")
 BUSY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 STATUSES = (*SERVING, *BUSY, "Failed", "Deleting")
 METRICS = {
     "fine-zeros": CloudWatch(lag_s=0),
     "fine-absent": CloudWatch(lag_s=0, zeros=False),
-    "missing": CloudWatch(lag_s=0, gaps=interval(START - 3 * HOUR)),
+    "missing": CloudWatch(lag_s=0, gaps=interval(START - AGE)),
     "stale": CloudWatch(lag_s=0, stale=interval(START - 20 * MINUTE)),
     "error": CloudWatch(lag_s=0, partial=interval(START)),
 }
@@ -34,13 +35,13 @@ def world(
     """An endpoint after its grace, and after the longest delay of request metrics: marked 40 minutes ago."""
     aws = AwsByHand(cloudwatch=METRICS[metrics])
     lifetime = str(lifetime_hours)
-    aws.add(like=like, status=status, age=3 * HOUR, idle_minutes="30", max_lifetime_hours=lifetime)
+    aws.add(like=like, status=status, age=AGE, idle_minutes="30", max_lifetime_hours=lifetime)
     held = aws.endpoints["chat"]
     aws.register.write(
         "chat",
         arn=arn_of("chat"),
-        created_at=START - 3 * HOUR,
-        spent_at=START - 3 * HOUR,
+        created_at=START - AGE,
+        spent_at=START - AGE,
         first_in_service_at=START - 2 * HOUR,
         quiet_since=START - 70 * MINUTE,
         marked_at=START - 40 * MINUTE,
@@ -62,9 +63,11 @@ def swept(aws: AwsByHand) -> ReportEntry:
     return entry
 
 
-def expected(status: str, metrics: str, owner: str) -> str:
+def expected(status: str, metrics: str, owner: str, lifetime_hours: int) -> str:
     if owner.startswith("foreign"):
         return "foreign"
+    if lifetime_hours < AGE / HOUR:
+        return "wait" if status in BUSY else "none" if status == "Deleting" else "turn-off"
     if status == "Failed":
         return "turn-off"
     if status in SERVING and metrics.startswith("fine"):
@@ -73,22 +76,12 @@ def expected(status: str, metrics: str, owner: str) -> str:
     return "none"
 
 
+@pytest.mark.parametrize("lifetime_hours", [100, 2])
 @pytest.mark.parametrize("status", STATUSES)
-def test_the_action_at_the_end_of_the_grace(status: str) -> None:
+def test_the_action_at_the_end_of_the_grace_and_past_the_lifetime(status: str, lifetime_hours: int) -> None:
     for metrics, owner in product(METRICS, OWNERS):
-        aws = world(status, metrics, owner)
-        wanted = expected(status, metrics, owner)
-        assert swept(aws).action == wanted, (metrics, owner)
-        assert aws.did == (["delete"] if wanted == "turn-off" else [])
-
-
-@pytest.mark.parametrize("status", STATUSES)
-def test_the_action_past_the_lifetime(status: str) -> None:
-    for metrics, owner in product(METRICS, OWNERS):
-        aws = world(status, metrics, owner, lifetime_hours=2)
-        wanted = "wait" if status in BUSY else "none" if status == "Deleting" else "turn-off"
-        if owner.startswith("foreign"):
-            wanted = "foreign"
+        aws = world(status, metrics, owner, lifetime_hours=lifetime_hours)
+        wanted = expected(status, metrics, owner, lifetime_hours)
         assert swept(aws).action == wanted, (metrics, owner)
         assert aws.did == (["delete"] if wanted == "turn-off" else [])
 
@@ -151,7 +144,7 @@ def test_traffic_that_comes_between_looking_and_acting_keeps_it() -> None:
 @pytest.mark.parametrize("operation", ["DescribeEndpoint", "ListTags", "GetItem", "UpdateItem", "Invoke"])
 def test_a_failure_with_one_endpoint_does_not_stop_the_others(operation: str) -> None:
     aws = world("InService", "missing", "ours", lifetime_hours=2)
-    aws.add("other", age=3 * HOUR, max_lifetime_hours="2")
+    aws.add("other", age=AGE, max_lifetime_hours="2")
     described_at = aws.view("chat").modified_at
     aws.register.write("chat", described_at=described_at, variants=("AllTraffic",))
     aws.register.write("other", **_known(aws, "other"))

@@ -55,11 +55,12 @@ def _swept(aws: AwsByHand, minutes: int) -> None:
         assert sweep(aws, SETTINGS, aws.now).failures == ()
 
 
-def test_without_the_tag_an_interval_of_five_minutes_is_unknown() -> None:
+@pytest.mark.parametrize(("tag", "did"), [("300", ["delete"]), ("", [])])
+def test_without_its_tag_an_interval_of_five_minutes_is_unknown(tag: str, did: list[str]) -> None:
     aws = CountingAws(zeros=False)
-    aws.add(like=plan(publish_s=300), **IDLE)
+    aws.add(like=plan(publish_s=300), publish_seconds=tag, **IDLE)
     _swept(aws, 120)
-    assert aws.deeds == []
+    assert aws.did == did
 
 
 # --- asynchronous inference ---------------------------------------------------------------------------

@@ -25,20 +25,16 @@ BERLIN = Hours(
 )
 
 
-def _world(owner: str) -> World:
+def test_local_time_is_kept_and_a_timetable_that_nobody_keeps_is_missed() -> None:
     begin = _at("2026-10-24 06:30")
     busy = Traffic.of([(at, at + 5) for at in range(begin, begin + 3 * DAY, 400)])
-    endpoint = plan(
-        owner=owner, created_at=begin, traffic=(("AllTraffic", busy),), hours=BERLIN, lifetime_hours=200.0
-    )
-    return World(seed=0, begin=begin, end=begin + 2 * DAY + 20 * HOUR, plans=(endpoint,))
-
-
-def test_a_timetable_that_nobody_keeps_is_missed() -> None:
-    given = _world("direct")
-    guard = run_guard(given)
+    lanes = (("AllTraffic", busy),)
+    endpoint = plan(created_at=begin, traffic=lanes, hours=BERLIN, lifetime_hours=200.0)
+    given = World(seed=0, begin=begin, end=begin + 2 * DAY + 20 * HOUR, plans=(endpoint,))
+    lives = [(each.life, each.cause) for each in run_guard(given).ended()]
+    assert len(lives) == len(BERLIN.open)
+    assert missed_hours(given, lives) == []
     late = Hours(BERLIN.text, tuple((opens - 2 * HOUR, closes - 2 * HOUR) for opens, closes in BERLIN.open))
-    lives = [(each.life, each.cause) for each in guard.ended()]
     other = plan(hours=late)
     for life, _ in lives:
         life.plan = other
