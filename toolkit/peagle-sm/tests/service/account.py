@@ -79,6 +79,8 @@ class Account:
 
     ``before`` sees each call: it returns None, an error to raise in its place, or an answer in AWS's place.
     ``after`` sees each call that was carried out, and may return an error in place of its answer.
+    ``stacks`` has the status of stacks that CloudFormation here does not know, or knows in another status.
+    ``switch`` answers for the guard's switch.
     ``held`` has the second at which an endpoint that is moving arrives, where that is not as usual.
     """
 
@@ -91,19 +93,24 @@ class Account:
         self.before: Callable[[str], BaseException | Params | None] = lambda operation: None
         self.after: Callable[[str], BaseException | None] = lambda operation: None
         self.switch: Callable[[Params], Params] | None = None
+        self.stacks: dict[str, str] = {}
         self.held: dict[str, float] = {}
         self.late: list[tuple[float, Callable[[], object]]] = []
         self.seconds = 0.0
         self.sagemaker = server.client("sagemaker")
         self.scheduler = server.client("scheduler")
         self.dynamodb = server.client("dynamodb")
-        self.start = datetime.fromisoformat(self._admin("GET", "status")["clock"]).replace(microsecond=0)
+        self.start = self.clock().replace(microsecond=0)
         self._kept = self.everything()
 
     # --- time and calls ---------------------------------------------------------------------------
 
     def now(self) -> datetime:
         return self.start + timedelta(seconds=self.seconds)
+
+    def clock(self) -> datetime:
+        """The server's time: that of `now`, and the seconds that the test has really taken."""
+        return datetime.fromisoformat(self._admin("GET", "status")["clock"])
 
     def session(self, **options: Any) -> Session:
         return Session.from_boto3(self.boto3, clock=self.now, **options)
@@ -145,6 +152,9 @@ class Account:
         answer = self.before(operation)
         if isinstance(answer, BaseException):
             raise answer
+        stack = self.sent[operation]["StackName"] if operation == "DescribeStacks" else None
+        if answer is None and stack in self.stacks:
+            return {"Stacks": [{"StackName": stack, "StackId": stack, "StackStatus": self.stacks[stack]}]}
         if answer is None and operation == "Invoke" and self.switch is not None:
             sent = json.loads(self.sent["Invoke"]["Payload"])
             return {"StatusCode": 200, "Payload": io.BytesIO(json.dumps(self.switch(sent)).encode())}
@@ -193,6 +203,11 @@ class Account:
         endpoint = self.endpoint(name)
         return endpoint["EndpointStatus"] if endpoint else None
 
+    def created(self, name: str = "demo") -> datetime:
+        """When an endpoint was created, by the server's clock."""
+        created: datetime = self.sagemaker.describe_endpoint(EndpointName=name)["CreationTime"]
+        return created
+
     def schedules(self) -> list[str]:
         rows = self.scheduler.list_schedules(NamePrefix="peagle-")["Schedules"]
         return sorted(row["Name"] for row in rows)
@@ -221,6 +236,15 @@ class Account:
         """Write an item of an endpoint into the guard's register."""
         item = {"pk": {"S": f"endpoint#{name}"}, "version": {"N": "1"}, **values}
         self.dynamodb.put_item(TableName=TABLE, Item=item)
+
+    @contextmanager
+    def no_guard(self) -> Iterator[None]:
+        """While this is open, the guard's stack, role and table do not exist."""
+        remove_guard(self.server)
+        try:
+            yield
+        finally:
+            install_guard(self.server)
 
     # --- what others do ---------------------------------------------------------------------------
 
@@ -262,6 +286,15 @@ class Account:
         """Let there be so many instances of a type; None: as many as anybody wants."""
         self._admin("POST", "capacity", {"instance_type": instance_type, "instances": number})
 
+    def write_log(self, *lines: str, name: str = "demo") -> None:
+        """Write lines as an endpoint's engine does."""
+        client, group = self.server.client("logs"), f"/aws/sagemaker/Endpoints/{name}"
+        place = {"logGroupName": group, "logStreamName": "AllTraffic/i-1"}
+        with suppress(ClientError):
+            client.create_log_stream(**place)
+        now_ms = int(self.clock().timestamp() * 1000)
+        client.put_log_events(**place, logEvents=[{"timestamp": now_ms, "message": line} for line in lines])
+
     def remove_schedules(self) -> None:
         for name in self.schedules():
             self.scheduler.delete_schedule(Name=name)
@@ -288,6 +321,7 @@ class Account:
                 self.sagemaker.delete_model(ModelName=name)
             elif kind == "schedule":
                 self.scheduler.delete_schedule(Name=name)
+        self.instances("ml.g7e.2xlarge", None)
         logs = self.server.client("logs")
         for row in logs.describe_log_groups(logGroupNamePrefix="/aws/sagemaker/")["logGroups"]:
             logs.delete_log_group(logGroupName=row["logGroupName"])
@@ -305,44 +339,44 @@ def arn_of(kind: str, name: str) -> str:
 
 @contextmanager
 def guard_of(server: Server) -> Iterator[None]:
-    """While this is open, there are the guard's stack, role and table, and the weights of the specs."""
+    """While this is open, there are a guard and the weights that the specs name."""
     s3 = server.client("s3")
     s3.create_bucket(Bucket=BUCKET)
     for part in ("target", "head"):
         s3.put_object(Bucket=BUCKET, Key=f"{part}/config.json", Body=b"{}")
-    dynamodb, iam = server.client("dynamodb"), server.client("iam")
-    make_stack(server, GUARD_STACK)
-    role = GUARDS_ROLE.rpartition("/")[2]
-    iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(TRUST))
-    dynamodb.create_table(
-        TableName=TABLE,
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    install_guard(server)
     try:
         yield
     finally:
-        dynamodb.delete_table(TableName=TABLE)
-        iam.delete_role(RoleName=role)
-        remove_stack(server, GUARD_STACK)
+        remove_guard(server)
         for part in ("target", "head"):
             s3.delete_object(Bucket=BUCKET, Key=f"{part}/config.json")
         s3.delete_bucket(Bucket=BUCKET)
 
 
-def make_stack(server: Server, name: str) -> None:
-    client = server.client("cloudformation")
+def install_guard(server: Server) -> None:
+    """Create the guard's stack, role and table: what commands look at."""
     template = {"Resources": {"Notices": {"Type": "AWS::SNS::Topic", "Properties": {}}}}
-    client.create_stack(StackName=name, TemplateBody=json.dumps(template))
-    _reach(server, name, "stack_create_complete")
+    cloudformation = server.client("cloudformation")
+    cloudformation.create_stack(StackName=GUARD_STACK, TemplateBody=json.dumps(template))
+    _reach(server, "stack_create_complete")
+    role = GUARDS_ROLE.rpartition("/")[2]
+    server.client("iam").create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(TRUST))
+    server.client("dynamodb").create_table(
+        TableName=TABLE,
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
 
 
-def remove_stack(server: Server, name: str) -> None:
-    server.client("cloudformation").delete_stack(StackName=name)
-    _reach(server, name, "stack_delete_complete")
+def remove_guard(server: Server) -> None:
+    server.client("dynamodb").delete_table(TableName=TABLE)
+    server.client("iam").delete_role(RoleName=GUARDS_ROLE.rpartition("/")[2])
+    server.client("cloudformation").delete_stack(StackName=GUARD_STACK)
+    _reach(server, "stack_delete_complete")
 
 
-def _reach(server: Server, name: str, waiter: str) -> None:
+def _reach(server: Server, waiter: str) -> None:
     config = {"Delay": 0.02, "MaxAttempts": 1000}
-    server.client("cloudformation").get_waiter(waiter).wait(StackName=name, WaiterConfig=config)
+    server.client("cloudformation").get_waiter(waiter).wait(StackName=GUARD_STACK, WaiterConfig=config)

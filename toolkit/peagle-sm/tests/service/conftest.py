@@ -14,11 +14,16 @@ from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec, pacing_of, session_of
 
 
+@pytest.fixture(scope="session")
+def watched(server: Server) -> WatchedBoto3:
+    return WatchedBoto3(server.url)
+
+
 @pytest.fixture(scope="module")
-def boto3(server: Server) -> Iterator[WatchedBoto3]:
+def boto3(server: Server, watched: WatchedBoto3) -> Iterator[WatchedBoto3]:
     """A boto3 whose calls the account of each test sees; there is a guard."""
     with guard_of(server):
-        yield WatchedBoto3(server.url)
+        yield watched
 
 
 @pytest.fixture
