@@ -250,13 +250,9 @@ class Options:
     samples: int = 128
     sample_tokens: int = 128
     features: int = 24  #: for logprobs, stop strings and streaming
-    seeds: int = 48
-    seeds_noisy: int = 400  #: if the noise floor is not exact: a few lost seeds must exceed the noise
-    seed_tokens: int = 16
     parameter_samples: int = 16  #: for each sampling parameter
     contexts: int = 16  #: positions at which the next token is sampled repeatedly
     repeats: int = 128  #: samples at each position
-    feature_tokens: int = 64
     structured: int = 12
     structured_tokens: int = 512
     longest_tokens: int = 40_000

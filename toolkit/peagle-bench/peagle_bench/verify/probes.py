@@ -33,7 +33,7 @@ from peagle_bench.verify.engines import (
 )
 from peagle_bench.verify.greedy import GreedyCase, LongCase, ends_of
 from peagle_bench.verify.probabilities import CUTS, TEMPERATURES, UNSUPPORTED, ParameterCase
-from peagle_bench.verify.sampling import Repeated, SampleFit, SeedCase, find_positions, fit_places
+from peagle_bench.verify.sampling import Repeated, SampleFit, find_positions, fit_places
 from peagle_bench.verify.statistics import NoiseFloor, floor_of, largest_difference
 from peagle_sm.core.errors import SpecError, StreamError
 
@@ -254,31 +254,6 @@ def probe_stops(engines: EnginePair, greedy: Greedy) -> list[StopCase]:
     return [
         StopCase(prompt.id, stop, included, text, *answers)
         for (prompt, stop, included, text), *answers in zip(chosen, own, whole, streamed, strict=True)
-    ]
-
-
-def probe_seeds(engines: EnginePair, prompts: Sequence[TokenPrompt], exact: bool) -> list[SeedCase]:
-    """Sample with seeds, one request at a time, so that only the seed and the arithmetic matter.
-
-    If the floor is not exact, use more and shorter samples: noise has fewer tokens to make two answers
-    diverge, while a lost seed does so at once.
-    """
-    options = engines.options
-    count = options.seeds if exact else options.seeds_noisy
-    tokens = options.feature_tokens if exact else options.seed_tokens
-    some = [prompts[n % len(prompts)] for n in range(count)]
-    bodies = [{**_sampled_body(p, tokens), "seed": 1000 + n} for n, p in enumerate(some)]
-    others = [{**body, "seed": 50_000 + n} for n, body in enumerate(bodies)]
-    rows = [
-        engines.ask("baseline", bodies, 1),
-        engines.ask("baseline", bodies, 1),
-        engines.ask("candidate", bodies, 1),
-        engines.ask("candidate", bodies, 1),
-        engines.ask("candidate", others, 1),
-    ]
-    return [
-        SeedCase(p.id, (first, again), (mine, once_more), other)
-        for p, first, again, mine, once_more, other in zip(some, *rows, strict=True)
     ]
 
 

@@ -35,7 +35,7 @@ from peagle_bench.verify.probes import (
     probe_json,
     probe_tools,
 )
-from peagle_bench.verify.sampling import judge_sampled, judge_seeds
+from peagle_bench.verify.sampling import judge_sampled
 from peagle_bench.verify.statistics import LEAST_DELTA, CheckVerdict, not_applicable, undecided
 from peagle_bench.workloads import Workload, load_workload
 from peagle_sm.aws.session.session import Session
@@ -46,12 +46,9 @@ QUICK = Options(
     samples=64,
     sample_tokens=96,
     features=12,
-    seeds=16,
-    seeds_noisy=64,
     parameter_samples=8,
     contexts=8,
     repeats=48,
-    feature_tokens=32,
     structured=6,
     structured_tokens=128,
     longest_tokens=4096,
@@ -206,7 +203,6 @@ def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
         "parameters": (len(CUTS) + len(TEMPERATURES)) * options.parameter_samples * options.sample_tokens,
         "logprobs": features,
         "stop-strings": 2 * features,  # with and without streaming, as the structured ones
-        "seeds": 3 * max(options.seeds * options.feature_tokens, options.seeds_noisy * options.seed_tokens),
         "streaming": features,
         "json-schema": 2 * structured,
         "tool-calls": 2 * structured,
@@ -293,8 +289,6 @@ def _judged(engines: EnginePair, name: str, greedy: Greedy) -> CheckVerdict:
         return judge_logprobs(*probes.probe_logprobs(engines, greedy))
     if name == "stop-strings":
         return judge_stops(probes.probe_stops(engines, greedy), exact)
-    if name == "seeds":
-        return judge_seeds(probes.probe_seeds(engines, greedy.prompts, exact), exact)
     if name == "streaming":
         return judge_streaming(probes.probe_streaming(engines, greedy), exact)
     if name == "json-schema":

@@ -1,4 +1,4 @@
-"""Checks of sampled answers: token frequencies against the target, and seeds. Pure.
+"""Check of sampled answers: token frequencies against the target. Pure.
 
 If samples at temperature 1 are the target's own, Z = sum(1[best] - p1) / sqrt(sum p1 (1 - p1)) is a standard
 normal, whatever the texts: each term has mean 0 given the preceding tokens. The same is true for the second
@@ -8,8 +8,6 @@ best token, the third, and so on. The first token is not speculated and is left 
 Samples of many texts show a shift that has the same sign everywhere. A fault with changing signs (for example
 if the residual of a rejected draft is replaced by the target's distribution) is visible only if one position
 is sampled repeatedly: there the draft, and so the shift, is always the same.
-
-The same seed must give the same answer again, another seed must give another answer.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from peagle_bench.verify.statistics import (
     CheckVerdict,
     chi_square_z,
     counted,
-    fisher_greater,
-    fisher_rate_found,
     percent,
     shift_found,
     undecided,
@@ -263,58 +259,3 @@ def judge_sampled(
             f"only {whole.count} tokens were sampled; at least {LEAST_TOKENS} are needed", figures
         )
     return CheckVerdict(True, summary, power, figures)
-
-
-@dataclass(frozen=True)
-class SeedCase:
-    """One prompt sampled at temperature 1: twice with a seed by each engine, once with another seed."""
-
-    prompt_id: str
-    baseline: tuple[TokenAnswer, TokenAnswer]
-    candidate: tuple[TokenAnswer, TokenAnswer]
-    other: TokenAnswer  #: of the candidate
-
-
-def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> CheckVerdict:
-    """Judge whether the candidate repeats its answers with a seed as the baseline does.
-
-    Its answers may differ from the baseline's: speculation uses the random numbers differently.
-    """
-    if not cases:
-        return undecided("no prompt was answered by both engines")
-    own = sum(not _same(*case.baseline) for case in cases)
-    broken = [case.prompt_id for case in cases if not _same(*case.candidate)]
-    constant = all(_same(case.candidate[0], case.other) for case in cases)
-    p = fisher_greater(len(broken), len(cases), own, len(cases))
-    figures = {
-        "prompts": len(cases),
-        "not_repeated": len(broken),
-        "baseline_not_repeated": own,
-        "fisher_p": p,
-    }
-    repeated = f"{len(cases) - len(broken)} of {len(cases)} prompts"
-    summary = f"{repeated} have the same answer again with the same seed (baseline {len(cases) - own})"
-    if constant:
-        summary = f"{summary}; another seed does not change the answers"
-        return CheckVerdict(False, summary, _power(cases, exact, own), figures)
-    if own == len(cases):
-        return undecided("the baseline itself repeats no answer with the same seed", figures)
-    if not broken:
-        return CheckVerdict(True, summary, _power(cases, exact, own), figures)
-    if (exact and own == 0) or p < ALPHA:
-        faults = [f"{prompt}: two different answers with the same seed" for prompt in broken]
-        return CheckVerdict(False, summary, _power(cases, exact, own), figures, faults)
-    return undecided(f"{summary}, which arithmetic noise may explain", figures)
-
-
-def _same(answer: TokenAnswer, other: TokenAnswer) -> bool:
-    return (answer.ids, answer.text) == (other.ids, other.text)
-
-
-def _power(cases: Sequence[SeedCase], exact: bool, own: int) -> str:
-    if exact and own == 0:
-        return "detects a single tested answer that the same seed does not repeat"
-    rate = fisher_rate_found(len(cases), own, len(cases))
-    if rate is None:
-        return "none: too few prompts for the noise of the baseline"
-    return f"detects a seed that is ignored in {percent(rate)} of answers with 90% probability"

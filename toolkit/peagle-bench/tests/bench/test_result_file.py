@@ -84,7 +84,7 @@ RECORDS: dict[str, Record] = {
         3,
         ("x",),
     ),
-    "check": records.CheckRecord("seeds", "a", "b", None, "said", "none", {"gap": 0.01}, ("x",)),
+    "check": records.CheckRecord("greedy", "a", "b", None, "said", "none", {"gap": 0.01}, ("x",)),
 }
 
 

@@ -32,7 +32,7 @@ from peagle_bench.verify.greedy import (
     shape_faults,
 )
 from peagle_bench.verify.probabilities import judge_logprobs
-from peagle_bench.verify.sampling import SeedCase, judge_sampled, judge_seeds
+from peagle_bench.verify.sampling import judge_sampled
 from peagle_bench.verify.statistics import NoiseFloor
 from peagle_sm.aws.streams.answers import Acceptance
 from tests.bench.verify.worlds import SAMPLED, samples
@@ -159,20 +159,6 @@ def test_a_divergence_before_the_stop_string_is_the_noise_s_where_there_is_any()
     unstopped = replace(other, baseline=replace(other.baseline, stop_reason=None))
     assert judge_stops([unstopped], exact=True).passed is None
     assert choose_stop("aaaaaaaaaaaa", 0.5) is None
-
-
-def test_seeds() -> None:
-    a, b, c = (TokenAnswer(text, (n,), "length") for n, text in enumerate("abc"))
-    sound, lost = SeedCase("p", (a, a), (b, b), c), SeedCase("q", (a, a), (b, c), a)
-    shaky = SeedCase("r", (a, b), (b, c), a)
-    assert judge_seeds([sound] * 8, exact=True).passed is True
-    assert judge_seeds([*[sound] * 7, lost], exact=True).passed is False
-    assert judge_seeds([*[sound] * 7, lost], exact=False).passed is None  # may be the noise
-    assert judge_seeds([lost] * 12, exact=False).passed is False
-    assert judge_seeds([shaky] * 8, exact=False).passed is None
-    constant = judge_seeds([SeedCase("p", (a, a), (b, b), b)] * 4, exact=True)
-    assert (constant.passed, "another seed does not change the answers" in constant.summary) == (False, True)
-    assert judge_seeds([], exact=True).passed is None
 
 
 def test_streaming() -> None:

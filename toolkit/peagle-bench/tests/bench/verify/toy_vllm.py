@@ -2,15 +2,15 @@
 
 The next token's logits depend on the last two tokens only, by a hash. Token 0 ends an answer; token t >= 1 is
 written as two characters. Everything verify asks for is there: token ids, log-probabilities, prompt
-log-probabilities, stop strings, seeds, streams, JSON by schema, tool calls, the context's limit.
+log-probabilities, stop strings, streams, JSON by schema, tool calls, the context's limit.
 
-Faults: `runner-up` (greedy takes the second best now and then), `hot` (samples at temperature 1.6), `forgets
-seeds`, `leaks` (stop strings stay), `loses chunks`, `logprobs` (reported too high), `broken json`, `no tools`
-(refuses), `late` (wrong beyond 300 tokens), `last token` (wrong at the last one of the context), `ends early`
-(three tokens before the context's end), `dies at json`, `other text` (the ids are right), `swaps` (the second
-and the third best sample), `residual` (speculates, and takes the target's distribution for the residual),
-`speculates` (and does it right), `loses some seeds` (5%), `ignores top_p` and so on; `no min_p` (refused as
-vLLM 0.32 does with speculation), `refuses top_p`.
+Faults: `runner-up` (greedy takes the second best now and then), `hot` (samples at temperature 1.6), `leaks`
+(stop strings stay), `loses chunks`, `logprobs` (reported too high), `broken json`, `no tools` (refuses),
+`late` (wrong beyond 300 tokens), `last token` (wrong at the last one of the context), `ends early` (three
+tokens before the context's end), `dies at json`, `other text` (the ids are right), `swaps` (the second and
+the third best sample), `residual` (speculates, and takes the target's distribution for the residual),
+`speculates` (and does it right), `ignores top_p` and so on; `no min_p` (refused as vLLM 0.32 does with
+speculation), `refuses top_p`.
 
 What it samples without a seed depends on its own seed and on how often it was asked the same: threads change
 nothing. Two engines that stand for two samplers get two seeds.
@@ -66,7 +66,6 @@ class Engine:
         self.same: Counter[str] = Counter()
         self.lock = threading.Lock()
         self.asked = 0
-        self.seeded = 0
         self.dead = False
 
     def tokens_of(self, body: Mapping[str, Any]) -> list[int]:
@@ -136,10 +135,7 @@ class Engine:
         if demanded is not None:
             return demanded
         seed = body.get("seed")
-        self.seeded += seed is not None
-        some = self.fault == "loses some seeds" and self.seeded % 20 == 10
-        lost = some or self.fault == "forgets seeds"
-        rng = self.unseeded(body) if seed is None or lost else random.Random(seed)
+        rng = self.unseeded(body) if seed is None else random.Random(seed)
         ids: list[int] = []
         reason, stop_reason, text = "length", None, ""
         early = 3 if self.fault == "ends early" else 0
