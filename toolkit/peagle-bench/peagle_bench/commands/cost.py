@@ -68,8 +68,8 @@ def cost(
     load; files of tune and verify do not.
     """
     from peagle_bench.report.costs import cheapest, cost_rows
-    from peagle_bench.report.files import read_files
     from peagle_bench.report.merging import demand_loads, parts_of, uncosted_notes
+    from peagle_bench.results.result_file import read_files
     from peagle_sm.core.plan.cost import Demand
 
     if otps is not None and requests_per_s is not None:

@@ -152,12 +152,6 @@ def demand_figures(files: Sequence[Results]) -> None:
 
 def _next_step(results: Results) -> str:
     command = results.header.command
-    if command == "bench" and results.source:
-        endpoint = results.header.config.get("endpoint") or "ENDPOINT"
-        return (
-            f"continue the run: `peagle-sm bench {endpoint} --resume {results.source}`,"
-            " with the same options as before"
-        )
     if command == "packs":
         config = results.header.config
         words = [*(config.get("arms") or ["PLAIN", "ENDPOINT"]), "--packs", ",".join(config["packs"])]
@@ -246,7 +240,6 @@ def view_of(files: Sequence[Results]) -> View:
         fits=tuple(fit for each in merged for fit in each.fits),
         checks=tuple(check for each in merged for check in each.checks),
         packs=tuple(pack for each in merged for pack in each.packs),
-        requests=sum(len(each.requests) for each in merged),
         warnings=tuple(text for each in merged for text in each.warnings),
         files=tuple(zip(names_of(merged), merged, strict=True)),
         interrupted=interruptions(merged),

@@ -172,14 +172,6 @@ class Facts(Rendered):
     template: ClassVar[str] = "facts.html"
 
 
-@dataclass(frozen=True)
-class SaveButton(Rendered):
-    """What the page contains, and the button that saves it."""
-
-    requests: str
-    template: ClassVar[str] = "save.html"
-
-
 def origin(view: View) -> Section:
     """Make the section on the provenance of every file, with the warnings of reading them."""
     blocks: list[Rendered] = []
@@ -190,7 +182,6 @@ def origin(view: View) -> Section:
             blocks.append(Folded("Settings, engines and hashes", [Facts(settings, "fine")]))
     warnings = (*view.warnings, *view.empty, *view.interrupted)
     blocks += [Notes(warnings, "warnings")] if warnings else []
-    blocks.append(SaveButton(formatting.plural(view.requests, "request")))
     return Section("provenance", "Provenance", "", blocks)
 
 

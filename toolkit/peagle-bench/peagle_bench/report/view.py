@@ -46,7 +46,6 @@ class View:
     comparisons: tuple[ComparisonRecord, ...]
     fits: tuple[FitRecord, ...]
     checks: tuple[CheckRecord, ...]
-    requests: int
     warnings: tuple[str, ...]
     packs: tuple[PackRecord, ...] = ()
     withheld: tuple[PointRecord, ...] = ()

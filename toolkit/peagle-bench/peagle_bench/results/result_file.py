@@ -9,9 +9,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from io import FileIO
 from pathlib import Path
@@ -115,10 +115,17 @@ def read(path: Path) -> Results:
     return results
 
 
-def of_finished_loads(path: Path) -> Callable[[Record], bool]:
-    """Return a filter for ``ResultWriter.resume`` that drops requests of unfinished loads."""
-    done = {(point.arm, point.load) for point in read(path).points}
-    return lambda record: not isinstance(record, records.RequestRecord) or (record.arm, record.load) in done
+def read_files(paths: Sequence[Path]) -> list[Results]:
+    """Read several files; each has its name in ``source``. Errors as `read`."""
+    return [replace(read(path), source=str(path)) for path in paths]
+
+
+def records_of(results: Results) -> Iterable[Record]:
+    """Yield all records of a file, header first."""
+    yield results.header
+    for part in fields(Results):
+        if part.name not in ("header", "warnings", "source"):
+            yield from getattr(results, part.name)
 
 
 def _read(path: Path) -> tuple[Results, int]:
@@ -252,7 +259,7 @@ class ResultWriter:
         if not overwrite and path.exists() and path.stat().st_size:
             raise SpecError(
                 f"{path} exists already",
-                next_step="give another file (--out); `peagle-sm bench` can also continue its own (--resume)",
+                next_step="give another file (--out); `peagle-sm tune` can also continue its own (--resume)",
             )
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -297,7 +304,7 @@ class ResultWriter:
             self._give_up(whole)
             refused = cannot_write(error, self.path)
             if whole:
-                refused.next_step = f"{refused.next_step} Then continue with --resume {self.path}."
+                refused.next_step = f"{refused.next_step} The figures so far: `peagle-sm report {self.path}`."
             raise refused from error
 
     def _give_up(self, whole: int) -> None:

@@ -239,7 +239,7 @@ def test_a_full_disk_leaves_whole_lines_and_says_how_to_go_on(tmp_path: Path) ->
         with file_limit(len(before) + 20), pytest.raises(CannotWrite, match="File too large") as full:
             writer.append(ARM)
         assert path.read_bytes() == before
-        assert f"Then continue with --resume {path}." in (full.value.next_step or "")
+        assert f"`peagle-sm report {path}`" in (full.value.next_step or "")
         writer.append(ARM)
     assert read(path).arms == (ARM,)
 
