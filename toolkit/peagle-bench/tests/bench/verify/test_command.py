@@ -130,7 +130,7 @@ def test_what_the_baseline_alone_cannot_do_is_undecided_and_never_a_pass(prompts
         done = run("verify", candidate, "--baseline", baseline, *words)
         allowed = run("verify", candidate, "--baseline", baseline, *words, "--allow-undecided", "--out", "b")
     assert done.exit_code == 10, done.stderr
-    assert "undecided  could not be decided: the baseline refused the request" in done.stdout
+    assert "undecided  could not be decided: the baseline refuses tools" in done.stdout
     assert "--tool-call-parser" in done.stdout
     conclusion = "1 of 2 checks passed; undecided: tool-calls"
     assert (done.stdout + done.stderr).count(conclusion) == 1

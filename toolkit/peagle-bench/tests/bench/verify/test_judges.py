@@ -9,17 +9,12 @@ import numpy as np
 import pytest
 
 from peagle_bench.verify.answer_format import (
-    CHOICES,
-    TOOL,
     StopCase,
     StreamCase,
-    StructuredCase,
     choose_stop,
-    conforms,
     faults_of,
     judge_stops,
     judge_streaming,
-    judge_structured,
     odd_piece,
 )
 from peagle_bench.verify.answers import Scored, TokenAnswer
@@ -39,7 +34,6 @@ from tests.bench.verify.worlds import SAMPLED, samples
 
 EXACT = NoiseFloor(40, 0, 400, 0.0, 0.0, 0.01, True, 0.0)
 NOISY = NoiseFloor(40, 10, 400, 0.1, 0.2, 0.2, False, 0.05)
-GOOD = '{"colour": "red", "urgent": true, "size": 2}'
 
 
 def scored(ids: tuple[int, ...], gaps: dict[int, float] | None = None) -> Scored:
@@ -184,32 +178,6 @@ def test_streaming() -> None:
     assert odd_piece("abcdef", "abef") == "missing in the stream: 'cd'"
     assert odd_piece("abcdef", "abcdcdef") == "additional in the stream: 'cd'"
     assert odd_piece("abcdef", "axcxef") is None
-
-
-def test_structured() -> None:
-    good = TokenAnswer(GOOD, (), "stop")
-    bad, cut = replace(good, text=GOOD[:-1]), replace(good, text=GOOD[:9], finish_reason="length")
-    assert judge_structured([StructuredCase("o", "object", good, good, good)], True).passed is True
-    assert judge_structured([StructuredCase("o", "object", good, bad, good)], False).passed is False
-    assert judge_structured([StructuredCase("o", "object", good, good, bad)], False).passed is False
-    another = replace(good, text=GOOD.replace("red", "blue"))
-    assert judge_structured([StructuredCase("o", "object", good, another)], False).passed is True
-    assert judge_structured([StructuredCase("o", "object", good, another)], True).passed is False
-    never = judge_structured([StructuredCase("o", "object", cut, cut)], True)
-    assert (never.passed, "truncated at max_tokens" in never.summary) == (None, True)
-    assert judge_structured([StructuredCase("o", "object", cut, another)], True).passed is False
-    assert judge_structured([], True).passed is None
-    called = replace(good, text="", tool_calls=((TOOL, GOOD),))
-    twice = replace(called, tool_calls=called.tool_calls * 2)
-    assert judge_structured([StructuredCase("t", "tool", called, called, called)], True).passed is True
-    assert judge_structured([StructuredCase("t", "tool", called, called, twice)], True).passed is False
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"colour": "red"}', GOOD.replace("2", "true"), GOOD + "}"])
-def test_what_does_not_conform(text: str) -> None:
-    assert not conforms("object", text)
-    assert not conforms("choice", text)
-    assert conforms("choice", f'"{CHOICES[1]}"')
 
 
 def test_long_context() -> None:

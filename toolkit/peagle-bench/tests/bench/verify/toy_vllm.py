@@ -59,6 +59,24 @@ def shares(row: tuple[float, ...], heat: float) -> tuple[float, ...]:
     return tuple(accumulate(math.exp(value / heat) for value in row))
 
 
+def value_of(schema: Mapping[str, Any], rng: random.Random) -> Any:
+    """A value that a schema of `verify.forms` allows."""
+    if "enum" in schema:
+        return rng.choice(schema["enum"])
+    if "anyOf" in schema:
+        return value_of(rng.choice(schema["anyOf"]), rng)
+    kind = schema["type"]
+    if kind == "array":
+        return [
+            value_of(schema["items"], rng) for _ in range(rng.randint(schema["minItems"], schema["maxItems"]))
+        ]
+    if kind == "object":
+        return {name: value_of(each, rng) for name, each in schema["properties"].items()}
+    if kind == "integer":
+        return rng.randint(schema["minimum"], schema["maximum"])
+    return {"boolean": rng.random() < 0.5, "null": None}[kind]
+
+
 class Engine:
     def __init__(self, fault: str = "", seed: int = 0) -> None:
         self.fault = fault
@@ -176,19 +194,22 @@ class Engine:
         schema = body.get("response_format")
         if schema is None and not body.get("tools"):
             return None
-        message: dict[str, Any] = {"content": None}
-        value = json.dumps({"colour": "red", "urgent": True, "size": 2})
-        if self.fault == "broken json":
-            value = value[:-1]
         if schema is not None:
             self.dead = self.dead or self.fault == "dies at json"
-            enum = schema["json_schema"]["schema"].get("enum")
-            message["content"] = json.dumps(enum[0]) if enum else value
+            message: dict[str, Any] = {"content": self.value(schema["json_schema"]["schema"])}
         elif self.fault == "no tools":
             raise ValueError("tool choice requires --tool-call-parser to be set")
         else:
-            message["tool_calls"] = [{"function": {"name": "record_choice", "arguments": value}}]
+            tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in body["tools"]}
+            choice = body["tool_choice"]
+            name = next(iter(tools)) if isinstance(choice, str) else choice["function"]["name"]
+            call = {"name": name, "arguments": self.value(tools[name])}
+            message = {"content": None, "tool_calls": [{"function": call}]}
         return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"completion_tokens": 9}}
+
+    def value(self, schema: Mapping[str, Any]) -> str:
+        value = json.dumps(value_of(schema, random.Random(0)))
+        return value[:-1] if self.fault == "broken json" else value
 
     def reported(self, prompt: list[int], ids: list[int]) -> dict[str, Any]:
         fields: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": []}
