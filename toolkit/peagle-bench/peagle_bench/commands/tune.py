@@ -46,7 +46,7 @@ MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` s
 @workload_option
 @click.option("--requests", type=click.IntRange(min=4), default=24, help="Requests measured per window.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/tune-NAME-TIME.jsonl]")
-@click.option("--resume", type=FILE, help="Run the unfinished windows of this results file; same command.")
+@click.option("--resume", type=FILE, help="Use the windows of this interrupted tuning; same options.")
 @click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.")
 @click.option("--dry-run", is_flag=True, help="Print the first requests as JSON; create nothing.")
 @click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
@@ -117,8 +117,8 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
             options["workload"], max_tokens=MAX_TOKENS, first_turn_only=True, session=lambda: session
         ),
         max_tokens=MAX_TOKENS,
-        out=options["resume"] or options["out"] or results_file("tune", spec.name),
-        resume=options["resume"] is not None,
+        out=options["out"] or results_file("tune", spec.name),
+        resume=options["resume"],
     )
 
 

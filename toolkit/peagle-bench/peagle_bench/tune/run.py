@@ -183,4 +183,4 @@ class Tuning:
         )
 
     def _resumed(self, mode: Mode, side: WindowReader | None) -> Resumed:
-        return Resumed(mode, self.measured, side, self._window_progress, self._untrusted)
+        return Resumed(mode, self.measured, side, self.sink, self._window_progress, self._untrusted)

@@ -10,15 +10,13 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from peagle_bench.benchmark.progress import LoadWatch, Spending
 from peagle_bench.load import LoadOptions, WorkItem, make_target
 from peagle_bench.load.points import is_withheld
 from peagle_bench.load.run import measure_point
-from peagle_bench.results.records import ArmRecord, Load, Mode, Record, RequestRecord, WindowRecord
-from peagle_bench.results.result_file import read
+from peagle_bench.results.records import ArmRecord, Load, Mode, Record, WindowRecord
 from peagle_bench.tune.arms import label
 from peagle_bench.tune.readings import (
     Reading,
@@ -238,6 +236,7 @@ class Resumed:
     mode: Mode
     measured: Measured
     side: WindowReader | None
+    sink: Callable[[Record], None]
     window_progress: WindowProgress
     untrusted: list[str]
 
@@ -250,6 +249,7 @@ class Resumed:
         known = self.measured.take(self.mode, k, concurrency, block)
         if known is not None:
             self.window_progress.skip()
+            self.sink(known)
             if known.untrusted is not None:
                 self.untrusted.append(known.untrusted)
             return reading_in(known)
@@ -259,14 +259,3 @@ class Resumed:
                 next_step="start a new run in another file (--out)",
             )
         return self.side.read(k, concurrency, block)
-
-
-def of_whole_windows(path: Path) -> Callable[[Record], bool]:
-    """Return a filter for a resumed file that drops the requests of incomplete windows."""
-    whole = {
-        (label(window.mode, window.k), Load("closed", concurrency=window.concurrency), window.block)
-        for window in read(path).windows
-    }
-    return lambda record: (
-        not isinstance(record, RequestRecord) or (record.arm, record.load, record.block) in whole
-    )
