@@ -12,7 +12,6 @@ from peagle_bench.commands.options import (
     FILE,
     POSITIVE,
     Numbers,
-    api_option,
     goal_option,
     max_tokens_option,
     objective_of,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 @click.option("--seconds", type=POSITIVE, help="Seconds measured per load.")
 @max_tokens_option
 @temperature_option
-@api_option
 @goal_option
 @click.option(
     "--usd-per-hour",
@@ -81,7 +79,6 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
         count=options["prompts"],
         max_tokens=options["max_tokens"],
         temperature=options["temperature"],
-        api=options["api"],
         session=lambda: open_session(state),
     )
     plan = plan_of(

@@ -63,12 +63,6 @@ temperature_option = click.option(
     type=click.FloatRange(0, 2),
     help="Sampling temperature.  [default: 0, or the value in your request body]",
 )
-api_option = click.option(
-    "--api",
-    type=click.Choice(("auto", "chat", "completion")),
-    default="auto",
-    help="API of the requests; auto: as the workload needs.",
-)
 goal_option = click.option(
     "--goal",
     "goals",

@@ -43,7 +43,7 @@ class Results:
     comparisons: tuple[records.ComparisonRecord, ...] = ()
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
-    windows: tuple[records.WindowRecord, ...] = ()
+    windows: tuple[records.Reading, ...] = ()
     slices: tuple[records.SliceRecord, ...] = ()
     packs: tuple[records.PackRecord, ...] = ()
     warnings: tuple[str, ...] = ()

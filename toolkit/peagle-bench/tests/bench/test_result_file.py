@@ -55,7 +55,7 @@ RECORDS: dict[str, Record] = {
     "point": point(),
     "comparison": comparison(),
     "fit": records.FitRecord("p-eagle", CLOSED, (records.KPoint(7, 4.3, 8.6, 497, True),), 7, "why", 1, None),
-    "window": records.WindowRecord("p-eagle", 7, 8, 1, 3.4, (0.9, 0.5), 8.6, 497.0, 100, "drafts", "late"),
+    "window": records.Reading(7, 8, 3.4, (0.9, 0.5), 8.6, 497.0, 100, "drafts", 1, "p-eagle", "late"),
     "slice": records.SliceRecord(
         "p-eagle",
         Load("closed", concurrency=1),

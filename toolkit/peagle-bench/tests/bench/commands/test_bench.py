@@ -88,7 +88,10 @@ def test_a_server_that_dies_is_told_with_what_was_saved(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Callable[..., str]) -> None:
     def measured(name: str, *options: str) -> Result:
-        return peagle("bench", name, *SMALL, "--api", "chat", "--concurrency", "2", *options)
+        return peagle("bench", name, "-w", "chats.jsonl", *SMALL, "--concurrency", "2", *options)
+
+    row = {"messages": [{"role": "user", "content": "hi"}]}
+    Path("chats.jsonl").write_text("".join(json.dumps(row | {"id": str(n)}) + "\n" for n in range(6)))
 
     absent = measured("nobody")
     assert absent.exit_code == 4

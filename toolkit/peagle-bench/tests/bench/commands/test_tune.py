@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_bench.results.records import WindowRecord
+from peagle_bench.results.records import Reading
 from peagle_bench.results.result_file import from_line, read
 from peagle_sm.service.spec_to_plan import load_spec
 from tests.cli.conftest import Run
@@ -143,9 +143,9 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
     assert "is already finished" in again.stderr
 
 
-def windows_of(lines: list[str]) -> list[WindowRecord]:
+def windows_of(lines: list[str]) -> list[Reading]:
     records = [from_line(line) for line in lines]
-    return [record for record in records if isinstance(record, WindowRecord)]
+    return [record for record in records if isinstance(record, Reading)]
 
 
 def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str]) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peagle_bench.results.records import Mode, WindowRecord
+from peagle_bench.results.records import Mode, Reading
 from peagle_bench.results.result_file import from_line, to_line
-from peagle_bench.tune.readings import Reading, window_record
 from peagle_bench.tune.strategy import by_deployments, in_one_engine
 from peagle_bench.tune.windows import Measured, Resumed, WindowProgress, WindowReader
 from peagle_sm.core.errors import SpecError
@@ -27,14 +26,14 @@ class Drifting:
     """A side whose every window reads otherwise; each goes into the file."""
 
     mode: Mode
-    file: list[Any]
+    file: list[Reading]
 
     def read(self, k: int, concurrency: int, block: int) -> Reading:
         step = 4.0 if k == 0 else 5.0 + 0.1 * k + (2.0 * (k - 5) if k > 5 else 0.0)
         noise = 1 + 0.01 * ((37 * len(self.file)) % 11) / 11
         result = reading(k, step_ms=step * noise, concurrency=concurrency, block=block, first=0.9)
-        self.file.append(window_record(self.mode, result, f"late {len(self.file)}"))
-        return result
+        self.file.append(replace(result, mode=self.mode, untrusted=f"late {len(self.file)}"))
+        return self.file[-1]
 
 
 Tune = Callable[[list[Any], Measured], list[Reading]]
@@ -76,8 +75,8 @@ def test_what_is_measured_is_not_measured_again_and_the_rest_is_the_same(tune: T
     whole: list[Any] = []
     wanted = tune(whole, Measured())
     kept = [from_line(to_line(record)) for record in whole[: int(share * len(whole))]]
-    assert all(isinstance(record, WindowRecord) for record in kept)
-    file = [record for record in kept if isinstance(record, WindowRecord)]
+    assert all(isinstance(record, Reading) for record in kept)
+    file = [record for record in kept if isinstance(record, Reading)]
     again: list[Any] = []
     assert tune(again, Measured(file)) == wanted
     assert again == whole
@@ -85,7 +84,7 @@ def test_what_is_measured_is_not_measured_again_and_the_rest_is_the_same(tune: T
 
 def test_a_window_that_cannot_be_published_is_still_one_after_resuming() -> None:
     late: list[str] = []
-    record = window_record("p-eagle", reading(3, step_ms=5.0), "the client was late")
+    record = replace(reading(3, step_ms=5.0), mode="p-eagle", untrusted="the client was late")
     Resumed("p-eagle", Measured([record]), None, print, WindowProgress(None, 1), late).read(3, 1, 0)
     assert late == ["the client was late"]
 
