@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_bench.commands.options import POSITIVE, RESULTS_FILE, goal_option, objective_of
+from peagle_bench.commands.options import FILE, POSITIVE, goal_option, objective_of
 from peagle_bench.commands.report import caution_lines
 from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=FILE)
 @click.option("--otps", type=POSITIVE, help="Size a fleet for this many output tokens per second.")
 @click.option("--requests-per-s", type=POSITIVE, help="Size a fleet for this many requests per second.")
 @goal_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_bench.commands.options import RESULTS_FILE
+from peagle_bench.commands.options import FILE
 from peagle_bench.commands.packs import scorecard_data
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from peagle_bench.report.view import View
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
 @click.command(cls=Command)
-@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
-@click.option("--html", "page", type=_FILE, help="Write an HTML page to this file.")
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=FILE)
+@click.option("--html", "page", type=FILE, help="Write an HTML page to this file.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for example for a pull request.")
 @click.option("--title", help="Title of the report.  [default: P-EAGLE report]")
 @global_options

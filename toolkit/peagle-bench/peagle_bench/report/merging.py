@@ -8,7 +8,7 @@ for the same endpoints are added to the run that measured them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -33,12 +33,6 @@ def names_of(files: Sequence[Results]) -> tuple[str, ...]:
     return tuple(
         name if again[name] == 1 else f"{name} ({number})" for number, name in enumerate(named, start=1)
     )
-
-
-def are_alike(keys: Iterable[Hashable]) -> bool:
-    """Decide whether two rows with these keys would look the same."""
-    listed = list(keys)
-    return len(set(listed)) < len(listed)
 
 
 _COMPARING = ("compare", "quickstart")

@@ -114,50 +114,45 @@ class FrequencyShift:
         return self.surplus / self.count if self.count else 0.0
 
 
-def shift_of(samples: Sequence[Scored]) -> FrequencyShift:
-    """Compute the shift of the best token over all tokens but the first of each sample."""
+Term = Callable[[Scored, int], tuple[bool, float] | None]
+"""Function of a sample and a position: whether a token of a rank was drawn, and its probability; or None."""
+
+
+def shift_of(samples: Sequence[Scored], term: Term | None = None) -> FrequencyShift:
+    """Compute the shift of a rank (the best token) over all tokens but the first of each sample."""
     surplus = variance = 0.0
     count = 0
     for sample in samples:
-        for logprob, other in list(zip(sample.logprobs, sample.others, strict=True))[1:]:
-            best = min(1.0, math.exp(max(logprob, other)))
-            surplus += (logprob >= other) - best
-            variance += best * (1 - best)
-            count += 1
+        for at in range(1, min(len(sample.answer.ids), len(sample.logprobs))):
+            pair = (term or _best)(sample, at)
+            if pair is not None:
+                hit, share = pair
+                surplus += hit - share
+                variance += share * (1 - share)
+                count += 1
     return FrequencyShift(count, surplus, variance)
 
 
-def rank_shift(samples: Sequence[Scored], rank: int) -> FrequencyShift:
-    """Compute the shift of the token of this rank (2 is the second best).
-
-    Sums over all tokens but the first of each sample, where the ranks are known.
-    """
-    surplus = variance = 0.0
-    count = 0
-    for sample in samples:
-        for token, top in list(zip(sample.answer.ids, sample.tops, strict=False))[1:]:
-            if len(top) < rank:
-                continue
-            share = math.exp(top[rank - 1][1])
-            surplus += (token == top[rank - 1][0]) - share
-            variance += share * (1 - share)
-            count += 1
-    return FrequencyShift(count, surplus, variance)
+def _best(sample: Scored, at: int) -> tuple[bool, float]:
+    logprob, other = sample.logprobs[at], sample.others[at]
+    return logprob >= other, min(1.0, math.exp(max(logprob, other)))
 
 
-def rest_shift(samples: Sequence[Scored]) -> FrequencyShift:
-    """Compute the shift of all tokens beyond the known ranks, as `rank_shift`."""
-    surplus = variance = 0.0
-    count = 0
-    for sample in samples:
-        for token, top in list(zip(sample.answer.ids, sample.tops, strict=False))[1:]:
-            if not top:
-                continue
-            share = min(1.0, max(0.0, 1 - sum(math.exp(logprob) for _, logprob in top)))
-            surplus += (token not in [likely for likely, _ in top]) - share
-            variance += share * (1 - share)
-            count += 1
-    return FrequencyShift(count, surplus, variance)
+def _rank(sample: Scored, at: int, rank: int) -> tuple[bool, float] | None:
+    """The token of this rank (2 is the second best)."""
+    top = sample.tops[at] if at < len(sample.tops) else ()
+    if len(top) < rank:
+        return None
+    return sample.answer.ids[at] == top[rank - 1][0], math.exp(top[rank - 1][1])
+
+
+def _rest(sample: Scored, at: int) -> tuple[bool, float] | None:
+    """All tokens beyond the known ranks."""
+    top = sample.tops[at] if at < len(sample.tops) else ()
+    if not top:
+        return None
+    share = min(1.0, max(0.0, 1 - sum(math.exp(logprob) for _, logprob in top)))
+    return sample.answer.ids[at] not in [likely for likely, _ in top], share
 
 
 @dataclass(frozen=True)
@@ -197,14 +192,14 @@ def judge_sampled(
     answers = [sample.answer for sample in (*candidate, *seeded)]
     shape = [f"sample {n}: {f}" for n, a in enumerate(answers) for f in shape_faults(a, ends, max_tokens)]
     off = [name for name, shift in shifts.items() if abs(shift.z) > limit]
-    tests: dict[str, Callable[[Sequence[Scored]], FrequencyShift]] = {
-        f"rank {rank}": partial(rank_shift, rank=rank) for rank in range(2, SCORED_RANKS + 1)
+    tests: dict[str, Term] = {
+        f"rank {rank}": partial(_rank, rank=rank) for rank in range(2, SCORED_RANKS + 1)
     }
-    tests[f"ranks above {SCORED_RANKS}"] = rest_shift
+    tests[f"ranks above {SCORED_RANKS}"] = _rest
     rank_limit = z_limit(ALPHA / len(tests))
     both = [*candidate, *seeded]
-    seen = {name: test(both) for name, test in tests.items()}
-    its_own = {name: test(baseline) for name, test in tests.items()}
+    seen = {name: shift_of(both, term) for name, term in tests.items()}
+    its_own = {name: shift_of(baseline, term) for name, term in tests.items()}
     for name, shift in seen.items():
         figures[f"z_{name.replace(' ', '_')}"] = shift.z
     least = shift_found(whole.variance, whole.count)

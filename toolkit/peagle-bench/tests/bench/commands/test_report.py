@@ -224,13 +224,3 @@ def test_a_wrong_goal_is_refused_with_the_allowed_ones(compared: Path, goals: li
 def test_no_load_meets_the_objective(compared: Path) -> None:
     done = run("cost", compared, "--otps", "10", "--goal", "ttft_ms=1")
     assert "No measured load fits 10.0 tokens/s" in done.stdout
-
-
-@pytest.mark.parametrize("command", ["report", "cost"])
-def test_a_folder_is_refused_with_the_files_in_it(compared: Path, command: str) -> None:
-    done = run(command, compared.parent)
-    assert done.exit_code == 2
-    assert f"is a folder. Give the files in it: {compared}" in done.stderr
-    empty = compared.parent / "empty"
-    empty.mkdir()
-    assert "It contains no results file (*.jsonl)." in run(command, empty).stderr

@@ -238,9 +238,3 @@ def test_an_open_load_and_a_closed_one_have_charts_of_their_own() -> None:
     for loop in ("concurrency", "requests per second, sent"):
         assert f"output tokens per second, all requests together, by {loop}" in shown
     assert "2.5 req/s" in outline.text("th")
-
-
-def test_a_lead_that_is_not_shown_is_not_called_one(outline: Outline) -> None:
-    stand_in = Outline(html_page([making.stand_in()]))
-    assert "Fastest: EAGLE-3 or P-EAGLE (no significant difference) at c=1." in stand_in.text("p")
-    assert "Fastest: P-EAGLE at c=1 to c=64." in outline.text("p")
