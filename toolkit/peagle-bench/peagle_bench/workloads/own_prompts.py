@@ -135,7 +135,7 @@ def _refuse_misspelt(fields: Mapping[str, Any], where: str, ours: Sequence[str] 
         if near and near[0] not in fields:
             raise SpecError(
                 f"{where}: found the field {name!r}, which the engine ignores; did you mean {near[0]!r}?",
-                next_step=f'write "{near[0]}", or remove it; a field of the engine goes into {{"body": {{…}}}}',
+                next_step=f'write "{near[0]}", or remove it; the engine\'s go into {{"body": {{…}}}}',
                 details={"found": name, "near": near[0]},
             )
 
