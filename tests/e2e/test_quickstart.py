@@ -42,7 +42,7 @@ def test_three_modes_come_up_agree_stream_and_leave_nothing(
         assert choice["k"] == document["modes"][mode]["num_speculative_tokens"]
         assert str(choice["k"]) in choice["rates"], "only a measured K is chosen"
         assert f"{mode} {choice['k']}" in shown.out
-    assert document["provenance"]["weights_sha256"]
+    assert document["provenance"]["engine_versions"]
     assert "127.0.0.1" not in output.read_text(), "no address of this machine"
     assert f"identical outputs: yes, {PROMPTS} of {PROMPTS} prompts" in shown.out
     assert "The least repetitive third of the prompts (2 of 6)" in shown.out

@@ -10,11 +10,11 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from peagle_bench.benchmark import acceptance
 from peagle_bench.benchmark.acceptance import EngineSource, is_ineffective
@@ -28,8 +28,8 @@ from peagle_bench.benchmark.plan import (
     probed,
 )
 from peagle_bench.benchmark.progress import LoadWatch, Spending
-from peagle_bench.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
-from peagle_bench.load.points import Objective, doubt_lines, is_withheld, withheld_lines
+from peagle_bench.load import LoadStopped, Target, measure_point
+from peagle_bench.load.points import doubt_lines, is_withheld, withheld_lines
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import (
     Acceptance,
@@ -101,24 +101,6 @@ def _drafting(point: PointRecord, arm: ArmRecord) -> list[str]:
     return []
 
 
-class Measure(Protocol):
-    """Function that runs one load: :func:`peagle_bench.load.measure_point`, or a test's own."""
-
-    def __call__(  # noqa: D102
-        self,
-        target: Target,
-        load: Load,
-        items: Iterable[WorkItem],
-        options: LoadOptions,
-        *,
-        observer: Observer | None = ...,
-        temperature: float | None = ...,
-        objective: Objective | None = ...,
-        acceptance: Callable[[Sequence[RequestRecord]], Acceptance | None] | None = ...,
-        usd_per_hour: float | None = ...,
-    ) -> tuple[list[RequestRecord], PointRecord]: ...
-
-
 @dataclass(frozen=True)
 class BenchDependencies:
     """Services that a benchmark run depends on; tests replace them."""
@@ -128,7 +110,7 @@ class BenchDependencies:
     look: Callable[[], str | None]
     provenance: Callable[[], dict[str, Any]]
     source: EngineSource | None = None
-    measure: Measure = measure_point
+    measure: Callable[..., tuple[list[RequestRecord], PointRecord]] = measure_point
     clock: Callable[[], float] = time.perf_counter
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(4)

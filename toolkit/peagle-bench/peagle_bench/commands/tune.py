@@ -164,8 +164,7 @@ def render_done(done: Done) -> str:
         mode, k, rate = best_mode(tuned.results, concurrency)
         lines.append(f"best estimate at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
     parts.append("\n".join(lines))
-    notes = _slower(done)
-    notes += [f"do not publish: {line}" for line in tuned.untrusted]
+    notes = [f"do not publish: {line}" for line in tuned.untrusted]
     notes += [STAND_IN] if view.stand_in else []
     notes.append("the confidence intervals cover only the windows of this deployment")
     parts.append("\n".join(f"note: {line}" for line in notes))
@@ -173,22 +172,6 @@ def render_done(done: Done) -> str:
     if done.written:
         ending.append(f"written into {done.written}")
     return "\n\n".join([*parts, "\n".join(ending)])
-
-
-def _slower(done: Done) -> list[str]:
-    """Return a note for each mode that is slower than no speculation at some loads."""
-    from peagle_bench.tune.outcome import common_against_none
-
-    sentences = []
-    for result in done.tuned.results:
-        pays = common_against_none(result)
-        loads = ", ".join(f"c={c}" for c, ratio in pays.items() if ratio.verdict == "slower")
-        if loads:
-            sentences.append(
-                f"{result.mode} at K={result.common.k} is slower than no speculation at {loads}; "
-                "deploy mode none for such a load"
-            )
-    return sentences
 
 
 def spent(done: Done) -> str:

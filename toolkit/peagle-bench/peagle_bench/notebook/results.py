@@ -87,30 +87,30 @@ class Measured(Shown):
         header = self.results.header
         return files_card((self.results,), f"{header.command}: {self.path}", self.notes)
 
-
-@dataclass(frozen=True)
-class BenchResult(Measured):
-    """Result of `bench`."""
-
     @property
     def points(self) -> tuple[PointRecord, ...]:
-        """One point for each load; `PointRecord.client` says whether its figures may be published."""
-        return self.results.points
-
-
-@dataclass(frozen=True)
-class CompareResult(Measured):
-    """Result of `compare`."""
-
-    @property
-    def points(self) -> tuple[PointRecord, ...]:
-        """One point for each arm and load."""
+        """One point for each arm and load; `PointRecord.client` says whether its figures may be published."""
         return self.results.points
 
     @property
     def comparisons(self) -> tuple[ComparisonRecord, ...]:
         """Ratio of each pair, with its 95% interval; ``control`` marks an A/A pair."""
         return self.results.comparisons
+
+    @property
+    def fits(self) -> tuple[FitRecord, ...]:
+        """Fitted curve over K, for each mode and load."""
+        return self.results.fits
+
+    @property
+    def checks(self) -> tuple[CheckRecord, ...]:
+        """Each check of `verify` with its verdict and its power."""
+        return self.results.checks
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether all checks passed; None if none failed but one is undecided, or none applies."""
+        return all_passed(self.checks)
 
 
 @dataclass(frozen=True)
@@ -122,26 +122,6 @@ class TuneResult(Measured):
     written: str | None = None
     minutes: float = 0.0
     usd: float | None = None
-
-    @property
-    def fits(self) -> tuple[FitRecord, ...]:
-        """Fitted curve over K, for each mode and load."""
-        return self.results.fits
-
-
-@dataclass(frozen=True)
-class VerifyResult(Measured):
-    """Result of `verify`."""
-
-    @property
-    def checks(self) -> tuple[CheckRecord, ...]:
-        """Each check with its verdict and its power."""
-        return self.results.checks
-
-    @property
-    def passed(self) -> bool | None:
-        """Whether all checks passed; None if none failed but one is undecided, or none applies."""
-        return all_passed(self.checks)
 
 
 def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:
