@@ -77,7 +77,7 @@ measured = peagle_sm.bench(endpoint, prompts=12, requests=8, concurrency=(1, 4),
 measured
 
 # %% [markdown]
-# **A page of it**: one file that needs nothing else, with its data inside.
+# **A page of it**: one file that needs nothing else.
 
 # %%
 print(peagle_sm.report(measured, title="My first endpoint").save("report.html"))
