@@ -23,10 +23,10 @@ from peagle_sm.core.errors import CredentialsError
 
 if TYPE_CHECKING:
     from peagle_bench.report.costs import CostRow, Pricing
+    from peagle_bench.report.fleet import Demand
     from peagle_bench.report.view import View
     from peagle_bench.results.records import ArmRecord
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.cost import Demand
 
 
 @click.command(cls=Command)
@@ -69,8 +69,8 @@ def cost(
     """
     from peagle_bench.report.costs import cheapest, cost_rows
     from peagle_bench.report.files import read_files
+    from peagle_bench.report.fleet import Demand
     from peagle_bench.report.merging import demand_loads, parts_of, uncosted_notes
-    from peagle_sm.core.plan.cost import Demand
 
     if otps is not None and requests_per_s is not None:
         raise click.UsageError("--otps and --requests-per-s both set the demand; give only one.")
