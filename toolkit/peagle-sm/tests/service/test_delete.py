@@ -85,7 +85,7 @@ def test_a_foreign_endpoint_keeps_its_alarms(aws: FakeAws, session: Session, pac
 GROUP = "/aws/sagemaker/Endpoints/demo"
 
 
-def test_the_log_group_stays_unless_it_is_asked_for(aws: FakeAws, pacing: Pacing) -> None:
+def test_the_log_group_stays_and_the_command_that_deletes_it_is_shown(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
     aws.log_groups = {GROUP, f"{GROUP}-2"}
     report = delete(["demo"], session=session, pacing=pacing)
@@ -93,54 +93,16 @@ def test_the_log_group_stays_unless_it_is_asked_for(aws: FakeAws, pacing: Pacing
     assert aws.log_groups == {GROUP, f"{GROUP}-2"}
     with pytest.raises(NotFound, match=f"only the log group {GROUP} of 'demo' is left") as caught:
         delete(["demo"], session=session, pacing=pacing)
-    assert "`peagle-sm delete demo --with-logs --region us-east-1`" in (caught.value.next_step or "")
-    assert delete(["demo"], session=session, pacing=pacing, with_logs=True).deleted == (f"log-group/{GROUP}",)
-    assert aws.log_groups == {f"{GROUP}-2"}
+    command = f"`aws logs delete-log-group --log-group-name {GROUP} --region us-east-1`"
+    assert command in (caught.value.next_step or "")
 
 
-@pytest.mark.parametrize("answer", [True, False])
-def test_who_is_asked_for_the_logs_sees_their_names(aws: FakeAws, pacing: Pacing, answer: bool) -> None:
-    session = _deployed(aws, "demo", "other")
-    aws.log_groups = {GROUP}
-    shown: list[str] = []
-
-    def decide(groups: Sequence[str]) -> bool:
-        assert "DeleteEndpoint" not in aws.calls
-        shown.extend(groups)
-        return answer
-
-    report = delete(["demo", "other"], session=session, pacing=pacing, with_logs=decide)
-    assert shown == [GROUP]
-    assert (f"log-group/{GROUP}" in report.deleted) == (not aws.log_groups) == answer
-    assert report.logs_kept == (() if answer else (GROUP,))
-    sent = [call for call in aws.calls if call.startswith("Delete")]
-    assert not answer or sent[-1] == "DeleteLogGroup"
-
-
-def test_logs_that_may_not_be_deleted_are_left_with_the_reason(aws: FakeAws, pacing: Pacing) -> None:
+def test_who_may_not_look_for_the_log_group_deletes_all_the_same(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
     aws.log_groups = {GROUP}
     aws.before = lambda _, number, operation: denied(operation) if "LogGroup" in operation else None
-    with pytest.raises(PeagleError, match="not authorized to perform: DeleteLogGroup") as caught:
-        delete(["demo"], session=session, pacing=pacing, with_logs=True)
-    assert f"log-group/{GROUP}" in caught.value.message
-    assert "peagle-sm delete demo --with-logs --yes" in (caught.value.next_step or "")
-    assert not aws.everything()
-    # Who may not even look for it is not told of it, and loses nothing.
-    _deployed(aws, "demo")
     assert delete(["demo"], session=session, pacing=pacing).logs_kept == ()
-
-
-def test_the_logs_of_a_stack_or_of_somebody_elses_endpoint_are_not_taken(
-    aws: FakeAws, session: Session, pacing: Pacing
-) -> None:
-    aws.log_groups = {GROUP, "/aws/sagemaker/Endpoints/theirs"}
-    aws.stacks["Peagle-demo"] = "UPDATE_COMPLETE"
-    _foreign(aws, "theirs")
-    for name in ("demo", "theirs"):
-        with pytest.raises(PlanRefused):
-            delete([name], session=session, pacing=pacing, with_logs=True)
-    assert len(aws.log_groups) == 2
+    assert not aws.everything()
 
 
 def test_globs_take_what_matches_and_the_question_shows_it(aws: FakeAws, pacing: Pacing) -> None:

@@ -36,7 +36,13 @@ from peagle_sm.core.resources.log_group import LogGroup
 from peagle_sm.core.resources.resource import Resource
 from peagle_sm.core.resources.scalable_target import ScalableTarget, resource_id
 from peagle_sm.core.resources.scaling_policy import ScalingPolicy
-from peagle_sm.service.inventory.resources import ToRemove, belongs_to, endpoint_name, stack_of
+from peagle_sm.service.inventory.resources import (
+    ToRemove,
+    belongs_to,
+    delete_command,
+    endpoint_name,
+    stack_of,
+)
 from peagle_sm.service.lifecycle.creation import Run
 from peagle_sm.service.progress import Pacing, Phase, Reporter
 
@@ -349,10 +355,9 @@ def _reason(status: str, why: str) -> str:
 
 def remove_by_hand(session: Session, label: str) -> str:
     """Return the step that removes a schedule, target or alarm for a caller who may not read it."""
-    url, (kind, _, name) = session.local_url, label.partition("/")
-    place = f" --endpoint-url {url} --region {session.region}" if url else session.command_flags()
+    kind, _, name = label.partition("/")
     resource = next(row for row in (LifetimeSchedule, ScalableTarget, Alarm) if row.kind == kind)(name)
-    return f"If it exists: `{resource.delete().command}{place}`."
+    return f"If it exists: `{delete_command(session, resource)}`."
 
 
 def local_server_gone(url: str) -> str:
