@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from peagle_learn.aws.prices import find_job_price
 from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
 from peagle_learn.core.spec import FROM_NOTHING, LearnSpec
@@ -17,7 +18,7 @@ from peagle_learn.core.training_request import (
     role_arn,
 )
 from peagle_learn.stored_data import prefix_digest, read_channel
-from peagle_sm.aws.control.prices import LOCAL, find_job_price
+from peagle_sm.aws.control.prices import LOCAL
 from peagle_sm.aws.control.stacks import describe
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas

@@ -13,10 +13,10 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError
 from botocore.session import Session as BotocoreSession
 
+from peagle_learn.aws.prices import find_job_price
 from peagle_sm.aws.control.price_file import Use, find_kept
 from peagle_sm.aws.control.prices import (
     ask_list,
-    find_job_price,
     find_listed,
     hourly,
     read_product,
