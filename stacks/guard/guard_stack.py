@@ -24,7 +24,6 @@ from aws_cdk import (
 )
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
@@ -236,13 +235,25 @@ class GuardStack(PeagleStack):
             "PEAGLE_LIFETIME_FUNCTION": guard.LIFETIME_PROVIDER,
             "PEAGLE_SCHEDULER_ROLE_ARN": switches.attr_arn,
             "PEAGLE_DEAD_LETTERS_ARN": queue.attr_arn,
-            "PEAGLE_SWEEP_MINUTES": str(guard.SWEEP_MINUTES),
         }
-        around = functions.Surroundings(code, environment, queue.attr_arn)
-        by_name = {job.name: functions.make(self, job, around, inputs) for job in functions.jobs()}
+        by_name = {
+            job.name: functions.make(self, job, inputs, code, environment, queue.attr_arn)
+            for job in functions.jobs()
+        }
         self._sweep_schedule(by_name[guard.SWEEPER], queue.attr_arn)
         add_alarms(self, topic.ref)
-        self._outputs(by_name, switches, containers, topic.ref, queue.attr_arn)
+        exported = {
+            guard.EXPORT_MODEL_PROVIDER: by_name[guard.MODEL_PROVIDER].attr_arn,
+            guard.EXPORT_LIFETIME_PROVIDER: by_name[guard.LIFETIME_PROVIDER].attr_arn,
+            guard.EXPORT_EXECUTION_ROLE: containers.attr_arn,
+            guard.EXPORT_SCHEDULER_ROLE: switches.attr_arn,
+            guard.EXPORT_NOTICES_TOPIC: topic.ref,
+            guard.EXPORT_DEAD_LETTERS: queue.attr_arn,
+            guard.EXPORT_SWITCH: by_name[guard.SWITCH].attr_arn,
+        }
+        for export, value in exported.items():
+            CfnOutput(self, export.partition("-")[2], value=value, export_name=export)
+        CfnOutput(self, "Version", value=version("peagle-sm"), description="The version of peagle-sm.")
         Tags.of(self).add("peagle-sm:part", "guard")
 
     def _sweep_schedule(self, sweeper: lambda_.CfnFunction, queue_arn: str) -> None:
@@ -272,27 +283,6 @@ class GuardStack(PeagleStack):
                 dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=queue_arn),
             ),
         )
-
-    def _outputs(
-        self,
-        by_name: dict[str, lambda_.CfnFunction],
-        switches: iam.CfnRole,
-        containers: iam.CfnRole,
-        topic_arn: str,
-        queue_arn: str,
-    ) -> None:
-        exported = {
-            guard.EXPORT_MODEL_PROVIDER: by_name[guard.MODEL_PROVIDER].attr_arn,
-            guard.EXPORT_LIFETIME_PROVIDER: by_name[guard.LIFETIME_PROVIDER].attr_arn,
-            guard.EXPORT_EXECUTION_ROLE: containers.attr_arn,
-            guard.EXPORT_SCHEDULER_ROLE: switches.attr_arn,
-            guard.EXPORT_NOTICES_TOPIC: topic_arn,
-            guard.EXPORT_DEAD_LETTERS: queue_arn,
-            guard.EXPORT_SWITCH: by_name[guard.SWITCH].attr_arn,
-        }
-        for export, value in exported.items():
-            CfnOutput(self, export.partition("-")[2], value=value, export_name=export)
-        CfnOutput(self, "Version", value=version("peagle-sm"), description="The version of peagle-sm.")
 
 
 TEMPLATE = Path(__file__).parents[2] / "toolkit/peagle-sm/peagle_sm/guard_assets/template.json"

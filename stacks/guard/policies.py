@@ -17,6 +17,7 @@ Statement = dict[str, Any]
 HAS_ENDPOINT_KEYS = "HasEndpointKeys"
 HAS_ENCRYPTION_KEY = "HasEncryptionKey"
 
+PULL_IMAGE = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 _OURS = {f"aws:ResourceTag/{tags.MANAGED_BY}": tags.MANAGER}
 _MADE_OURS = {f"aws:RequestTag/{tags.MANAGED_BY}": tags.MANAGER}
 
@@ -341,20 +342,19 @@ def execution_statements() -> list[Any]:
 
 
 def _images() -> list[Statement]:
-    pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
     account = {"Fn::FindInMap": [REGISTRIES, {"Ref": "AWS::Region"}, "Account"]}
     theirs = "arn:${AWS::Partition}:ecr:${AWS::Region}:${Account}:repository/"
     return [
         allow("LogInToRegistries", ["ecr:GetAuthorizationToken"], ["*"]),
         allow(
             "PullAwsImages",
-            pull,
+            PULL_IMAGE,
             [
                 {"Fn::Sub": [f"{theirs}{repository}", {"Account": account}]}
                 for repository in ("vllm", "djl-inference")
             ],
         ),
-        allow("PullOwnImages", pull, [arn("ecr", "repository/${ImageRepository}")]),
+        allow("PullOwnImages", PULL_IMAGE, [arn("ecr", "repository/${ImageRepository}")]),
     ]
 
 

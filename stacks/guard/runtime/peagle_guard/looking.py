@@ -195,7 +195,8 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
             continue
         why = is_foreign(endpoint, tags, record)
         if why is not None:
-            others.append(_foreign(endpoint, why, tuple(faults)))
+            foreign = (endpoint.name, endpoint.arn, endpoint.status, "", "foreign", why, "foreign")
+            others.append(ReportEntry(*foreign, faults=tuple(faults)))
             continue
         read = repriced(record or Record(name=endpoint.name), _kept(tags), now)
         described = _described(aws, endpoint, read, faults)
@@ -283,16 +284,3 @@ def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) 
         # Its limits can still be seen; without variants there is no evidence, so it cannot idle.
         faults.append(f"DescribeEndpoint: {type(error).__name__}: {error}")
         return endpoint
-
-
-def _foreign(endpoint: Endpoint, why: str, faults: tuple[str, ...]) -> ReportEntry:
-    return ReportEntry(
-        name=endpoint.name,
-        arn=endpoint.arn,
-        status=endpoint.status,
-        evidence="",
-        action="foreign",
-        reason=why,
-        owner="foreign",
-        faults=faults,
-    )

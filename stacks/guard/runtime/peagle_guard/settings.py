@@ -17,7 +17,6 @@ _REQUIRED = {
     "PEAGLE_SCHEDULER_ROLE_ARN": "scheduler_role_arn",
     "PEAGLE_DEAD_LETTERS_ARN": "dead_letters_arn",
 }
-_SWEEP = "PEAGLE_SWEEP_MINUTES"
 _CLOCK = "PEAGLE_LOCAL_CLOCK_URL"
 
 
@@ -35,7 +34,6 @@ class Settings:
     lifetime_function: str
     scheduler_role_arn: str
     dead_letters_arn: str
-    sweep_minutes: int = 5
     clock_url: str | None = None
 
 
@@ -43,18 +41,14 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from the environment.
 
     Raises:
-        SettingsError: a variable is missing or cannot be read.
+        SettingsError: a variable is missing.
     """
     variables = os.environ if environment is None else environment
     missing = [name for name in _REQUIRED if not variables.get(name)]
     if missing:
         raise SettingsError(f"not set: {', '.join(missing)}. Deploy PeagleGuard again: its stack sets them.")
-    minutes = variables.get(_SWEEP) or "5"
-    if not minutes.isdecimal() or not 1 <= int(minutes) <= 60:
-        raise SettingsError(f"{_SWEEP}: found {minutes!r}; allowed: 1 to 60. Deploy PeagleGuard again.")
     return Settings(
         **{field: variables[name] for name, field in _REQUIRED.items()},
-        sweep_minutes=int(minutes),
         clock_url=variables.get(_CLOCK) or None,
     )
 

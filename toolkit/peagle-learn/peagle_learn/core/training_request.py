@@ -156,13 +156,10 @@ def role_arn(spec: LearnSpec, facts: TrainingFacts) -> str:
 def out_of_reach(spec: LearnSpec, facts: TrainingFacts, parameters: Mapping[str, str]) -> dict[str, str]:
     """Return what the role of the stack PeagleTraining may not use, by the field of learn.yaml.
 
-    ``parameters`` are the stack's. The role writes below its prefix alone, and reads JumpStart's models and
-    the recorded traffic, too.
+    ``parameters`` are the stack's. The role uses its prefix alone, and reads JumpStart's models.
     """
     own = f"s3://{parameters.get('Bucket', '')}/{parameters.get('Prefix', '')}/"
     read = [own, *(f"s3://jumpstart-{kind}cache-prod-{facts.region}/" for kind in ("", "private-"))]
-    if parameters.get("PromptsBucket"):
-        read.append(f"s3://{parameters['PromptsBucket']}/{parameters.get('PromptsPrefix', '')}")
     used = {"target.uri": facts.target_uri, "head": facts.head_uri}
     used |= {f"train.{name}": channel.uri for name, channel in facts.channels.items()}
     unreachable = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}

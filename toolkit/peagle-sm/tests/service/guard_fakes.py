@@ -162,7 +162,9 @@ class FakeGuardAws(FakeAws):
         self.objects[Key] = Body
 
     def list_object_versions(self, Bucket: str, Prefix: str = "") -> Params:
-        return {"Versions": [{"Key": key, "VersionId": "1"} for key in self.objects if key.startswith(Prefix)]}
+        return {
+            "Versions": [{"Key": key, "VersionId": "1"} for key in self.objects if key.startswith(Prefix)]
+        }
 
     def delete_objects(self, Bucket: str, Delete: Params) -> None:
         for one in Delete["Objects"]:
