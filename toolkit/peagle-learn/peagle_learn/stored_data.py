@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_learn.aws.jobs import describe_job, job_names
+from peagle_learn.core.rules import checked_document, parse_line
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.training_request import ChannelFacts
 from peagle_sm.aws.control import sagemaker as control
@@ -23,7 +24,6 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
 from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, SpecError
-from peagle_sm.core.rules import checked_document, parse_line
 from peagle_sm.service.progress import Event, Progress
 
 SCHEMA = "peagle-sm/learn-data/1"

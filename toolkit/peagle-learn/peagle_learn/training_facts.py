@@ -10,6 +10,7 @@ from typing import Any
 from peagle_learn.aws.prices import find_job_price
 from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
+from peagle_learn.core.rules import HeadShape, TargetShape, head_faults, head_shape, target_shape
 from peagle_learn.core.spec import FROM_NOTHING, LearnSpec
 from peagle_learn.core.training_request import (
     ChannelFacts,
@@ -30,7 +31,6 @@ from peagle_sm.core.guard import TRAINING_STACK
 from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import read_layout
 from peagle_sm.core.heads.reading import CONFIG, Folder, read_json
-from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, target_shape
 from peagle_sm.core.words import Finding, error_finding
 
 TRAINER_IMAGE = "peagle-trainer"

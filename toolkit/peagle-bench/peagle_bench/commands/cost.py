@@ -116,8 +116,8 @@ def pricing_for(state: State, views: Sequence[View], usd_per_hour: float | None)
 
     ``usd_per_hour`` is for one instance and overrides the others.
     """
+    from peagle_bench.prices import HourlyPrice, hourly
     from peagle_bench.report.costs import recorded
-    from peagle_sm.aws.control.prices import HourlyPrice, hourly
 
     known: dict[tuple[str | None, int], HourlyPrice] = {}
     regions = {header.provenance.get("region") for view in views for header in view.headers} - {None}

@@ -15,12 +15,12 @@ from typing import Any
 from peagle_learn.core.job_names import job_tags, metric_definitions
 from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import HeadSizes, Recipe
+from peagle_learn.core.rules import HeadShape, TargetShape
 from peagle_learn.core.spec import LearnSpec
 from peagle_sm.core.catalog import InstanceEntry
 from peagle_sm.core.guard import TRAINING_ROLE_PREFIX
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.resources.resource import Request
-from peagle_sm.core.rules import HeadShape, TargetShape
 from peagle_sm.core.words import Finding
 
 PENDING_HOURS = 24
