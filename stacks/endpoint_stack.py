@@ -18,6 +18,7 @@ from aws_cdk import (
     Fn,
     Tags,
 )
+from aws_cdk.aws_cloudwatch import CfnDashboard
 from constructs import Construct
 
 from peagle_sm.core import guard as guard_names
@@ -49,7 +50,7 @@ def outputs(plan: Plan) -> dict[str, str]:
             "--use-previous-template --parameters ParameterKey=EndpointState,ParameterValue=off"
         ),
         "Destroy": f"aws cloudformation delete-stack --region {_REGION} --stack-name {stack}",
-        "DashboardUrl": _dashboard(stack),
+        "DashboardUrl": f"https://console.aws.amazon.com/cloudwatch/home?region={_REGION}#dashboards:name={stack}",
     }
 
 
@@ -97,10 +98,6 @@ def _invoke_by_aws_cli(plan: Plan) -> str:
         f"{chosen}--content-type application/json --cli-binary-format raw-in-base64-out "
         f"--body '{json.dumps(_BODY)}' /dev/stdout"
     )
-
-
-def _dashboard(stack: str) -> str:
-    return f"https://console.aws.amazon.com/cloudwatch/home?region={_REGION}#dashboards:name={stack}"
 
 
 SWITCH = "EndpointState"
@@ -157,8 +154,9 @@ class EndpointStack(PeagleStack):
             self, self._endpoint, looked_at, topic, (self._is_on, created), stack_tags(self._plan)
         )
         keys = [watch.key for watch in looked_at if not watch.only_on]
-        text = advice(self._plan)
-        observability.add_dashboard(self, self._endpoint, dashboard_body(self._endpoint, keys, text))
+        body = dashboard_body(self._endpoint, keys, advice(self._plan))
+        name = f"Peagle-{self._endpoint.name}"
+        CfnDashboard(self, "Dashboard", dashboard_name=name, dashboard_body=Fn.sub(json.dumps(body)))
 
     def _tell(self) -> None:
         """Show the plan's warnings at synth; errors have already stopped it."""
