@@ -31,7 +31,6 @@ from stacks.observability import dashboard_body
 from stacks.stack import PeagleStack
 
 _REGION = "${AWS::Region}"
-_BODY = {"messages": [{"role": "user", "content": "Write a haiku about the sea."}], "max_tokens": 64}
 
 
 def outputs(plan: Plan) -> dict[str, str]:
@@ -41,7 +40,6 @@ def outputs(plan: Plan) -> dict[str, str]:
         "EndpointName": name,
         "UsdPerHour": _price(plan),
         "Invoke": _invoke(plan),
-        "InvokeByAwsCli": _invoke_by_aws_cli(plan),
         "Update": _update(plan, stack),
         "TurnOff": f"peagle-sm pause {name}",
         "TurnOn": f"peagle-sm resume {name}",
@@ -88,16 +86,6 @@ def _price(plan: Plan) -> str:
 
 def _invoke(plan: Plan) -> str:
     return f"peagle-sm invoke {plan.names.endpoint} --prompt 'Write a haiku about the sea.'"
-
-
-def _invoke_by_aws_cli(plan: Plan) -> str:
-    component = plan.names.component
-    chosen = f"--inference-component-name {component} " if component else ""
-    return (
-        f"aws sagemaker-runtime invoke-endpoint --region {_REGION} --endpoint-name {plan.names.endpoint} "
-        f"{chosen}--content-type application/json --cli-binary-format raw-in-base64-out "
-        f"--body '{json.dumps(_BODY)}' /dev/stdout"
-    )
 
 
 SWITCH = "EndpointState"

@@ -135,28 +135,18 @@ def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
         _metric(space, ACCEPTED, {}, stat="Sum", id="accepted", visible=False),
         _metric(space, DRAFTED, {}, stat="Sum", id="drafted", visible=False),
     ]
-    length = {"expression": f"1 + {endpoint.tokens} * accepted / drafted", "label": "length", "id": "length"}
     rate = {"expression": "100 * accepted / drafted", "label": "accepted %", "id": "rate", "yAxis": "right"}
+    percent = {"min": 0, "max": 100, "showUnits": False}
     if endpoint.ks != {endpoint.tokens}:
         # The log has drafted tokens, not steps: with several K it does not give the tokens of a step.
-        left = {"left": {"min": 0, "max": 100, "showUnits": False}}
-        return [
-            _graph(
-                "Acceptance with several K: per cent of drafts",
-                [[{**rate, "yAxis": "left"}], *counts],
-                yAxis=left,
-            )
-        ]
-    return [
-        _graph(
-            f"Acceptance at K = {endpoint.tokens}: tokens a step, and per cent of drafts",
-            [[length], [rate], *counts],
-            yAxis={
-                "left": {"min": 1, "max": endpoint.tokens + 1, "showUnits": False},
-                "right": {"min": 0, "max": 100, "showUnits": False},
-            },
-        )
-    ]
+        title, lines = "Acceptance with several K: per cent of drafts", [[{**rate, "yAxis": "left"}]]
+        axis = {"left": percent}
+    else:
+        steps = f"1 + {endpoint.tokens} * accepted / drafted"
+        title = f"Acceptance at K = {endpoint.tokens}: tokens a step, and per cent of drafts"
+        lines = [[{"expression": steps, "label": "length", "id": "length"}], [rate]]
+        axis = {"left": {"min": 1, "max": endpoint.tokens + 1, "showUnits": False}, "right": percent}
+    return [_graph(title, [*lines, *counts], yAxis=axis)]
 
 
 def _slices(endpoint: Watched) -> list[dict[str, Any]]:

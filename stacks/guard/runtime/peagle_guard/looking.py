@@ -198,7 +198,9 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
             foreign = (endpoint.name, endpoint.arn, endpoint.status, "", "foreign", why, "foreign")
             others.append(ReportEntry(*foreign, faults=tuple(faults)))
             continue
-        read = repriced(record or Record(name=endpoint.name), _kept(tags), now)
+        # Without AWS's own tags, which CreateEndpoint refuses.
+        kept = {key: value for key, value in tags.items() if not key.startswith("aws:")}
+        read = repriced(record or Record(name=endpoint.name), kept, now)
         described = _described(aws, endpoint, read, faults)
         if described is not None:
             lifecycle = lifecycle_from_tags(tags)
@@ -223,14 +225,9 @@ def evidence_of(
     ]
     by_name, faults = look(aws, looks)
     if inventory.components is None:
-        by_name = {name: _without_components(each) for name, each in by_name.items()}
+        unknown = Evidence(Kind.UNKNOWN, detail="the inference components could not be listed")
+        by_name = {name: unknown if each.kind is Kind.QUIET else each for name, each in by_name.items()}
     return {each.endpoint.name: by_name.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
-
-
-def _without_components(evidence: Evidence) -> Evidence:
-    if evidence.kind is not Kind.QUIET:
-        return evidence
-    return Evidence(Kind.UNKNOWN, detail="the inference components could not be listed")
 
 
 def _tags(
@@ -252,11 +249,6 @@ def _tags(
     except Exception as error:
         faults.append(f"ListTags: {type(error).__name__}: {error}")
         return record.tags if same else {}
-
-
-def _kept(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags to keep in the register, without AWS's own, which CreateEndpoint refuses."""
-    return {key: value for key, value in tags.items() if not key.startswith("aws:")}
 
 
 def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) -> Endpoint | None:
