@@ -22,7 +22,6 @@ EVENT = {
 @dataclass
 class FakeContext:
     left_ms: int = 120_000
-    invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"
     log_stream_name: str = "2026/11/16/[$LATEST]1"
 
     def get_remaining_time_in_millis(self) -> int:

@@ -202,7 +202,6 @@ def test_the_outputs_say_how_to_call_turn_off_and_remove(name: str) -> None:
     assert "--use-previous-template" in answer["TurnOffByAwsCli"]
     assert f"--stack-name Peagle-{name}" in answer["Destroy"]
     assert answer["DashboardUrl"].endswith(f"region={REGION}#dashboards:name=Peagle-{name}")
-    assert ("--inference-component-name zero" in answer["InvokeByAwsCli"]) == (name == "zero")
     assert "a second fleet runs in parallel" in answer["Update"]
     plan = plan_of(name)
     bound = "at most " if plan.price_at_most else ""

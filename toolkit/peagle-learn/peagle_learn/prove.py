@@ -22,6 +22,7 @@ from peagle_bench.compare.arms import called, spec_of
 from peagle_bench.compare.deployments import Fleet
 from peagle_bench.compare.measurement import Setup, estimate, minutes_of
 from peagle_bench.compare.run import CompareDependencies, compare
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.load.work import WorkItem
 from peagle_bench.packs.long_context import make as make_long
 from peagle_bench.packs.pack import Make, PackNotMeasured
@@ -61,7 +62,6 @@ from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import Declined, EndpointFailed, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.planning import Plan

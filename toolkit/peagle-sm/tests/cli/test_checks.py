@@ -29,7 +29,7 @@ ERROR = Result(
 WARNING = Result("gpus", "warning", "7 GPUs idle", "GPUs.", "Billed.", "Use them.")
 UNKNOWN = Result("image-exists", "unknown", "denied", "An image.", "It sticks.", "Ask.", permission="ecr:X")
 SKIPPED = Result("vpc", "skipped", "skipped; it checks for: A VPC.", "A VPC.", "No address.")
-NOT_BUILT = Result("local-disk", "ok", "it is not built", "The engine.", "For --local.")
+NOT_BUILT = Result("local-machine", "ok", "it is not built", "The engine.", "For --local.")
 OK = Result("credentials", "ok", "", "Nobody.", "Nothing works.")
 
 TEXT = """\
@@ -52,7 +52,7 @@ Skipped
   vpc: skipped; it checks for: A VPC.
 
 Good to know
-  local-disk: it is not built
+  local-machine: it is not built
 
 Passed
   credentials
@@ -81,7 +81,7 @@ Skipped
   vpc: skipped; it checks for: A VPC.
 
 Good to know
-  local-disk: it is not built
+  local-machine: it is not built
 
 10 checks: 1 with errors, 1 with warnings, 5 unknown, 1 skipped, 2 passed
 (--verbose: all checks, with sources)"""
@@ -107,7 +107,7 @@ def test_without_a_region_the_machine_is_checked_all_the_same(tmp_path: Path) ->
         "  next: Fix the errors above, then run `peagle-sm doctor` again.\n"
     )
     rows = json.loads(run("doctor", "--format", "json", environ=nothing).stdout)
-    assert "local-disk" in {row["check"] for row in rows}
+    assert "local-machine" in {row["check"] for row in rows}
 
 
 def test_a_suggested_command_goes_where_was_looked() -> None:
@@ -143,7 +143,7 @@ def test_doctor_on_the_local_sagemaker(peagle: Run, spec: Callable[..., str]) ->
     assert "forbidden-flags" in result.stderr
     rows = {row["check"]: row for row in json.loads(peagle("doctor", path, "--format", "json").stdout)}
     assert rows["artifacts-readable"]["status"] == "ok"
-    assert rows["local-disk"]["status"] == "ok"
+    assert rows["local-machine"]["status"] == "ok"
     assert rows["advisories"]["status"] == "ok", "nothing to do about the local SageMaker's own engine"
 
 

@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_bench.compare.slices import DIMENSIONS, slices_of
 from peagle_bench.load.answer import AnswerReader
 from peagle_bench.results.records import Load, RequestRecord
 from peagle_bench.results.result_file import from_line, to_line
-from peagle_sm.core.request_slices import DIMENSIONS, slices_of, slices_of_body
+from peagle_sm.core.slice_values import slices_of_body
 
 HAN = "请写一个排序函数"
 

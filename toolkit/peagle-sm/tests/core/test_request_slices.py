@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_bench.compare.slices import slices_of
 from peagle_bench.results.records import Load, RequestRecord
 from peagle_bench.workloads import load_workload
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.request_slices import (
-    BUCKETS,
-    slices_of,
-    slices_of_body,
-    token_bucket,
-)
+from peagle_sm.core.slice_values import BUCKETS, slices_of_body, token_bucket
 
 
 @pytest.mark.parametrize(

@@ -98,45 +98,21 @@ def _groups(aws: Account) -> set[str]:
     return {row["logGroupName"] for row in rows}
 
 
-def test_the_log_group_stays_unless_it_is_asked_for(aws: Account, pacing: Pacing) -> None:
+def test_the_log_group_stays_and_the_command_that_deletes_it_is_shown(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo", "demo-2")
     assert delete(["demo"], session=session, pacing=pacing).logs_kept == (GROUP,)
+    assert _groups(aws) == {GROUP, f"{GROUP}-2"}
     with pytest.raises(NotFound, match=f"only the log group {GROUP} of 'demo' is left") as caught:
         delete(["demo"], session=session, pacing=pacing)
-    assert "`peagle-sm delete demo --with-logs --region us-east-1`" in (caught.value.next_step or "")
-    assert delete(["demo"], session=session, pacing=pacing, with_logs=True).deleted == (f"log-group/{GROUP}",)
-    assert _groups(aws) == {f"{GROUP}-2"}
+    command = f"`aws logs delete-log-group --log-group-name {GROUP} --region us-east-1`"
+    assert command in (caught.value.next_step or "")
 
 
-@pytest.mark.parametrize("answer", [True, False])
-def test_who_is_asked_for_the_logs_sees_their_names(aws: Account, pacing: Pacing, answer: bool) -> None:
-    session = _deployed(aws, "demo")
-    shown: list[str] = []
-
-    def decide(groups: Sequence[str]) -> bool:
-        assert "DeleteEndpoint" not in aws.calls
-        shown.extend(groups)
-        return answer
-
-    report = delete(["demo"], session=session, pacing=pacing, with_logs=decide)
-    assert shown == [GROUP]
-    assert (f"log-group/{GROUP}" in report.deleted) == (not _groups(aws)) == answer
-    assert report.logs_kept == (() if answer else (GROUP,))
-    sent = [call for call in aws.calls if call.startswith("Delete")]
-    assert not answer or sent[-1] == "DeleteLogGroup"
-
-
-def test_logs_that_may_not_be_deleted_are_left_with_the_reason(aws: Account, pacing: Pacing) -> None:
+def test_who_may_not_look_for_the_log_group_deletes_all_the_same(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
     aws.before = lambda operation: denied(operation) if "LogGroup" in operation else None
-    with pytest.raises(PeagleError, match="not authorized to perform: DeleteLogGroup") as caught:
-        delete(["demo"], session=session, pacing=pacing, with_logs=True)
-    assert f"log-group/{GROUP}" in caught.value.message
-    assert "peagle-sm delete demo --with-logs --yes" in (caught.value.next_step or "")
-    assert not aws.everything()
-    # Who may not even look for it is not told of it, and loses nothing.
-    _deployed(aws, "demo")
     assert delete(["demo"], session=session, pacing=pacing).logs_kept == ()
+    assert not aws.everything()
 
 
 def test_a_foreign_endpoint_is_refused_with_its_logs_and_alarms_and_no_glob_takes_it(
@@ -147,7 +123,7 @@ def test_a_foreign_endpoint_is_refused_with_its_logs_and_alarms_and_no_glob_take
     aws.server.client("logs").create_log_group(logGroupName=GROUP)
     _put_alarms(aws, *ALARMS)
     with pytest.raises(PlanRefused, match="was not created by peagle-sm"):
-        delete(["demo"], session=session, pacing=pacing, with_logs=True)
+        delete(["demo"], session=session, pacing=pacing)
     delete(["demo*"], session=session, pacing=pacing)
     assert aws.everything() == ["endpoint/demo"]
     assert GROUP in _groups(aws)
