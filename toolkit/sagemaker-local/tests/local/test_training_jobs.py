@@ -22,7 +22,6 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagemaker_local.control.jobs.training import metric_values
 from sagemaker_local.process import client
 from sagemaker_local.runtime.job_processes import name_below
 from tests.local.serving import Server, eventually
@@ -674,16 +673,3 @@ def test_a_volume_of_ebs_needs_its_size(aws: Account) -> None:
 )
 def test_where_an_object_is_in_its_channel(prefix: str, name: str) -> None:
     assert name_below("a/b/x1" if prefix.endswith("x") else "a/b/c", prefix) == name
-
-
-def test_a_line_has_the_metrics_that_are_finite_numbers() -> None:
-    definitions = [{"Name": "l", "Regex": "loss=(.*?)( |$)"}, {"Name": "o", "Regex": "(x)?l"}]
-    lines = ["loss=1.5 x", "loss=inf", "loss=nan", "loss=one", "nothing", "loss=-2"]
-    assert [list(metric_values(definitions, line)) for line in lines] == [
-        [("l", 1.5)],
-        [],
-        [],
-        [],
-        [],
-        [("l", -2.0)],
-    ]
