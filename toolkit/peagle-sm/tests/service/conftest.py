@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing
-from tests.local.serving import Server
 from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec, pacing_of, session_of
 
@@ -23,11 +22,6 @@ def session(aws: FakeAws) -> Session:
 @pytest.fixture
 def pacing(aws: FakeAws) -> Pacing:
     return pacing_of(aws)
-
-
-@pytest.fixture
-def local(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 @pytest.fixture

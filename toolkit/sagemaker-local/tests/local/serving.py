@@ -19,6 +19,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from sagemaker_local.assembly import Options
 from sagemaker_local.control import Timing
 from sagemaker_local.process import spawn
@@ -120,6 +121,11 @@ class Server:
             return endpoint if endpoint["EndpointStatus"] == status else None
 
         return dict(eventually(reached))
+
+
+def local_session(server: Server) -> Session:
+    """Return a session of peagle-sm with the server."""
+    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 30) -> Any:
