@@ -113,6 +113,17 @@ class Server:
         self.until(name, "InService")
         return name
 
+    def role(self, service: str, *actions: str) -> str:
+        """Make a role that a service may assume and that allows some actions; return its ARN."""
+        iam, name = self.client("iam"), f"r{next(_numbers)}"
+        principal = {"Principal": {"Service": f"{service}.amazonaws.com"}}
+        assume = {"Statement": [{"Effect": "Allow", **principal, "Action": "sts:AssumeRole"}]}
+        arn = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(assume))["Role"]["Arn"]
+        statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=policy)
+        return str(arn)
+
     def until(self, name: str, status: str) -> dict[str, Any]:
         sagemaker = self.client("sagemaker")
 
