@@ -18,7 +18,6 @@ from peagle_sm.core.heads.reading import Folder
 from peagle_sm.service.heads import Sources, plan_staging, stage
 from peagle_sm.service.heads.checking import Place
 from tests.local.serving import Server, local_session
-from tests.local.tiny_weights import write_family
 
 CONTENT = b"IQ== 0\nIg== 1\n"
 
@@ -90,13 +89,12 @@ def test_staging_a_model_adds_its_vocabulary_once(
     """Also to a model that an earlier version of peagle-sm staged without it."""
     session = local_session(server)
     session.client("s3").create_bucket(Bucket="vocabulary")
-    write_family(tmp_path / "shipped")
     earlier = load_catalog()
     entry = earlier.models["tiny-code"].model_copy(update={"vocabulary": published})
     catalog = earlier.model_copy(update={"models": {**earlier.models, "tiny-code": entry}})
     sent = []
     for known in (earlier, catalog, catalog):
-        sources = Sources(lambda: session, catalog=known, shipped=tmp_path / "shipped")
+        sources = Sources(lambda: session, catalog=known)
         plan = plan_staging("tiny-code", "s3://vocabulary/tiny/", sources=sources)
         staged = stage(plan, sources=sources, cache=tmp_path / "cache", version="1")
         sent.append(staged.sent)
