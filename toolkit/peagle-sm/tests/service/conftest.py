@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing
 from tests.local.serving import Server
@@ -44,11 +44,6 @@ def session(aws: Any) -> Session:
 @pytest.fixture
 def pacing(aws: Any) -> Pacing:
     return pacing_of(aws) if isinstance(aws, FakeAws) else aws.pacing()
-
-
-@pytest.fixture
-def local(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 @pytest.fixture
