@@ -22,7 +22,7 @@ from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.resolve import resolve
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineRequest
-from sagemaker_local.paths import weights_dir
+from sagemaker_local.paths import cache_dir, weights_dir
 from tests.core.support import LOCAL, TINY, spec_of
 from tests.local.tiny_weights import write_family
 
@@ -72,7 +72,12 @@ def report(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     done = subprocess.run(
         [str(python), str(CHECK), str(weights)],
         input="\n".join(case(mode) for mode in MODES),
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home"))},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path_factory.mktemp("home")),
+            # What vLLM knows of its models' classes; without it each check imports vLLM twice more.
+            "VLLM_CACHE_ROOT": str(cache_dir() / "vllm" / python.parents[1].name),
+        },
         capture_output=True,
         text=True,
         timeout=STARTUP_S,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sagemaker_local.engine.env import ensure_engine
-from sagemaker_local.paths import weights_dir
+from sagemaker_local.paths import cache_dir, weights_dir
 from tests.local.tiny_weights import write_family
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
@@ -30,7 +30,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
     done = subprocess.run(
         [str(python), str(CHECK), str(weights)],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home"))},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path_factory.mktemp("home")),
+            # What vLLM knows of its models' classes; without it each check imports vLLM twice more.
+            "VLLM_CACHE_ROOT": str(cache_dir() / "vllm" / python.parents[1].name),
+        },
         capture_output=True,
         text=True,
         timeout=600,
