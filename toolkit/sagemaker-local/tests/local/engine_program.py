@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sagemaker_local.engine.env import ensure_engine
+from sagemaker_local.paths import cache_dir
 
 
 def run_in_engine(home: Path, *arguments: str | Path, stdin: str = "", codes: Sequence[int] = (0,)) -> str:
@@ -23,6 +24,8 @@ def run_in_engine(home: Path, *arguments: str | Path, stdin: str = "", codes: Se
             "PATH": os.environ["PATH"],
             "HOME": str(home),
             "HF_HUB_OFFLINE": "1",
+            # What vLLM knows of its models' classes; without it each program imports vLLM twice more.
+            "VLLM_CACHE_ROOT": str(cache_dir() / "vllm" / python.parents[1].name),
             "PYTHONPATH": f"{root}/container:{root}/toolkit/sagemaker-local",
         },
         capture_output=True,
