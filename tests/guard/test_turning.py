@@ -75,9 +75,13 @@ def test_off_deletes_the_endpoint_itself_where_no_stack_can_be_updated(stack_sta
 @pytest.mark.parametrize(
     ("stack_status", "status", "actions"),
     [
-        *((busy, "InService", (OFF, ON)) for busy in IN_PROGRESS),
+        *((busy, "InService", (OFF, ON)) for busy in sorted(IN_PROGRESS)),
         # CloudFormation would try the deletion once, in its clean-up, and then forget the endpoint.
-        *((stack, busy, (OFF,)) for stack in ("CREATE_COMPLETE", "ROLLBACK_COMPLETE") for busy in BUSY),
+        *(
+            (stack, busy, (OFF,))
+            for stack in ("CREATE_COMPLETE", "ROLLBACK_COMPLETE")
+            for busy in sorted(BUSY)
+        ),
         ("UPDATE_COMPLETE", "Deleting", (OFF, ON)),
     ],
 )

@@ -435,7 +435,7 @@ TAR = b"m.jsonl" + bytes(505) + BODIES.encode()
         b"PK\x03\x04" + bytes(30) + BODIES.encode(),
         lzma.compress(BODIES.encode()),
         TAR,
-        gzip.compress(TAR),
+        gzip.compress(TAR, mtime=0),  # a time in it would be a name that each process has anew
         b"SQLite format 3\0" + bytes(50),
     ],
 )
