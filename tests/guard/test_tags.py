@@ -8,7 +8,7 @@ import pytest
 
 from peagle_guard.records import Lifecycle, is_ours, lifecycle_from_tags
 from peagle_guard.settings import SettingsError, load, time_of
-from tests.guard.fake_aws import START, tags_for
+from tests.guard.by_hand import START, tags_for
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

@@ -187,12 +187,6 @@ def test_a_stack_needs_no_capability_and_grants_nothing_to_people(name: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_needed_from_the_guard_is_imported_so_no_guard_means_no_endpoint(name: str) -> None:
-    text = json.dumps(template(name)["Resources"]["Lifetime"])
-    assert '{"Fn::ImportValue": "PeagleGuard-LifetimeProviderArn"}' in text
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_the_outputs_say_how_to_call_turn_off_and_remove(name: str) -> None:
     answer = outputs(template(name))
     assert answer["EndpointName"] == name

@@ -1,4 +1,4 @@
-"""Report as one self-contained HTML file with style, charts, tables and data. Pure.
+"""Report as one self-contained HTML file with style, charts and tables. Pure.
 
 This module collects what the page says; the template ``page.html`` says where.
 """
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from peagle_bench.report import performance, slices, speed_up, trust, tuning
 from peagle_bench.report.blocks import Section
-from peagle_bench.report.files import embed
 from peagle_bench.report.merging import parts_of
 from peagle_bench.report.rendering import render
 from peagle_bench.report.tiles import Tile, tiles
@@ -59,7 +58,6 @@ def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
         title=f"{runs[0].verdict.headline if alone else f'{len(parts)} runs'} · {name}{mark}",
         name=name,
         runs=runs,
-        data=embed(files),
     )
 
 

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peagle_bench.results.records import Interval
-from peagle_bench.tune.readings import Reading
+from peagle_bench.results.records import Interval, Reading
 
 Array = NDArray[np.float64]
 

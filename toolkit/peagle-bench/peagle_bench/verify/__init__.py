@@ -13,7 +13,6 @@ CHECKS = (
     "parameters",
     "logprobs",
     "stop-strings",
-    "seeds",
     "streaming",
     "json-schema",
     "tool-calls",

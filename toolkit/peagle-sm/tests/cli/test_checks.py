@@ -32,36 +32,12 @@ SKIPPED = Result("vpc", "skipped", "skipped; it checks for: A VPC.", "A VPC.", "
 NOT_BUILT = Result("local-machine", "ok", "it is not built", "The engine.", "For --local.")
 OK = Result("credentials", "ok", "", "Nobody.", "Nothing works.")
 
-TEXT = """\
-Errors
-  quota-instances: the quota is 0
-    why: It is refused.
-    next: Ask for more.
-    source: Service Quotas <https://example.com/q>
 
-Warnings
-  gpus: 7 GPUs idle
-    why: Billed.
-    next: Use them.
-
-Unknown (could not be checked)
-  image-exists: denied
-    next: Ask.
-
-Skipped
-  vpc: skipped; it checks for: A VPC.
-
-Good to know
-  local-machine: it is not built
-
-Passed
-  credentials
-
-6 checks: 1 with errors, 1 with warnings, 1 unknown, 1 skipped, 2 passed"""
-
-
-def test_the_whole_result() -> None:
-    assert render_results([ERROR, WARNING, UNKNOWN, SKIPPED, NOT_BUILT, OK], verbose=True) == TEXT
+def test_verbose_says_why_and_from_where_and_names_what_passed() -> None:
+    text = render_results([ERROR, WARNING, UNKNOWN, SKIPPED, NOT_BUILT, OK], verbose=True)
+    assert "    why: It is refused.\n    next: Ask for more.\n" in text
+    assert "    source: Service Quotas <https://example.com/q>\n" in text
+    assert "Passed\n  credentials\n" in text
 
 
 BRIEF = """\

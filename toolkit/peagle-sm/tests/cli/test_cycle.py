@@ -16,13 +16,6 @@ Spec = Callable[..., str]
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def deployed(peagle: Run, spec: Spec) -> str:
-    result = peagle("deploy", spec(), "--unguarded", "--yes", "--format", "quiet")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "demo\n", "")
-    return "demo"
-
-
 def test_plan_shows_and_dry_run_prints_the_exact_requests(peagle: Run, spec: Spec) -> None:
     path = spec()
     shown = peagle("plan", path)

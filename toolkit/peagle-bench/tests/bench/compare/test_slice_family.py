@@ -1,8 +1,7 @@
 """All intervals of a run hold together, also for slices that are tiny, unbalanced, overlapping or noisy.
 
 Seeded worlds in which both arms are equally fast: a run in which any slice is shown to differ is a false
-alarm.
-``python -m tests.bench.compare.test_slice_family`` prints the table of docs/how-to/slices.md.
+alarm. The table of docs/how-to/slices.md has these worlds.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def wild(draw: random.Random) -> float:
 
 @dataclass(frozen=True)
 class World:
-    """Prompts with their slices; lengths and times vary. ``slow``: the factor of one slice's times."""
+    """Prompts with their slices; lengths and times vary."""
 
     name: str
     prompts: int
@@ -62,8 +61,6 @@ class World:
     over_lengths: float = 0.4
     blocks: int = 1
     sampled: bool = False  #: answers of the two arms have other lengths, and time to the first token
-    slow: float = 1.0
-    gain: float = 1.0  #: in all other slices: with it they are no slower, although they share its prompts
 
     def run(self, draw: random.Random) -> list[SliceRecord]:
         """Draw one run and compute its slices."""
@@ -79,8 +76,6 @@ class World:
                 seconds = (self.sampled + 0.01 * tokens) * self.noise(draw)
                 if self.blocks > 1:
                     seconds *= machine[arm, number % self.blocks]
-                if arm == "p-eagle":
-                    seconds *= self.slow if slices.get("label:0") == "0" else 1 / self.gain
                 record = answer(arm, number, seconds, slices)
                 records.append(
                     replace(
@@ -145,38 +140,3 @@ def test_few_effective_prompts_have_no_interval_and_end_no_run() -> None:
     by_value = {slice.value: slice for slice in slices if slice.dimension == "script"}
     assert by_value["latin"].speed_up is None
     assert by_value["han"].speed_up is not None
-
-
-SLOW = World(
-    "one slice of 16 prompts is slower", 64, balanced, lambda draw: draw.lognormvariate(0, 0.15), gain=1.2
-)
-
-
-def found_slow(factor: float, trials: int) -> tuple[int, int]:
-    """Count the runs that name the slow slice, and those that name any other."""
-    draw, world = random.Random(f"{factor}"), replace(SLOW, slow=factor)
-    found = others = 0
-    for _ in range(trials):
-        named = {(record.dimension, record.value) for record in world.run(draw) if record.costs_money}
-        found += ("label:0", "0") in named
-        others += bool(named - {("label:0", "0")})
-    return found, others
-
-
-def test_a_slice_that_is_really_slower_is_named() -> None:
-    found, others = found_slow(1.5, 20)
-    assert found >= 18
-    assert others <= 2
-
-
-def main() -> None:
-    """Print the tables."""
-    for world in NULL:
-        print(f"| {world.name} | {world.alarms(400) / 400:.1%} |", flush=True)
-    for factor in (1.2, 1.3, 1.4, 1.5):
-        found, others = found_slow(factor, 200)
-        print(f"| {factor} | {found / 200:.0%} | {others / 200:.1%} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

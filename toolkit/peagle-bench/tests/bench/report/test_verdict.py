@@ -75,7 +75,7 @@ def test_points_alone_claim_no_difference() -> None:
 
 def test_a_tuning_and_a_verification_speak_for_themselves() -> None:
     assert said(making.tuned()) == "Best K for P-EAGLE: 12 at c=1, 10 at c=8, 6 at c=32"
-    assert said(making.verified()) == "9 of 10 checks passed; undecided: seeds (gpt-oss-20b-p-eagle)"
+    assert said(making.verified()) == "9 of 10 checks passed; undecided: parameters (gpt-oss-20b-p-eagle)"
 
 
 @pytest.mark.parametrize(("certain", "sure"), [(True, ""), (False, ", not certain")])

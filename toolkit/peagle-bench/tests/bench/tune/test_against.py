@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.job import evidence
 from peagle_bench.tune.outcome import (
     BaselineRatio,
@@ -11,7 +12,6 @@ from peagle_bench.tune.outcome import (
     conclude,
     fit_records,
 )
-from peagle_bench.tune.readings import Reading
 from tests.bench.tune.reading_of import reading
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.curve import (
     Noise,
     fit,
@@ -18,7 +19,6 @@ from peagle_bench.tune.curve import (
     rising,
     together,
 )
-from peagle_bench.tune.readings import Reading
 from tests.bench.tune.reading_of import rates_at, reading, survival_of
 
 

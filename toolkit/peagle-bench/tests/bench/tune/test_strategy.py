@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.estimate import Settings
 from peagle_bench.tune.outcome import conclude
-from peagle_bench.tune.readings import Reading
 from peagle_bench.tune.strategy import by_deployments, in_one_engine
 from peagle_bench.tune.windows import WindowReader
 from peagle_sm.core.spec.endpoint_spec import Mode

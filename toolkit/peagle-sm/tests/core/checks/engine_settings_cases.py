@@ -222,13 +222,6 @@ CASES = [
         f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, "
         f"extra_args: {{stream_interval: 4, shutdown_timeout: 5}}}}",
     ),
-    error(
-        "extra-arguments",
-        "max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. Did you mean 'max_num_seqs'?",
-        TINY,
-        "serving: {extra_args: {max_num_seq: 8}}",
-        LOCAL,
-    ),
     warning(
         "extra-arguments",
         "not an argument of vLLM 0.16.0 to 0.33.0",
@@ -240,13 +233,6 @@ CASES = [
         "serving.extra_args.enable_prefix_caching: found 1; allowed: true or false",
         TINY,
         "serving: {extra_args: {enable_prefix_caching: 1}}",
-        LOCAL,
-    ),
-    error(
-        "extra-arguments",
-        "serving.extra_args.max_num_seqs: found true; allowed: a whole number",
-        TINY,
-        "serving: {extra_args: {max_num_seqs: true}}",
         LOCAL,
     ),
     error(
