@@ -13,7 +13,6 @@ from aws_cdk import (
     CfnCondition,
     CfnOutput,
     CfnParameter,
-    CfnResource,
     Environment,
     Fn,
     Tags,
@@ -113,17 +112,24 @@ class EndpointStack(PeagleStack):
             stack_name=name,
             env=env,
         )
-        self._plan = plan
-        self._endpoint = watched(plan)
-        self._is_on = self._add_switch()
-        resources = add_resources(self, plan, self._is_on)
-        add_filters(self, self._endpoint, resources["log-group"])
-        self._add_watchers(resources["endpoint"], email)
+        endpoint, is_on, tags = watched(plan), self._add_switch(), stack_tags(plan)
+        resources = add_resources(self, plan, is_on)
+        add_filters(self, endpoint, resources["log-group"])
+        topic, rules = observability.add_topic(self, endpoint, email), watches(endpoint)
+        observability.add_alarms(self, endpoint, rules, topic, (is_on, resources["endpoint"]), tags)
+        lasting = [rule.key for rule in rules if not rule.only_on]
+        body = json.dumps(dashboard_body(endpoint, lasting, advice(plan)))
+        CfnDashboard(self, "Dashboard", dashboard_name=name, dashboard_body=Fn.sub(body))
         for output, value in outputs(plan).items():
             CfnOutput(self, output, value=Fn.sub(value) if "${" in value else value)
-        for key, text in stack_tags(plan).items():
+        for key, text in tags.items():
             Tags.of(self).add(key, text)
-        self._tell()
+        for finding in plan.findings:  # no errors: they have already stopped the synthesis
+            check_id = f"peagle-sm:{finding.check}"
+            if finding.severity == "warning":
+                Annotations.of(self).add_warning_v2(check_id, f"{finding.message} {finding.next_step}")
+            else:
+                Annotations.of(self).add_info_v2(check_id, finding.message)
 
     def _add_switch(self) -> CfnCondition:
         state = CfnParameter(
@@ -134,24 +140,3 @@ class EndpointStack(PeagleStack):
             description="off deletes the endpoint and keeps everything else; on creates it again.",
         )
         return CfnCondition(self, "EndpointIsOn", expression=Fn.condition_equals(state.value_as_string, "on"))
-
-    def _add_watchers(self, created: CfnResource, email: str | None) -> None:
-        topic = observability.add_topic(self, self._endpoint, email)
-        looked_at = watches(self._endpoint)
-        observability.add_alarms(
-            self, self._endpoint, looked_at, topic, (self._is_on, created), stack_tags(self._plan)
-        )
-        keys = [watch.key for watch in looked_at if not watch.only_on]
-        body = dashboard_body(self._endpoint, keys, advice(self._plan))
-        name = f"Peagle-{self._endpoint.name}"
-        CfnDashboard(self, "Dashboard", dashboard_name=name, dashboard_body=Fn.sub(json.dumps(body)))
-
-    def _tell(self) -> None:
-        """Show the plan's warnings at synth; errors have already stopped it."""
-        for finding in self._plan.findings:
-            if finding.severity == "warning":
-                Annotations.of(self).add_warning_v2(
-                    f"peagle-sm:{finding.check}", f"{finding.message} {finding.next_step}"
-                )
-            else:
-                Annotations.of(self).add_info_v2(f"peagle-sm:{finding.check}", finding.message)

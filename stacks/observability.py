@@ -193,9 +193,6 @@ def _hardware(endpoint: Watched) -> dict[str, Any]:
     )
 
 
-_DESCRIPTION_LIMIT = 1024
-
-
 def alarm_name(endpoint: str, key: str) -> str:
     """Return the name of an alarm."""
     return f"Peagle-{endpoint}-{key}"
@@ -278,7 +275,7 @@ def _payload(endpoint: Watched, watch: AlarmRule) -> dict[str, Any]:
     result = {"Id": "result", "Expression": watch.expression, "Label": watch.key, "ReturnData": True}
     return {
         "AlarmName": alarm_name(endpoint.name, watch.key),
-        "AlarmDescription": f"{watch.text} {watch.silence}"[:_DESCRIPTION_LIMIT],
+        "AlarmDescription": f"{watch.text} {watch.silence}",
         "Metrics": [*watch.queries, result],
         "ComparisonOperator": watch.compare,
         "Threshold": watch.threshold,

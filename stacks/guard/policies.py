@@ -322,6 +322,7 @@ HAS_BUCKETS = "HasModelBuckets"
 
 def execution_statements() -> list[Any]:
     """Return the execution role's statements; those on buckets and keys only if parameters name some."""
+    read_encrypted = allow("ReadEncryptedModels", ["kms:Decrypt"], [])
     return [
         *_images(),
         *_telemetry(),
@@ -330,7 +331,7 @@ def execution_statements() -> list[Any]:
         _jumpstart(),
         *_buckets(),
         *join_vpc(),
-        *_keys(),
+        only_if(HAS_ENDPOINT_KEYS, {**read_encrypted, "Resource": {"Ref": "EndpointKeyArns"}}),
     ]
 
 
@@ -398,11 +399,6 @@ def _buckets() -> list[Any]:
         only_if(HAS_BUCKETS, {**allow("ListModels", ["s3:ListBucket"], []), "Resource": listed}),
         only_if(HAS_BUCKETS, {**allow("ReadModels", ["s3:GetObject"], []), "Resource": inside}),
     ]
-
-
-def _keys() -> list[Any]:
-    read = allow("ReadEncryptedModels", ["kms:Decrypt"], [])
-    return [only_if(HAS_ENDPOINT_KEYS, {**read, "Resource": {"Ref": "EndpointKeyArns"}})]
 
 
 def join_vpc() -> list[Statement]:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from peagle_guard.aws import Aws, Unanswered, same_arn, same_time
-from peagle_guard.decide import MOST_WAKE_TRIES, decide, expires_at, repriced, spent_usd, track
+from peagle_guard.decide import MOST_WAKE_TRIES, WOKEN_AFTER, decide, expires_at, repriced, spent_usd, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.lifetime_provider import HARD_AFTER
 from peagle_guard.looking import Inventory, Ours, is_foreign
@@ -65,9 +65,10 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
     spent = _spent(lifecycle, decision.record, now)
     again = ["To turn it on again later:", resume]
     if tell is Tell.GONE:
+        wakes = lifecycle.hours is not None and decision.off_by in WOKEN_AFTER
         lines = [
             f"Endpoint {name} no longer exists ({why}); checked at {_at(now)}. {spent}",
-            *_next_opening(lifecycle, decision.off_by),
+            *([f"Its hours ({lifecycle.hours}) turn it on again at their next start."] if wakes else []),
             "Its configuration and model are kept and cost nothing. To turn it on again:",
             resume,
         ]
@@ -82,12 +83,6 @@ def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = 
             *(["or send it a request before then."] if tell is Tell.IDLE_SOON else again),
         ]
     return "\n".join(lines)
-
-
-def _next_opening(lifecycle: Lifecycle, off_by: OffBy | None) -> list[str]:
-    if lifecycle.hours is None or off_by not in (OffBy.HOURS, OffBy.IDLE, OffBy.LIFETIME):
-        return []
-    return [f"Its hours ({lifecycle.hours}) turn it on again at their next start."]
 
 
 def _spent(lifecycle: Lifecycle, record: Record, now: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Clean-up after a deploy, a resume or an update that failed or was interrupted."""
+"""Clean-up after a deploy or a resume that failed or was interrupted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from peagle_sm.aws.control import cloudwatch
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, Interrupted, PeagleError
 from peagle_sm.service.inventory.resources import ToRemove
 from peagle_sm.service.lifecycle.creation import Run
-from peagle_sm.service.lifecycle.teardown import LocalServerGone, Removed, Teardown, leave_to_the_schedule
-
-LOG_LINES = 20
+from peagle_sm.service.lifecycle.teardown import (
+    LOG_LINES,
+    LocalServerGone,
+    Removed,
+    Teardown,
+    leave_to_the_schedule,
+)
 
 
 def rescue(run: Run, cause: BaseException) -> NoReturn:

@@ -45,6 +45,7 @@ from peagle_sm.service.progress import Pacing, Phase, Reporter
 
 PLAIN_ATTEMPTS = 5
 SETTLING_LOOKS = 4
+LOG_LINES = 20  #: of the engine's log, in the error of a failed endpoint
 # Time for a local server to restart on its port.
 LOCAL_PATIENCE_S = 5.0
 _NOT_DELETABLE = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
