@@ -29,7 +29,6 @@ from tests.guard.simulator.worlds.world import CloudWatch, Flap, Plan, World
 START = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-STACK = "Peagle-chat"
 
 
 def arn_of(name: str) -> str:

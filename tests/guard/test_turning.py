@@ -14,6 +14,7 @@ from peagle_guard.records import BUSY, OffBy
 from peagle_guard.sweeper import sweep
 from peagle_guard.switch import turn
 from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of
+from tests.guard.simulator.fake_services.cloudformation import BROKEN
 from tests.guard.simulator.making import plan
 from tests.guard.simulator.people import SETTINGS
 from tests.guard.simulator.worlds.traffic import Traffic
@@ -28,7 +29,6 @@ UPDATABLE = (
     "IMPORT_COMPLETE",
     "UPDATE_FAILED",
 )
-BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "UPDATE_ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED")
 IN_PROGRESS = (
     "CREATE_IN_PROGRESS",
     "UPDATE_IN_PROGRESS",
@@ -61,7 +61,7 @@ def test_off_updates_a_stack_that_can_be_updated(status: str) -> None:
 @pytest.mark.parametrize(
     ("stack_status", "state"),
     # Also where the stack says off: UPDATE_COMPLETE is not believed while the endpoint exists.
-    [*((status, "on") for status in BROKEN), ("UPDATE_COMPLETE", "off"), ("", "on")],
+    [*((status, "on") for status in sorted(BROKEN)), ("UPDATE_COMPLETE", "off"), ("", "on")],
 )
 def test_off_deletes_the_endpoint_itself_where_no_stack_can_be_updated(stack_status: str, state: str) -> None:
     aws = world(stack_status, state)
@@ -77,7 +77,11 @@ def test_off_deletes_the_endpoint_itself_where_no_stack_can_be_updated(stack_sta
     [
         *((busy, "InService", (OFF, ON)) for busy in IN_PROGRESS),
         # CloudFormation would try the deletion once, in its clean-up, and then forget the endpoint.
-        *((stack, busy, (OFF,)) for stack in ("CREATE_COMPLETE", "ROLLBACK_COMPLETE") for busy in BUSY),
+        *(
+            (stack, busy, (OFF,))
+            for stack in ("CREATE_COMPLETE", "ROLLBACK_COMPLETE")
+            for busy in sorted(BUSY)
+        ),
         ("UPDATE_COMPLETE", "Deleting", (OFF, ON)),
     ],
 )
@@ -186,7 +190,7 @@ def test_on_mends_a_stack_whose_endpoint_was_deleted_behind_its_back() -> None:
     assert aws.did == ["stack-off", "stack-on"]
 
 
-@pytest.mark.parametrize("status", BROKEN)
+@pytest.mark.parametrize("status", sorted(BROKEN))
 def test_on_refuses_a_broken_stack(status: str) -> None:
     aws = asleep(status)
     assert (turn(aws, ON)["state"], aws.did) == ("refused", [])
