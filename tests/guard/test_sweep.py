@@ -72,15 +72,6 @@ def test_a_longer_idle_time_needs_a_mark_of_its_own() -> None:
     assert [entry(run(aws, minutes)).action for minutes in (5, 10, 15)] == ["mark", "none", "turn-off"]
 
 
-def test_a_schedule_that_was_armed_for_the_next_life_is_left_alone() -> None:
-    aws = idle()
-    for minutes in (0, 5, 10):
-        run(aws, minutes)
-    aws.arm({"peagle-chat-lifetime": at(14) + 8 * HOUR})
-    run(aws, 15)
-    assert aws.schedules
-
-
 @pytest.mark.parametrize("arrives", range(1, 10))
 def test_traffic_within_the_grace_keeps_it(arrives: int) -> None:
     aws = idle()
@@ -281,17 +272,6 @@ def test_a_turn_off_that_came_to_nothing_is_forgotten_after_half_an_hour() -> No
         run(aws, minutes)
     record = aws.register.records["chat"]
     assert (record.off_by, record.off_at) == (None, None)
-
-
-def test_the_register_knows_since_when_the_metrics_prove_nothing() -> None:
-    aws = idle()
-    aws.rules(request_gaps=interval(at(-10), at(-9)))
-    run(aws, 0)
-    run(aws, 5)
-    assert aws.register.records["chat"].unknown_since == START
-    aws.serve("chat", at(6), at(8))
-    run(aws, 10)
-    assert aws.register.records["chat"].unknown_since is None
 
 
 def test_a_switch_that_hangs_for_some_endpoints_does_not_starve_the_others() -> None:
