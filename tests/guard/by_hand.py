@@ -163,3 +163,10 @@ class AwsByHand(FakeAws):
             self.account.scheduler.armed[name] = Schedule(
                 name, seconds(start), FOREVER, lambda _: None, armed_at=seconds(written_at)
             )
+
+
+def set_up(like: Plan | None = None, **more: Any) -> AwsByHand:
+    """Return an account with the endpoint ``chat``, as ``AwsByHand.add`` makes it."""
+    aws = AwsByHand()
+    aws.add("chat", like, **more)
+    return aws

@@ -12,7 +12,7 @@ import pytest
 from peagle_guard.aws import Page, Query, Result
 from peagle_guard.evidence import MOST_POINTS, MOST_QUERIES
 from peagle_guard.sweeper import sweep
-from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, interval
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, interval, set_up
 from tests.guard.simulator.fake_services.fake_aws import seconds
 from tests.guard.simulator.making import plan
 from tests.guard.simulator.people import SETTINGS
@@ -144,8 +144,7 @@ def test_250_endpoints_of_which_10_are_ours() -> None:
 
 def test_what_sagemaker_itself_scales_is_described_in_each_sweep() -> None:
     """A component's instances: its cost follows their number, also where LastModifiedTime stays."""
-    aws = AwsByHand()
-    aws.add(usd_per_hour="10", instance_count="1", idle="scale-to-zero")
+    aws = set_up(usd_per_hour="10", instance_count="1", idle="scale-to-zero")
     calls(aws)
     life = aws.endpoints["chat"]
     life.plan = replace(life.plan, instances=((0, 3),))
