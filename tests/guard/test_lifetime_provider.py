@@ -22,7 +22,7 @@ from tests.guard.fake_aws import SETTINGS, START, FakeAws, tags_for
 from tests.guard.simulator.fake_services.account import Account
 from tests.guard.simulator.fake_services.clients import SchedulerClient
 from tests.guard.simulator.making import world
-from tests.service.fakes import client_error
+from tests.service.aws_errors import client_error
 
 HOUR = timedelta(hours=1)
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"

@@ -15,7 +15,7 @@ from peagle_guard.records import BUSY, OffBy
 from peagle_guard.sweeper import sweep
 from peagle_guard.switch import turn
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
-from tests.service.fakes import throttled
+from tests.service.aws_errors import throttled
 
 OFF = {"action": "off", "stack": "Peagle-chat"}
 ON = {"action": "on", "stack": "Peagle-chat"}
