@@ -22,7 +22,7 @@ from tests.guard.by_hand import HOUR, START, AwsByHand, set_up, tags_for
 from tests.guard.simulator.fake_services.clients import SchedulerClient
 from tests.guard.simulator.making import plan
 from tests.guard.simulator.people import SETTINGS
-from tests.service.fakes import client_error
+from tests.service.aws_errors import client_error
 
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"
 

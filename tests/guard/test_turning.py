@@ -18,7 +18,7 @@ from tests.guard.simulator.fake_services.cloudformation import BROKEN
 from tests.guard.simulator.making import plan
 from tests.guard.simulator.people import SETTINGS
 from tests.guard.simulator.worlds.traffic import Traffic
-from tests.service.fakes import throttled
+from tests.service.aws_errors import throttled
 
 OFF = {"action": "off", "stack": "Peagle-chat"}
 ON = {"action": "on", "stack": "Peagle-chat"}
