@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures.thread
 import functools
 import gc
+import itertools
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 import tests  # noqa: F401
 
 if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
     from tests.local.serving import Server
 
 # Two shared cores make single examples slow at random, so a deadline would only find the machine's load.
@@ -43,6 +45,7 @@ settings.register_profile("campaign", parent=settings.get_profile("change"), max
 # Each botocore session would parse megabytes of service models again: a quarter of the tests' CPU time.
 setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))  # noqa: B010
 
+_buckets = itertools.count(1)
 Marked = TypeVar("Marked", bound=pytest.Item)
 _LOOPBACK = ("localhost", "::1", "0.0.0.0", "::", "")
 
@@ -143,13 +146,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Give each process one file after the other, and the folders of ``_AT_ONCE`` to one process."""
+    """Give each process one file after the other, and the files of a share to one process."""
     return _Scheduling(config, log)
 
 
-#: The tests of the one share their templates; those of the other start engines that each take both cores.
-_AT_ONCE = ("tests/stacks/", "tests/e2e/")
-#: Files in these folders whose tests do neither: any process may take them.
+#: Shares of the tests by the beginnings of their files: the first that fits. Tests of the stacks share their
+#: templates. The files of e2e start up to four engines each, so two processes take them, and no third one:
+#: in two shares that take about as long.
+_SHARES = {
+    "tests/stacks/": "stacks",
+    "tests/e2e/test_acceptance_by_slice": "engines of heads",
+    "tests/e2e/test_learn_": "engines of heads",
+    "tests/e2e/test_packs": "engines of heads",
+    "tests/e2e/": "engines",
+}
+#: Files of e2e without an engine: any process may take them.
 APART = {
     "tests/e2e/test_aws_cli.py",
     "tests/e2e/test_cdk_cycle.py",
@@ -162,7 +173,8 @@ APART = {
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
-        return file if file in APART else next((each for each in _AT_ONCE if file.startswith(each)), file)
+        shares = (share for start, share in _SHARES.items() if file.startswith(start))
+        return file if file in APART else next(shares, file)
 
 
 def pytest_collection_finish() -> None:
@@ -183,6 +195,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     from tests.local.serving import running_server
 
     yield from running_server(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="session")
+def local(server: Server) -> Session:
+    """A session of peagle-sm with the local server."""
+    from tests.local.serving import local_session
+
+    return local_session(server)
+
+
+@pytest.fixture
+def bucket(server: Server) -> str:
+    """A new, empty bucket of the local S3."""
+    name = f"bucket-{next(_buckets)}"
+    server.client("s3").create_bucket(Bucket=name)
+    return name
 
 
 @pytest.fixture

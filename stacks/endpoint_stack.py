@@ -18,6 +18,7 @@ from aws_cdk import (
     Fn,
     Tags,
 )
+from aws_cdk.aws_cloudwatch import CfnDashboard
 from constructs import Construct
 
 from peagle_sm.core import guard as guard_names
@@ -30,7 +31,6 @@ from stacks.observability import dashboard_body
 from stacks.stack import PeagleStack
 
 _REGION = "${AWS::Region}"
-_BODY = {"messages": [{"role": "user", "content": "Write a haiku about the sea."}], "max_tokens": 64}
 
 
 def outputs(plan: Plan) -> dict[str, str]:
@@ -40,7 +40,6 @@ def outputs(plan: Plan) -> dict[str, str]:
         "EndpointName": name,
         "UsdPerHour": _price(plan),
         "Invoke": _invoke(plan),
-        "InvokeByAwsCli": _invoke_by_aws_cli(plan),
         "Update": _update(plan, stack),
         "TurnOff": f"peagle-sm pause {name}",
         "TurnOn": f"peagle-sm resume {name}",
@@ -49,7 +48,7 @@ def outputs(plan: Plan) -> dict[str, str]:
             "--use-previous-template --parameters ParameterKey=EndpointState,ParameterValue=off"
         ),
         "Destroy": f"aws cloudformation delete-stack --region {_REGION} --stack-name {stack}",
-        "DashboardUrl": _dashboard(stack),
+        "DashboardUrl": f"https://console.aws.amazon.com/cloudwatch/home?region={_REGION}#dashboards:name={stack}",
     }
 
 
@@ -87,20 +86,6 @@ def _price(plan: Plan) -> str:
 
 def _invoke(plan: Plan) -> str:
     return f"peagle-sm invoke {plan.names.endpoint} --prompt 'Write a haiku about the sea.'"
-
-
-def _invoke_by_aws_cli(plan: Plan) -> str:
-    component = plan.names.component
-    chosen = f"--inference-component-name {component} " if component else ""
-    return (
-        f"aws sagemaker-runtime invoke-endpoint --region {_REGION} --endpoint-name {plan.names.endpoint} "
-        f"{chosen}--content-type application/json --cli-binary-format raw-in-base64-out "
-        f"--body '{json.dumps(_BODY)}' /dev/stdout"
-    )
-
-
-def _dashboard(stack: str) -> str:
-    return f"https://console.aws.amazon.com/cloudwatch/home?region={_REGION}#dashboards:name={stack}"
 
 
 SWITCH = "EndpointState"
@@ -157,8 +142,9 @@ class EndpointStack(PeagleStack):
             self, self._endpoint, looked_at, topic, (self._is_on, created), stack_tags(self._plan)
         )
         keys = [watch.key for watch in looked_at if not watch.only_on]
-        text = advice(self._plan)
-        observability.add_dashboard(self, self._endpoint, dashboard_body(self._endpoint, keys, text))
+        body = dashboard_body(self._endpoint, keys, advice(self._plan))
+        name = f"Peagle-{self._endpoint.name}"
+        CfnDashboard(self, "Dashboard", dashboard_name=name, dashboard_body=Fn.sub(json.dumps(body)))
 
     def _tell(self) -> None:
         """Show the plan's warnings at synth; errors have already stopped it."""

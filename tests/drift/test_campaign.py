@@ -1,7 +1,7 @@
 """What issue 15 asks of the detector, in worlds of traffic with fresh seeds.
 
 A window is 2,000 drafts of an endpoint; the detector looks at the end of each interval, some 600 drafts. Each
-run of the tests has 300 healthy windows; `--all` has 12,000 tuned and 9,000 hostile windows, and 600 falls. A
+run of the tests has 300 healthy windows; `--all` has 12,000 tuned and 8,000 hostile windows, and 600 falls. A
 fall is one of the acceptance length, by 15%, in all requests of one slice.
 """
 
@@ -20,6 +20,8 @@ from tests.drift.worlds import DIMENSIONS, Fall, Interval, Setting, World
 
 WINDOW = 2000
 WINDOWS_OF_A_WORLD = 50
+MOST_LOOKS = 400  #: at one world: with little traffic a window has many intervals
+BEFORE_A_FALL = 20  #: intervals from one look at the healthy traffic before a fall to the next
 FALLS = (Fall("script", "han"), Fall("format", "json schema"), Fall("label:team", "support"))
 #: A request's acceptance length differs by 10% from prompt to prompt, besides the chance of its own drafts.
 USUAL = Setting(DIMENSIONS, request_sd=0.1, step_sd=0.3)
@@ -65,7 +67,8 @@ def healthy_alarms(job: tuple[Setting, int]) -> list[tuple[int, AcceptanceFall]]
         detector.add(number * 60.0, counts(interval))
         for change in detector.changes():
             by_name.setdefault(change.slice, (number, change))
-        if world.slice_drafts["all requests"] >= WINDOWS_OF_A_WORLD * WINDOW:
+        enough = world.slice_drafts["all requests"] >= WINDOWS_OF_A_WORLD * WINDOW
+        if enough or number >= MOST_LOOKS:
             return list(by_name.values())
     raise AssertionError
 
@@ -89,6 +92,9 @@ def fall_run(job: tuple[Setting, Fall, int, int]) -> Run:
     detector = Detector(world.names)
     for number, interval in world:
         detector.add(number * 60.0, counts(interval))
+        # Alarms in healthy traffic are counted above; here a look now and then sees one that lasts.
+        if world.fell_at is None and number % BEFORE_A_FALL:
+            continue
         if changes := detector.changes():
             named = tuple(change.slice for change in changes)
             if world.fell_at is None:
@@ -141,9 +147,9 @@ def test_no_alarm_in_12_000_healthy_windows(name: str) -> None:
     with get_context("fork").Pool(min(2, os.cpu_count() or 1)) as pool:
         result = pool.map(healthy_alarms, jobs, chunksize=2)
     alarms = [alarm for world in result for alarm in world]
-    print(f"{name}: {len(jobs) * WINDOWS_OF_A_WORLD:,} windows, {len(alarms)} alarms {alarms[:3]}")
+    print(f"{name}: {len(jobs)} worlds, {len(alarms)} alarms {alarms[:3]}")
     # Requests that are alike without a visible reason may give one: 4 in 18,000 windows.
-    assert len(alarms) <= (2 if name in HOSTILE else 0)
+    assert len(alarms) <= (1 if name in HOSTILE else 0)
 
 
 @pytest.mark.campaign

@@ -18,8 +18,8 @@ from tests.faults.world import Found, Place, World
 BOUND_S = 9000.0 + 600.0
 _numbers = itertools.count(1)
 _READS = ("Describe", "Get", "List")
-_PASSING: tuple[Kind, ...] = ("throttled", "500", "timeout")
-_REFUSALS: tuple[Kind, ...] = ("throttled", "500", "timeout", "denied", "expired token")
+#: Those that pass and those that last, one after the other.
+_REFUSALS: tuple[Kind, ...] = ("throttled", "denied", "500", "expired token", "timeout")
 
 
 @dataclass(frozen=True)
@@ -92,22 +92,22 @@ def runner_of(recorded: Recorded, number: int, kind: Kind) -> tuple[int, Kind]:
 def runs(recorded: Recorded, *, every: bool) -> list[tuple[int, Kind]]:
     """Return the cells to run: all that may differ, or a choice of them.
 
-    The choice has every kill; of a call that changes something the lost answer, and in turn one refusal that
-    passes and one that lasts; and of each fifth call that only reads one refusal in turn.
+    The choice has every kill; of a call that changes something the lost answer and one refusal; and of each
+    fifth call that only reads one refusal. The five refusals take turns.
     """
     chosen: dict[tuple[int, Kind], None] = {}
+    refusals = itertools.cycle(_REFUSALS)
     for number in recorded.numbers:
-        for kind in KINDS if every else _choice(recorded.calls[number], number):
+        kinds: tuple[Kind, ...] = ("kill before",)
+        if every:
+            kinds = KINDS
+        elif not is_read(recorded.calls[number]):
+            kinds = (next(refusals), "response lost", "kill before", "kill after")
+        elif number % 5 == 0:
+            kinds = (next(refusals), "kill before")
+        for kind in kinds:
             chosen[runner_of(recorded, number, kind)] = None
     return list(chosen)
-
-
-def _choice(call: str, number: int) -> tuple[Kind, ...]:
-    if not is_read(call):
-        lasting: Kind = "denied" if number % 2 else "expired token"
-        return (_PASSING[number % 3], lasting, "response lost", "kill before", "kill after")
-    refusal = _REFUSALS[number // 5 % len(_REFUSALS)]
-    return ("kill before", refusal) if number % 5 == 0 else ("kill before",)
 
 
 def run_cells(place: Place, recorded: Recorded, *, every: bool) -> Iterator[Cell]:

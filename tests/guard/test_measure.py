@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from peagle_guard.aws import Page, Query, Result
-from peagle_guard.evidence import MOST_POINTS, MOST_QUERIES, REQUEST_LAG
+from peagle_guard.evidence import MOST_POINTS, MOST_QUERIES
 from peagle_guard.sweeper import sweep
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, interval
+from tests.guard.simulator.making import plan
+from tests.guard.simulator.people import SETTINGS
+from tests.guard.simulator.worlds.world import CloudWatch
 
 WEEK_MINUTES = 7 * 24 * 60
+IDLE: dict[str, Any] = {"idle_minutes": "15", "max_lifetime_hours": "100"}
 
 
-class CountingAws(FakeAws):
+class CountingAws(AwsByHand):
     """An AWS that notes what each GetMetricData asks for: queries, and the most datapoints of the answer."""
 
-    def __init__(self, now: datetime = START) -> None:
-        super().__init__(now)
+    def __init__(self, **rules: Any) -> None:
+        super().__init__(cloudwatch=CloudWatch(lag_s=0, **rules))
         self.asked: list[tuple[int, int]] = []
         self.metrics: set[str] = set()
 
@@ -34,7 +39,7 @@ class CountingAws(FakeAws):
 @pytest.mark.parametrize("idle_minutes", [60, WEEK_MINUTES])
 def test_a_batch_holds_no_more_datapoints_than_one_page(idle_minutes: int) -> None:
     """40 endpoints with an idle time of a week had 1.2 million datapoints at once in a Lambda of 256 MB."""
-    aws = CountingAws()
+    aws = CountingAws(stale=interval(START - 200 * HOUR))
     for number in range(40):
         aws.add(f"chat-{number:02}", age=timedelta(days=8), idle_minutes=str(idle_minutes))
     report = sweep(aws, SETTINGS, aws.now, dry_run=True)
@@ -44,85 +49,49 @@ def test_a_batch_holds_no_more_datapoints_than_one_page(idle_minutes: int) -> No
     assert len(aws.asked) == (1 if idle_minutes == 60 else 14)
 
 
-def _swept(aws: FakeAws, minutes: int) -> None:
+def _swept(aws: AwsByHand, minutes: int) -> None:
     for _ in range(minutes // 5):
         aws.now += 5 * MINUTE
         assert sweep(aws, SETTINGS, aws.now).failures == ()
 
 
-@pytest.mark.parametrize("seconds", [10, 60, 120, 180, 240, 300])
-def test_an_idle_endpoint_is_turned_off_whatever_its_publish_interval(seconds: int) -> None:
-    aws = FakeAws(START)
-    tag = "" if seconds == 60 else str(seconds)
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100", publish_seconds=tag)
-    step = max(1, seconds // 60)
-    aws.points[("chat", "CPUUtilization")] = {START + m * MINUTE: 1.0 for m in range(0, 180, step)}
-    _swept(aws, 180)
-    assert [what for _, what, _ in aws.deeds] == ["delete"]
-    late = REQUEST_LAG + step * MINUTE
-    assert aws.deeds[0][0] - START <= 25 * MINUTE + late + 15 * MINUTE
-
-
-def test_without_the_tag_an_interval_of_five_minutes_is_unknown() -> None:
-    aws = FakeAws(START)
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100")
-    aws.points[("chat", "CPUUtilization")] = {START + m * MINUTE: 1.0 for m in range(0, 120, 5)}
+@pytest.mark.parametrize(("tag", "did"), [("300", ["delete"]), ("", [])])
+def test_without_its_tag_an_interval_of_five_minutes_is_unknown(tag: str, did: list[str]) -> None:
+    aws = CountingAws(zeros=False)
+    aws.add(like=plan(publish_s=300), publish_seconds=tag, **IDLE)
     _swept(aws, 120)
-    assert aws.deeds == []
+    assert aws.did == did
 
 
 # --- asynchronous inference ---------------------------------------------------------------------------
 
 
-def async_world() -> CountingAws:
-    aws = CountingAws()
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100")
-    aws.change("chat", is_async=True)
-    aws.idle_points("chat", START, START + 180 * MINUTE, zeros=False)
-    return aws
-
-
 def test_an_endpoint_that_an_operator_made_asynchronous_is_not_idle_without_its_backlog() -> None:
-    aws = async_world()
+    aws = CountingAws(request_gaps=interval(START))
+    aws.add(like=plan(async_config=True), **IDLE)
     _swept(aws, 180)
     assert aws.deeds == []
     assert "ApproximateBacklogSize" in aws.metrics
     assert aws.register.records["chat"].is_async
 
 
-def test_its_backlog_shows_whether_it_is_idle() -> None:
-    aws = async_world()
-    for minute in range(180):
-        aws.points[("chat", "ApproximateBacklogSize")][START + minute * MINUTE] = float(minute < 60)
-    _swept(aws, 180)
-    assert [what for _, what, _ in aws.deeds] == ["delete"]
-    assert 85 * MINUTE <= aws.deeds[0][0] - START <= 95 * MINUTE
-
-
 # --- streams that are not shown -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gpu", [True, False])
-def test_where_no_concurrency_is_written_the_gpus_show_a_stream_longer_than_the_grace(gpu: bool) -> None:
-    aws = CountingAws()
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100")
-    aws.idle_points("chat", START, START + 200 * MINUTE, zeros=False)
-    # One request at minute 10 that streams until minute 90.
-    aws.points[("chat", "Invocations")] = {START + 10 * MINUTE: 1.0}
-    if gpu:
-        busy = {START + m * MINUTE: 40.0 if 10 <= m < 90 else 0.0 for m in range(200)}
-        aws.points[("chat", "GPUUtilization")] = busy
+def test_where_no_concurrency_is_written_the_gpus_show_a_stream_longer_than_the_grace() -> None:
+    aws = CountingAws(zeros=False, concurrency=False)
+    aws.add(**IDLE)
+    aws.serve("chat", START + 10 * MINUTE, START + 90 * MINUTE)
     _swept(aws, 200)
-    off = aws.deeds[0][0] - START
-    assert off > 105 * MINUTE if gpu else off < 80 * MINUTE
+    assert aws.deeds[0][0] - START > 105 * MINUTE
     assert aws.register.records["chat"].streams_hidden
     assert "GPUUtilization" in aws.metrics
 
 
 def test_where_concurrency_is_written_the_gpus_are_not_read() -> None:
     aws = CountingAws()
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100")
-    aws.traffic_points("chat", START, START + 30 * MINUTE)
+    aws.add(**IDLE)
+    aws.serve("chat", START, START + 30 * MINUTE)
     _swept(aws, 30)
     assert not aws.register.records["chat"].streams_hidden
     assert "GPUUtilization" not in aws.metrics

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from peagle_guard.sweeper import sweep
-from tests.guard.fake_aws import MINUTE, SETTINGS, FakeAws
+from tests.guard.by_hand import HOUR, MINUTE, AwsByHand
+from tests.guard.simulator.fake_services.fake_aws import seconds
+from tests.guard.simulator.people import SETTINGS
 
-HOURS = timedelta(hours=1)
 JOBS = {"ListTrainingJobs": 1}
 
 
-def world(ours: int, others: int) -> FakeAws:
-    aws = FakeAws()
+def world(ours: int, others: int) -> AwsByHand:
+    aws = AwsByHand()
     for number in range(ours):
-        aws.add(f"ours-{number:03}", age=HOURS, idle_minutes="120")
-        aws.idle_points(f"ours-{number:03}", aws.now - HOURS, aws.now + HOURS)
+        aws.add(f"ours-{number:03}", age=HOUR, idle_minutes="120")
     for number in range(others):
-        aws.add(f"others-{number:03}", age=HOURS)
+        aws.add(f"others-{number:03}", age=HOUR)
         aws.endpoints[f"others-{number:03}"].tags = {"team": "somebody"}
     return aws
 
 
-def calls(aws: FakeAws) -> dict[str, int]:
-    aws.calls.clear()
+def calls(aws: AwsByHand) -> dict[str, int]:
+    aws.account.calls.clear()
     report = sweep(aws, SETTINGS, aws.now)
     assert report.failures == ()
     return {name: count for name, count in report.calls.items() if name not in ("Lock", "Unlock", "Scan")}
@@ -46,25 +45,19 @@ def test_250_endpoints_of_which_10_are_ours() -> None:
     few = {"ListEndpoints": 3, "GetResources": 1, "ListInferenceComponents": 1, "GetMetricData": 1} | JOBS
     assert calls(aws) == few
     aws.now += 5 * MINUTE
-    aws.change("ours-003", instances=2)
-    aws.change("others-003", instances=2)
+    for name in ("ours-003", "others-003"):
+        aws.change(name, instances=((seconds(aws.now), 2),))
     assert calls(aws) == {**few, "DescribeEndpoint": 1, "UpdateItem": 1}
 
 
 def test_what_sagemaker_itself_scales_is_described_in_each_sweep() -> None:
     """A component's instances: its cost follows their number, also where LastModifiedTime stays."""
-    aws = FakeAws()
-    aws.add("chat", usd_per_hour="10", instance_count="1", idle="scale-to-zero")
+    aws = AwsByHand()
+    aws.add(usd_per_hour="10", instance_count="1", idle="scale-to-zero")
     calls(aws)
-    held = aws.endpoints["chat"]
-    held.view = replace(held.view, instances=3)
+    life = aws.endpoints["chat"]
+    life.plan = replace(life.plan, instances=((0, 3),))
+    life.views.clear()
     aws.now += 5 * MINUTE
     calls(aws)
     assert aws.register.records["chat"].instances == 3
-
-
-def test_the_pages_are_followed_whatever_their_size() -> None:
-    aws = world(ours=25, others=0)
-    aws.page = 10
-    report = sweep(aws, SETTINGS, aws.now)
-    assert (len(report.endpoints), report.calls["ListEndpoints"]) == (25, 3)

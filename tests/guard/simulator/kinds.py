@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.guard.simulator.guard_run import run_guard
+from tests.guard.simulator.making import BEGIN, MINUTE
 from tests.guard.simulator.worlds.generate import make_world
 from tests.guard.simulator.worlds.timetables import repeated_hour
 from tests.guard.simulator.worlds.traffic import HOUR, Requests, Traffic
@@ -29,10 +30,7 @@ from tests.guard.simulator.worlds.world import (
     World,
 )
 
-MINUTE = 60
 LENGTH = 8 * HOUR
-BEGIN = 1_780_272_000
-"""2026-06-01 00:00 UTC, a Monday."""
 
 
 @dataclass(slots=True)

@@ -87,7 +87,7 @@ class Assembly:
         self._options = options
         self._run_id = uuid.uuid4().hex
         self._clock = LocalClock()
-        self._moto = Moto(ACCOUNT, REGION, self._clock.now)
+        self._moto = Moto(ACCOUNT, REGION, self._clock)
         self._artifacts = Artifacts(self._moto)
         self._seeded: Seeded | None = None
         self._beat: asyncio.Task[None] | None = None

@@ -23,10 +23,10 @@ from peagle_sm.core.errors import CredentialsError
 
 if TYPE_CHECKING:
     from peagle_bench.report.costs import CostRow, Pricing
+    from peagle_bench.report.fleet import Demand
     from peagle_bench.report.view import View
     from peagle_bench.results.records import ArmRecord
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.cost import Demand
 
 
 @click.command(cls=Command)
@@ -68,9 +68,9 @@ def cost(
     load; files of tune and verify do not.
     """
     from peagle_bench.report.costs import cheapest, cost_rows
+    from peagle_bench.report.fleet import Demand
     from peagle_bench.report.merging import demand_loads, parts_of, uncosted_notes
     from peagle_bench.results.result_file import read_files
-    from peagle_sm.core.plan.cost import Demand
 
     if otps is not None and requests_per_s is not None:
         raise click.UsageError("--otps and --requests-per-s both set the demand; give only one.")
@@ -116,8 +116,8 @@ def pricing_for(state: State, views: Sequence[View], usd_per_hour: float | None)
 
     ``usd_per_hour`` is for one instance and overrides the others.
     """
+    from peagle_bench.prices import HourlyPrice, hourly
     from peagle_bench.report.costs import recorded
-    from peagle_sm.aws.control.prices import HourlyPrice, hourly
 
     known: dict[tuple[str | None, int], HourlyPrice] = {}
     regions = {header.provenance.get("region") for view in views for header in view.headers} - {None}

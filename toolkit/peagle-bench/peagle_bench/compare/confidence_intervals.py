@@ -49,13 +49,19 @@ def t_quantile(freedom: float, confidence: float = 0.95) -> float:
     """
     if not freedom > 0 or not 0 < confidence < 1:
         raise ValueError(f"freedom must be above 0, confidence between 0 and 1: {freedom}, {confidence}")
-    low, high = 0.0, 1.0
-    while t_within(high, freedom) < confidence:
-        low, high = high, high * 2
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_within(middle, freedom) < confidence else (low, middle)
-    return high
+    t, step = 0.0, math.inf
+    # Newton's method: above 0 the distribution is concave, so that each step ends below the quantile.
+    while step > 1e-12 * t:
+        step = (confidence - t_within(t, freedom)) / (2 * _t_density(t, freedom))
+        t += step
+    return t
+
+
+def _t_density(t: float, freedom: float) -> float:
+    if math.isinf(freedom):
+        return math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
+    front = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
+    return front / math.sqrt(freedom * math.pi) * math.exp(-(freedom + 1) / 2 * math.log1p(t * t / freedom))
 
 
 def t_within(t: float, freedom: float) -> float:

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.load.work import ClientUsage, LoadRun, Window
 from peagle_bench.results.records import (
     Acceptance,
@@ -33,7 +34,6 @@ from peagle_bench.results.records import (
     PointRecord,
     RequestRecord,
 )
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

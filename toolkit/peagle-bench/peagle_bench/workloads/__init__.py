@@ -22,12 +22,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS, Asked, conversation_ids
 from peagle_bench.load import WorkItem
 from peagle_bench.workloads import own_prompts, public_datasets
 from peagle_bench.workloads.prompt_files import Fetch, Question, Source, choose, fetch_url
 from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.session.session import Session, make_session
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS, Asked, conversation_ids
 from peagle_sm.core.errors import SpecError
 
 MAX_TOKENS = 256  #: default of prompts and bodies without a limit of their own

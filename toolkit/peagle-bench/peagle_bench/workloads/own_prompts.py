@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.workloads.labels import refuse_many_values
 from peagle_bench.workloads.prompt_files import (
     Question,
     Source,
@@ -24,7 +25,7 @@ from peagle_bench.workloads.prompt_files import (
 )
 from peagle_sm.aws.streams.refusals import CHAT, KNOWN, refuse_ignored
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.request_slices import checked_labels, refuse_many_values
+from peagle_sm.core.request_slices import checked_labels
 
 #: Fields of a line that peagle-sm reads and that are not part of the request.
 _OURS = ("id", "custom_id", "category", "labels", "conversation")

@@ -289,8 +289,6 @@ def test_the_role_of_the_stack_is_checked_for_what_it_may_use(
     assert said(execution_role_arn="arn:aws:iam::123456789012:role/mine") == []
     in_reach = replace(facts, target_uri="s3://jumpstart-cache-prod-us-east-1/a/", head_uri="s3://seen/b/h/")
     assert list(out_of_reach(make_spec(), in_reach, {"Bucket": "learn-tests", "Prefix": "x"})) == ["head"]
-    answer = {"Bucket": "learn-tests", "Prefix": "x", "PromptsBucket": "seen", "PromptsPrefix": "b/"}
-    assert out_of_reach(make_spec(), in_reach, answer) == {}
 
 
 def test_a_head_of_another_kind_and_a_missing_bucket_are_refused(

@@ -13,12 +13,12 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError
 from botocore.session import Session as BotocoreSession
 
+from peagle_bench.prices import hourly
+from peagle_learn.aws.prices import find_job_price
 from peagle_sm.aws.control.price_file import Use, find_kept
 from peagle_sm.aws.control.prices import (
     ask_list,
-    find_job_price,
     find_listed,
-    hourly,
     read_product,
 )
 from peagle_sm.aws.session.session import LocalTarget, Session

@@ -17,37 +17,14 @@ from email.utils import format_datetime
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import ClientError, ConnectionClosedError
+from botocore.exceptions import ClientError
+
+from tests.service.aws_errors import broken, client_error, denied, lost, throttled
+from tests.service.setting import ACCOUNT, ROLE
 
 Params = dict[str, Any]
 START = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
-ACCOUNT = "123456789012"
-ROLE = f"arn:aws:iam::{ACCOUNT}:role/peagle-sm-test"
-
-
-def client_error(operation: str, code: str, message: str, status: int = 400) -> ClientError:
-    answer: Any = {
-        "Error": {"Code": code, "Message": message},
-        "ResponseMetadata": {"HTTPStatusCode": status, "RequestId": "req-1"},
-    }
-    return ClientError(answer, operation)
-
-
-def lost(operation: str) -> BaseException:
-    """The connection broke: whether the call was carried out is unknown to the caller."""
-    return ConnectionClosedError(endpoint_url=f"https://fake/{operation}")
-
-
-def denied(operation: str) -> BaseException:
-    return client_error(operation, "AccessDeniedException", f"not authorized to perform: {operation}")
-
-
-def broken(operation: str) -> BaseException:
-    return client_error(operation, "InternalFailure", "internal", 500)
-
-
-def throttled(operation: str) -> ClientError:
-    return client_error(operation, "ThrottlingException", "Rate exceeded")
+__all__ = ["ACCOUNT", "ROLE", "broken", "client_error", "denied", "lost", "throttled"]
 
 
 def arn_of(kind: str, name: str) -> str:

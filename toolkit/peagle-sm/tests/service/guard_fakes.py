@@ -161,8 +161,10 @@ class FakeGuardAws(FakeAws):
     def put_object(self, Key: str, Body: bytes, **_: Any) -> None:
         self.objects[Key] = Body
 
-    def list_object_versions(self, Bucket: str) -> Params:
-        return {"Versions": [{"Key": key, "VersionId": "1"} for key in self.objects]}
+    def list_object_versions(self, Bucket: str, Prefix: str = "") -> Params:
+        return {
+            "Versions": [{"Key": key, "VersionId": "1"} for key in self.objects if key.startswith(Prefix)]
+        }
 
     def delete_objects(self, Bucket: str, Delete: Params) -> None:
         for one in Delete["Objects"]:

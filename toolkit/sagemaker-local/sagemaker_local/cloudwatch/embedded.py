@@ -12,14 +12,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from sagemaker_local.clock import LocalClock
+
 # Limits of the specification: names of a dimension set, values of one metric.
 _MOST_DIMENSIONS = 30
 _MOST_VALUES = 100
 _MARK = '"CloudWatchMetrics"'
 
 
-def embedded_metrics(line: str, now: datetime) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the namespaces of a log line with their data, as PutMetricData takes them."""
+def embedded_metrics(line: str, clock: LocalClock) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the namespaces of a log line with their data, as PutMetricData takes them.
+
+    A container's time stamp is in real time: its clock does not move with the local one.
+    """
     if not line.startswith("{") or _MARK not in line:
         return
     try:
@@ -30,7 +35,8 @@ def embedded_metrics(line: str, now: datetime) -> Iterator[tuple[str, list[dict[
     if not isinstance(described, dict) or not isinstance(described.get("CloudWatchMetrics"), list):
         return
     stamp = described.get("Timestamp")
-    at = datetime.fromtimestamp(stamp / 1000, UTC) if isinstance(stamp, int | float) else now
+    real = datetime.fromtimestamp(stamp / 1000, UTC) if isinstance(stamp, int | float) else None
+    at = clock.now() if real is None else clock.local_time_of(real)
     for directive in described["CloudWatchMetrics"]:
         if isinstance(directive, dict) and isinstance(directive.get("Namespace"), str):
             data = [

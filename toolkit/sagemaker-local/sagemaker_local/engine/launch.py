@@ -356,8 +356,9 @@ def _process_environment(python: Path, root: Path, scratch: Path) -> dict[str, s
         "LANG": "C.UTF-8",
         "TMPDIR": str(scratch),
         "PEAGLE_SM_MODEL_DIR": str(_local_path(root, _MODEL_MOUNT)),
-        # Shared by all engines, so that what one compiles serves the next.
-        "VLLM_CACHE_ROOT": str(cache_dir() / "vllm"),
+        # Shared by all engines, so that what one compiles serves the next. What vLLM knows of a model's class
+        # is in a file that another version would overwrite.
+        "VLLM_CACHE_ROOT": str(cache_dir() / "vllm" / python.parents[1].name),
         "TORCHINDUCTOR_CACHE_DIR": str(cache_dir() / "vllm" / "inductor"),
     }
 

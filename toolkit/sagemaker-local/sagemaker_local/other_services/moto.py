@@ -12,13 +12,14 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC
 from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from aiohttp import web
 
+from sagemaker_local.clock import LocalClock
 from sagemaker_local.cloudwatch import CloudWatch
 from sagemaker_local.cloudwatch.embedded import embedded_metrics
 from sagemaker_local.other_services.rules import lay_rules
@@ -42,12 +43,12 @@ _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "server", "date"
 class Moto:
     """moto's applications and stores for one account and region."""
 
-    def __init__(self, account: str, region: str, now: Callable[[], datetime]) -> None:
+    def __init__(self, account: str, region: str, clock: LocalClock) -> None:
         """Set account and region of our own writes, and the clock; moto is not imported yet."""
         self.account = account
         self.region = region
-        self.cloudwatch = CloudWatch(now)
-        self._now = now
+        self.cloudwatch = CloudWatch(clock.now)
+        self._clock = clock
         self._app: Any = None
         self._lock = Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="moto")
@@ -146,16 +147,15 @@ class Moto:
         except (ResourceNotFoundException, KeyError):  # deleted by another thread in the meantime
             return
         kept.put_log_events([{"timestamp": at, "message": message} for at, message in events])
-        now = self._now()
         for _, message in events:
-            for namespace, data in embedded_metrics(message, now):
+            for namespace, data in embedded_metrics(message, self._clock):
                 self.put_metrics(namespace, data)
 
     def _set_the_clock_of_logs(self) -> None:
         """Have PutLogEvents refuse what is too old or too new by the local clock, which may be ahead."""
         from moto.logs import models
 
-        models.utcnow = lambda: self._now().astimezone(UTC).replace(tzinfo=None)
+        models.utcnow = lambda: self._clock.now().astimezone(UTC).replace(tzinfo=None)
 
     def _allows(self, role: str, action: str, resource: str) -> bool:
         return role == SERVICE or allows(self.backend("iam"), role, action, resource)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from sagemaker_local.clock import LocalClock
 from sagemaker_local.other_services.moto import SERVICE, Moto
 from sagemaker_local.other_services.stores import Roles
 from sagemaker_local.process.client import advance_clock
@@ -58,7 +59,7 @@ def test_lines_are_written_by_the_role_of_an_endpoint_while_it_is_there() -> Non
 
 
 def test_a_group_comes_into_being_only_by_who_may_create_it() -> None:
-    moto = Moto("123456789012", "us-east-1", lambda: datetime(2026, 11, 20, tzinfo=UTC))
+    moto = Moto("123456789012", "us-east-1", LocalClock(lambda: datetime(2026, 11, 20, tzinfo=UTC)))
     roles, groups = Roles(moto), moto.backend("logs").groups
     may = roles.make("logs-may", "sagemaker.amazonaws.com", ["logs:*"])
     may_not = roles.make(

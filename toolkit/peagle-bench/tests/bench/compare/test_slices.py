@@ -11,13 +11,13 @@ import pytest
 from peagle_bench.commands.options import render_slices
 from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, control_of
 from peagle_bench.compare.slices import slices_of_pairs
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.load import ClientUsage, LoadRun, Window
 from peagle_bench.report.page import html_page
 from peagle_bench.report.slices import data as slice_data
 from peagle_bench.report.slices import sentences
 from peagle_bench.results.records import ArmRecord, Header, Load, RequestRecord, SliceRecord
 from peagle_bench.results.result_file import Results
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 
 ALONE, EIGHT = Load("closed", concurrency=1), Load("closed", concurrency=8)
 NONE, P_EAGLE = ArmRecord("none", "none", None, "e0"), ArmRecord("p-eagle", "p-eagle", 7, "e1")

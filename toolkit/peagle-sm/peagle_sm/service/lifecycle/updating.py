@@ -39,7 +39,8 @@ from peagle_sm.service.lifecycle.deployment import Deploy, bring_up
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
 from peagle_sm.service.lifecycle.pausing import pause
-from peagle_sm.service.lifecycle.teardown import LOG_LINES, PLAIN_ATTEMPTS, Removed, Teardown
+from peagle_sm.service.lifecycle.rescue import LOG_LINES
+from peagle_sm.service.lifecycle.teardown import PLAIN_ATTEMPTS, Removed, Teardown
 from peagle_sm.service.progress import Pacing, Progress, Reporter, create_once
 from peagle_sm.service.spec_to_plan import plan_for
 
