@@ -1,8 +1,8 @@
 """The whole cycle on every engine of the local SageMaker, chosen by the image of a spec.
 
-An endpoint without speculation and one with P-EAGLE come up for each version of vLLM, on the shipped weights;
-the default version has one with EAGLE-3 too. Where its environment is missing, the first start builds it.
-Only answers are asserted, no speed.
+An endpoint without speculation and one with P-EAGLE come up for each version of vLLM, on the shipped weights.
+Where its environment is missing, the first start builds it. Only answers are asserted, no speed. EAGLE-3 is
+in test_quickstart.py: only the default version has it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
 from sagemaker_local.engine.env import engine_locks
 from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
@@ -27,6 +27,7 @@ from tests.cli.running import run
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
+MODES: tuple[Mode, ...] = ("none", "p-eagle")
 PROMPTS = [f"def {name}(values):\n    " for name in ("total", "median", "merge", "parse", "split", "rotate")]
 LARGEST = 9
 DRAFTS, DRAFT_TOKENS = "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_draft_tokens_total"
@@ -42,10 +43,6 @@ class Lab:
     @property
     def is_default(self) -> bool:
         return self.version == next(iter(engine_locks()))
-
-    @property
-    def modes(self) -> tuple[Mode, ...]:
-        return MODES if self.is_default else ("none", "p-eagle")
 
     @property
     def runtime(self) -> Any:
@@ -103,21 +100,21 @@ def spec_for(mode: Mode, version: str) -> EndpointSpec:
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
         lab = Lab(request.param, stack)
-        stack.deploy({mode: spec_for(mode, lab.version) for mode in lab.modes})
+        stack.deploy({mode: spec_for(mode, lab.version) for mode in MODES})
         yield lab
         assert stack.delete_all() == []
     assert stack.left == []
 
 
 def test_the_image_chose_the_engine(lab: Lab) -> None:
-    for mode in lab.modes:
+    for mode in MODES:
         assert json.loads(lab.page(mode, "/version"))["version"].partition("+")[0] == lab.version
         assert lab.engine(mode)["engine_version"] == lab.version
 
 
 def test_every_mode_gives_the_targets_greedy_answers_and_each_head_drafts(lab: Lab) -> None:
     answers: dict[str, list[list[int]]] = {}
-    for mode in lab.modes:
+    for mode in MODES:
         before = lab.counts(mode)
         choices = [lab.ask(mode, prompt, return_token_ids=True)["choices"][0] for prompt in PROMPTS]
         answers[mode] = [choice["token_ids"] for choice in choices]

@@ -5,7 +5,7 @@ The page is for AWS. What is different here:
 - MY-BUCKET, which the page tells the reader to replace, is a bucket of the local server;
 - `sleep` moves the local clock forward, and `date` follows it (PRELUDE);
 - the confirmation prompts are answered with `y` at a terminal; the CDK's settings need no approval;
-- ONLY_AWS has every command that is left out, with the reason, and what takes its place.
+- ONLY_AWS has every command that is left out or changed, with the reason, and what takes its place.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ ONLY_AWS = {
     "peagle-sm heads stage qwen3-8b": (
         f"downloads 18 GB from the hub; {HEADS} stages from a hub on this machine",
         STAGED,
+    ),
+    "while peagle-sm invoke gpt-oss-20b": (
+        "the same loop, with 10 minutes from one request to the next instead of 2: each takes seconds here",
+        "while peagle-sm invoke gpt-oss-20b -p 'Say hello.' --max-tokens 1; do sleep 600; done",
     ),
     "aws cloudtrail lookup-events": (
         "CloudTrail is not local: who deleted the endpoint is AWS's answer",

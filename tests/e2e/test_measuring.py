@@ -9,7 +9,6 @@ figures be withheld for it.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,17 +30,9 @@ CHECKS = {"greedy", "sampled", "logprobs", "stop-strings", "streaming", "long-co
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[LocalStack]:
-    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
-        yield stack
-        assert stack.delete_all() == []
-    assert stack.left == []
-
-
-@pytest.fixture(scope="module")
 def peagle(stack: LocalStack) -> Run:
     """Runs `peagle-sm` on that server; 0 is the exit code wanted, or one of those named."""
-    port = (stack.session.local_url or "").rpartition(":")[2]
+    port = str(stack.port)
 
     def call(*arguments: str | Path, exits: tuple[int, ...] = (0,), stdin: str = "") -> Result:
         result = run(*arguments, "--local-port", port, "--format", "json", stdin=stdin)

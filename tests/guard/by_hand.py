@@ -29,7 +29,6 @@ from tests.guard.simulator.worlds.world import CloudWatch, Flap, Plan, World
 START = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-STACK = "Peagle-chat"
 
 
 def arn_of(name: str) -> str:
@@ -164,3 +163,10 @@ class AwsByHand(FakeAws):
             self.account.scheduler.armed[name] = Schedule(
                 name, seconds(start), FOREVER, lambda _: None, armed_at=seconds(written_at)
             )
+
+
+def set_up(like: Plan | None = None, **more: Any) -> AwsByHand:
+    """Return an account with the endpoint ``chat``, as ``AwsByHand.add`` makes it."""
+    aws = AwsByHand()
+    aws.add("chat", like, **more)
+    return aws

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from peagle_guard.sweeper import sweep
-from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, set_up
 from tests.guard.simulator.people import SETTINGS
 
 # A thousand in all: most where the lock is lost, so that only the conditional writes are left.
@@ -68,21 +68,15 @@ def idle() -> AwsByHand:
 
 
 def past_its_lifetime() -> AwsByHand:
-    aws = AwsByHand()
-    aws.add(age=3 * HOUR, max_lifetime_hours="2", stack="Peagle-chat")
-    return aws
+    return set_up(age=3 * HOUR, max_lifetime_hours="2", stack="Peagle-chat")
 
 
 def failed() -> AwsByHand:
-    aws = AwsByHand()
-    aws.add(age=HOUR, status="Failed")
-    return aws
+    return set_up(age=HOUR, status="Failed")
 
 
 def quiet_for_the_first_time() -> AwsByHand:
-    aws = AwsByHand()
-    aws.add(age=3 * HOUR, idle_minutes="30")
-    return aws
+    return set_up(age=3 * HOUR, idle_minutes="30")
 
 
 def just_gone() -> AwsByHand:

@@ -6,7 +6,7 @@ import pytest
 
 from peagle_guard.sweeper import sweep
 from peagle_guard.switch import turn
-from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of
+from tests.guard.by_hand import HOUR, MINUTE, START, arn_of, set_up
 from tests.guard.simulator.fake_services.account import REGION
 from tests.guard.simulator.people import SETTINGS
 from tests.guard.test_sweep import at, entry, idle, run
@@ -55,8 +55,7 @@ def test_what_a_redeploy_armed_before_the_sweep_that_missed_the_endpoint_stays(m
 
 def test_what_a_redeploy_armed_while_the_failed_endpoint_was_there_stays() -> None:
     """A deploy arms, then deletes the failed endpoint; the guard deletes it as well."""
-    aws = AwsByHand()
-    aws.add(age=HOUR, status="Failed", max_lifetime_hours="8")
+    aws = set_up(age=HOUR, status="Failed", max_lifetime_hours="8")
     aws.arm({"peagle-chat-lifetime": START + 2 * HOUR}, START - MINUTE)
     assert entry(run(aws, 0)).action == "turn-off"
     run(aws, 5)

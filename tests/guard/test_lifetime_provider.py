@@ -18,11 +18,11 @@ from peagle_guard.lifetime_provider import (
     wake,
 )
 from peagle_sm.core.plan.tags_and_schedules import hard_name, lifetime_schedule, schedule_name
-from tests.guard.by_hand import HOUR, START, AwsByHand, tags_for
+from tests.guard.by_hand import HOUR, START, AwsByHand, set_up, tags_for
 from tests.guard.simulator.fake_services.clients import SchedulerClient
 from tests.guard.simulator.making import plan
 from tests.guard.simulator.people import SETTINGS
-from tests.service.fakes import client_error
+from tests.service.aws_errors import client_error
 
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"
 
@@ -255,8 +255,7 @@ WAKE = {"action": "wake", "endpoint": "chat", "config": "chat-1", "time": START.
 
 def known(**tags: str) -> AwsByHand:
     """An endpoint that was turned off, as the register knows it."""
-    aws = AwsByHand()
-    aws.add()
+    aws = set_up()
     aws.remove("chat")
     aws.register.write("chat", tags={**tags_for("chat", max_lifetime_hours="3"), "team": "search", **tags})
     return aws

@@ -10,7 +10,7 @@ import pytest
 from peagle_guard.looking import Report, ReportEntry
 from peagle_guard.sweeper import SweepFailed, sweep
 from peagle_guard.sweeper import run as handle
-from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of, interval
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of, interval, set_up
 from tests.guard.simulator.fake_services.cloudwatch import FOREVER
 from tests.guard.simulator.fake_services.fake_aws import moment, seconds
 from tests.guard.simulator.people import SETTINGS
@@ -33,9 +33,7 @@ def entry(report: Report, name: str = "chat") -> ReportEntry:
 
 
 def idle(**tags: Any) -> AwsByHand:
-    aws = AwsByHand()
-    aws.add(age=2 * HOUR, idle_minutes="30", grace_minutes="10", max_lifetime_hours="8", **tags)
-    return aws
+    return set_up(age=2 * HOUR, idle_minutes="30", grace_minutes="10", max_lifetime_hours="8", **tags)
 
 
 def test_an_idle_endpoint_is_marked_told_looked_at_again_and_turned_off_through_its_stack() -> None:
@@ -70,15 +68,6 @@ def test_a_longer_idle_time_needs_a_mark_of_its_own() -> None:
     run(aws, 0)
     aws.endpoints["chat"].tags["peagle-sm:idle-minutes"] = "45"
     assert [entry(run(aws, minutes)).action for minutes in (5, 10, 15)] == ["mark", "none", "turn-off"]
-
-
-def test_a_schedule_that_was_armed_for_the_next_life_is_left_alone() -> None:
-    aws = idle()
-    for minutes in (0, 5, 10):
-        run(aws, minutes)
-    aws.arm({"peagle-chat-lifetime": at(14) + 8 * HOUR})
-    run(aws, 15)
-    assert aws.schedules
 
 
 @pytest.mark.parametrize("arrives", range(1, 10))
@@ -129,9 +118,7 @@ def test_a_second_sweep_at_the_same_time_is_left_out() -> None:
 
 def test_a_days_timetable_through_the_stack() -> None:
     """Off at 19:00 with a notice before, on at 08:00 once, and not again after it idled off."""
-    aws = AwsByHand()
-    aws.add(
-        "chat",
+    aws = set_up(
         hours="Mon-Fri 08:00-19:00 UTC",
         idle_minutes="30",
         max_lifetime_hours="100",
@@ -155,8 +142,7 @@ def test_a_days_timetable_through_the_stack() -> None:
 
 
 def test_an_endpoint_without_a_stack_is_woken_by_the_lifetime_function() -> None:
-    aws = AwsByHand()
-    aws.add(hours="Mon-Fri 08:00-19:00 UTC", max_lifetime_hours="100")
+    aws = set_up(hours="Mon-Fri 08:00-19:00 UTC", max_lifetime_hours="100")
     for minutes in (0, 11 * 60, 11 * 60 + 5, 24 * 60, 24 * 60 + 5):
         run(aws, minutes)
     assert aws.did == ["delete", "create"]
@@ -175,8 +161,7 @@ def test_an_endpoint_without_a_stack_is_woken_by_the_lifetime_function() -> None
 
 
 def test_waking_that_fails_is_told_after_the_third_try() -> None:
-    aws = AwsByHand()
-    aws.add(hours="Mon-Fri 08:00-19:00 UTC", stack="Peagle-chat", max_lifetime_hours="100")
+    aws = set_up(hours="Mon-Fri 08:00-19:00 UTC", stack="Peagle-chat", max_lifetime_hours="100")
     for minutes in (0, 11 * 60, 11 * 60 + 5):
         run(aws, minutes)
     aws.stacks["Peagle-chat"].status = "UPDATE_ROLLBACK_FAILED"
@@ -191,8 +176,7 @@ def test_waking_that_fails_is_told_after_the_third_try() -> None:
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_what_is_known_of_a_destroyed_stack_is_forgotten_within_an_hour(paused: bool) -> None:
-    aws = AwsByHand()
-    aws.add(stack="Peagle-chat", hours="Mon-Fri 08:00-19:00 UTC")
+    aws = set_up(stack="Peagle-chat", hours="Mon-Fri 08:00-19:00 UTC")
     run(aws, 0)
     aws.register.write("chat", paused=paused)
     aws.remove("chat")
@@ -210,8 +194,7 @@ def test_what_is_known_of_a_destroyed_stack_is_forgotten_within_an_hour(paused: 
 
 
 def test_a_stack_that_stands_is_asked_for_once_an_hour_and_its_record_stays() -> None:
-    aws = AwsByHand()
-    aws.add(stack="Peagle-chat")
+    aws = set_up(stack="Peagle-chat")
     run(aws, 0)
     aws.register.write("chat", paused=True)
     aws.remove("chat")
@@ -222,8 +205,7 @@ def test_a_stack_that_stands_is_asked_for_once_an_hour_and_its_record_stays() ->
 
 
 def test_a_destroyed_stack_is_not_woken_by_its_timetable() -> None:
-    aws = AwsByHand()
-    aws.add(hours="Mon-Fri 08:00-19:00 UTC", stack="Peagle-chat", max_lifetime_hours="100")
+    aws = set_up(hours="Mon-Fri 08:00-19:00 UTC", stack="Peagle-chat", max_lifetime_hours="100")
     for minutes in (0, 11 * 60, 11 * 60 + 5):
         run(aws, minutes)
     aws.stacks.clear()
@@ -233,8 +215,7 @@ def test_a_destroyed_stack_is_not_woken_by_its_timetable() -> None:
 
 
 def test_whoever_writes_meanwhile_keeps_the_record() -> None:
-    aws = AwsByHand()
-    aws.add(stack="Peagle-chat")
+    aws = set_up(stack="Peagle-chat")
     run(aws, 0)
     aws.remove("chat")
     aws.stacks.clear()
@@ -247,8 +228,7 @@ def test_whoever_writes_meanwhile_keeps_the_record() -> None:
 
 
 def test_a_limit_that_somebody_moved_leaves_no_trace() -> None:
-    aws = AwsByHand()
-    aws.add(age=2 * HOUR, max_lifetime_hours="2", stack="Peagle-chat")
+    aws = set_up(age=2 * HOUR, max_lifetime_hours="2", stack="Peagle-chat")
     aws.stacks["Peagle-chat"].status = "UPDATE_IN_PROGRESS"
     assert entry(run(aws, 0)).action == "turn-off"
     aws.register.write("chat", keep_until=at(60), expires_at=at(60))
@@ -283,17 +263,6 @@ def test_a_turn_off_that_came_to_nothing_is_forgotten_after_half_an_hour() -> No
     assert (record.off_by, record.off_at) == (None, None)
 
 
-def test_the_register_knows_since_when_the_metrics_prove_nothing() -> None:
-    aws = idle()
-    aws.rules(request_gaps=interval(at(-10), at(-9)))
-    run(aws, 0)
-    run(aws, 5)
-    assert aws.register.records["chat"].unknown_since == START
-    aws.serve("chat", at(6), at(8))
-    run(aws, 10)
-    assert aws.register.records["chat"].unknown_since is None
-
-
 def test_a_switch_that_hangs_for_some_endpoints_does_not_starve_the_others() -> None:
     """Each unanswered call takes a minute of the sweep's four: two at most, and the untried come first."""
     hanging = ("a", "b", "c")
@@ -324,8 +293,7 @@ def test_an_endpoint_about_which_nothing_can_be_decided_does_not_end_the_sweep()
 @pytest.mark.parametrize("late", [3, 5, 8])
 def test_a_late_sweep_sees_the_traffic_that_came_since_its_scheduled_time(late: int) -> None:
     """Its event still says the end of the grace; the traffic since then is in CloudWatch already."""
-    aws = AwsByHand()
-    aws.add(age=3 * HOUR, idle_minutes="15", max_lifetime_hours="100")
+    aws = set_up(age=3 * HOUR, idle_minutes="15", max_lifetime_hours="100")
     created_at = aws.view("chat").created_at
     aws.register.write(
         "chat",

@@ -13,11 +13,12 @@ from peagle_guard.aws import NoUpdates
 from peagle_guard.records import BUSY, OffBy
 from peagle_guard.sweeper import sweep
 from peagle_guard.switch import turn
-from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of, set_up
+from tests.guard.simulator.fake_services.cloudformation import BROKEN
 from tests.guard.simulator.making import plan
 from tests.guard.simulator.people import SETTINGS
 from tests.guard.simulator.worlds.traffic import Traffic
-from tests.service.fakes import throttled
+from tests.service.aws_errors import throttled
 
 OFF = {"action": "off", "stack": "Peagle-chat"}
 ON = {"action": "on", "stack": "Peagle-chat"}
@@ -28,7 +29,6 @@ UPDATABLE = (
     "IMPORT_COMPLETE",
     "UPDATE_FAILED",
 )
-BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "UPDATE_ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED")
 IN_PROGRESS = (
     "CREATE_IN_PROGRESS",
     "UPDATE_IN_PROGRESS",
@@ -41,8 +41,7 @@ IN_PROGRESS = (
 
 
 def world(stack_status: str = "CREATE_COMPLETE", state: str = "on", status: str = "InService") -> AwsByHand:
-    aws = AwsByHand()
-    aws.add(status=status, stack="Peagle-chat")
+    aws = set_up(status=status, stack="Peagle-chat")
     aws.stacks["Peagle-chat"].status, aws.stacks["Peagle-chat"].state = stack_status, state
     return aws
 
@@ -61,7 +60,7 @@ def test_off_updates_a_stack_that_can_be_updated(status: str) -> None:
 @pytest.mark.parametrize(
     ("stack_status", "state"),
     # Also where the stack says off: UPDATE_COMPLETE is not believed while the endpoint exists.
-    [*((status, "on") for status in BROKEN), ("UPDATE_COMPLETE", "off"), ("", "on")],
+    [*((status, "on") for status in sorted(BROKEN)), ("UPDATE_COMPLETE", "off"), ("", "on")],
 )
 def test_off_deletes_the_endpoint_itself_where_no_stack_can_be_updated(stack_status: str, state: str) -> None:
     aws = world(stack_status, state)
@@ -75,9 +74,13 @@ def test_off_deletes_the_endpoint_itself_where_no_stack_can_be_updated(stack_sta
 @pytest.mark.parametrize(
     ("stack_status", "status", "actions"),
     [
-        *((busy, "InService", (OFF, ON)) for busy in IN_PROGRESS),
+        *((busy, "InService", (OFF, ON)) for busy in sorted(IN_PROGRESS)),
         # CloudFormation would try the deletion once, in its clean-up, and then forget the endpoint.
-        *((stack, busy, (OFF,)) for stack in ("CREATE_COMPLETE", "ROLLBACK_COMPLETE") for busy in BUSY),
+        *(
+            (stack, busy, (OFF,))
+            for stack in ("CREATE_COMPLETE", "ROLLBACK_COMPLETE")
+            for busy in sorted(BUSY)
+        ),
         ("UPDATE_COMPLETE", "Deleting", (OFF, ON)),
     ],
 )
@@ -131,7 +134,7 @@ def identified(**changes: str) -> dict[str, str]:
 def test_an_event_about_an_older_endpoint_touches_neither_the_next_one_nor_its_stack(
     status: str, other: dict[str, str]
 ) -> None:
-    aws, event = (world(status), identified) if status else (alone(), direct)
+    aws, event = (world(status), identified) if status else (set_up(), direct)
     assert (turn(aws, event(**other))["state"], aws.did) == ("done", [])
     assert turn(aws, event())["state"] == "in-progress"
 
@@ -186,7 +189,7 @@ def test_on_mends_a_stack_whose_endpoint_was_deleted_behind_its_back() -> None:
     assert aws.did == ["stack-off", "stack-on"]
 
 
-@pytest.mark.parametrize("status", BROKEN)
+@pytest.mark.parametrize("status", sorted(BROKEN))
 def test_on_refuses_a_broken_stack(status: str) -> None:
     aws = asleep(status)
     assert (turn(aws, ON)["state"], aws.did) == ("refused", [])
@@ -201,14 +204,8 @@ def direct(created_at: str = START.isoformat(), arn: str = arn_of("chat"), **mor
     return {"action": "off", "endpoint": "chat", "arn": arn, "created_at": created_at, **more}
 
 
-def alone(status: str = "InService") -> AwsByHand:
-    aws = AwsByHand()
-    aws.add(status=status)
-    return aws
-
-
 def test_off_deletes_an_endpoint_without_a_stack_and_then_its_schedules_but_no_later_one() -> None:
-    aws, ends = alone(), START + 8 * HOUR
+    aws, ends = set_up(), START + 8 * HOUR
     aws.arm({f"peagle-chat-lifetime{end}": ends for end in ("", "-hard-1", "-hard-2")})
     aws.arm({"peagle-chat-lifetime-hard-3": ends + HOUR})
     event = direct(expires_at=ends.isoformat())
@@ -259,8 +256,8 @@ def test_components_and_their_scalable_targets_go_first() -> None:
     assert aws.targets == {}
 
 
-def test_a_deletion_that_aws_refuses_leaves_the_autoscaling_alone() -> None:
-    aws = alone()
+def test_a_deletion_that_aws_refuses_leaves_the_autoscaling_set_up() -> None:
+    aws = set_up()
     aws.targets.update(VARIANT)
     aws.faults["DeleteEndpoint"] = [throttled("DeleteEndpoint")]
     with pytest.raises(ClientError, match="Rate exceeded"):

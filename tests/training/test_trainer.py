@@ -24,7 +24,7 @@ from peagle_sm.service.heads.checking import local_folder
 from peagle_train.target import tensors_of
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.trainer_env import ensure_trainer
-from sagemaker_local.paths import container_dir, weights_dir
+from sagemaker_local.paths import cache_dir, container_dir, weights_dir
 from tests.training.support import Job, document, job, lines, records
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
@@ -43,7 +43,12 @@ def python() -> Path:
 def checked(python: Path, script: Path, *arguments: object) -> str:
     done = subprocess.run(
         [str(python), str(script), *map(str, arguments)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(container_dir()), "OMP_NUM_THREADS": "1"},
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(container_dir()),
+            "OMP_NUM_THREADS": "1",
+            "VLLM_CACHE_ROOT": str(cache_dir() / "vllm" / python.parents[1].name),  # as the engine's
+        },
         capture_output=True,
         text=True,
         timeout=900,

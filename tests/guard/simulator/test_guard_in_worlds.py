@@ -104,14 +104,6 @@ def test_metrics_that_come_five_minutes_late_still_prove_quiet(lag_s: int) -> No
     assert minutes <= 60
 
 
-def test_a_request_in_a_lost_minute_is_not_taken_for_quiet() -> None:
-    # Two lost minutes hide the only sign of a request; what is not known is not idle.
-    hidden = BEGIN + 20 * MINUTE
-    rules = CloudWatch(concurrency=False, gaps=((hidden, hidden + 2 * MINUTE),))
-    given = plan((400, 410), (20 * MINUTE + 30, 27 * MINUTE), idle_minutes=15)
-    _intact(world(given, cloudwatch=rules))
-
-
 # --- leases, names, owners ----------------------------------------------------------------------------
 
 

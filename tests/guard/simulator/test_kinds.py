@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from random import Random
 
@@ -36,6 +37,12 @@ def test_no_promise_is_broken_in_worlds_of_a_kind(kind: str) -> None:
     tally = run_batch(kind, range(WORLDS))
     assert tally.broken == []
     assert tally.worlds == WORLDS <= tally.lives
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seeds", [range(50, 150), (4504, 5780)], ids=["100 more", "250 endpoints"])
+def test_no_promise_is_broken_in_more_mixed_worlds(seeds: Sequence[int]) -> None:
+    assert run_batch(MIXED, seeds).broken == []
 
 
 # --- events -------------------------------------------------------------------------------------------

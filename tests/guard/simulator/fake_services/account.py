@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -239,7 +239,5 @@ class Account:
             return
         self.forget(name)
         life.components.clear()
-        try:
+        with suppress(Refused):
             self.sagemaker.delete(name, now, "user")
-        except Refused:
-            life.refusals.append(now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tests.guard.simulator.fake_services.errors import AwsFault, NothingToUpdate
@@ -32,8 +33,6 @@ class Stack:
     status: str = "CREATE_COMPLETE"
     by: str = "guard"
     """Who asked for the last update."""
-    updates: int = 0
-    refused: int = 0
 
     def status_at(self, now: int) -> str:
         """Return StackStatus, somebody else's updates included."""
@@ -59,23 +58,19 @@ class CloudFormation:
             raise AwsFault(f"Stack with id {name} does not exist", "ValidationError")
         stack = self.stacks[name]
         if stack.status_at(now).endswith("_IN_PROGRESS") or stack.status_at(now) in BROKEN:
-            stack.refused += 1
             message = f"Stack:{name} is in {stack.status_at(now)} state and can not be updated."
             raise AwsFault(message, "ValidationError")
         if state is None or state == stack.state:
             raise NothingToUpdate
         stack.state, stack.status = state, "UPDATE_IN_PROGRESS"
-        stack.updates += 1
         self.asked(stack, state)
         self.events.at(now + self.update_s, lambda moment: self._cleanup(stack, state, moment))
         return stack
 
     def _cleanup(self, stack: Stack, state: str, now: int) -> None:
         """The resource goes in the clean-up; a failure there is swallowed and the update still completes."""
-        try:
+        with suppress(AwsFault):
             self.turn(stack, state, now)
-        except AwsFault:
-            stack.refused += 1
         stack.status = "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS" if state == "off" else "UPDATE_IN_PROGRESS"
         self.events.at(now + UPDATE_S, lambda _: self._complete(stack))
 

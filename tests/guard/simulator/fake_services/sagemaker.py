@@ -31,7 +31,6 @@ class Life:
     gone_at: int | None = None
     ended_by: str = ""
     """Who turned it off first: ``guard``, ``schedule``, ``user``, or a rival's name."""
-    refusals: list[int] = field(default_factory=list)
     double_actions: int = 0
     """Deletions asked for while one was under way."""
     turning_off_at: int | None = None
@@ -124,10 +123,8 @@ class SageMaker:
             life.double_actions += by != "schedule"
             raise Refused(f"Cannot update in-progress endpoint {life.arn}.")
         if status in BUSY:
-            life.refusals.append(now)
             raise Refused(f"Cannot update in-progress endpoint {life.arn}.")
         if life.components:
-            life.refusals.append(now)
             raise Refused(f"Endpoint {name} still has inference components: {life.components}")
         if life.lies_left:
             life.lies_left -= 1

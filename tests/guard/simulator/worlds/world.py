@@ -73,10 +73,6 @@ class Hours:
     text: str
     open: tuple[Interval, ...]
 
-    def is_open(self, moment: int) -> bool:
-        """Say whether the endpoint shall run at a moment."""
-        return any(begin <= moment < end for begin, end in self.open)
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -129,11 +129,6 @@ class Separated:
     withheld_points: tuple[PointRecord, ...]
     withheld_comparisons: tuple[ComparisonRecord, ...]
 
-    @property
-    def late(self) -> tuple[PointRecord, ...]:
-        """Points that are shown with a note on their latencies."""
-        return tuple(point for point in self.points if is_late(point.client))
-
 
 def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]) -> Separated:
     """Apply the rule; a comparison is withheld if all points of one of its arms are withheld.

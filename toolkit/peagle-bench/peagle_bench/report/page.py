@@ -19,17 +19,6 @@ from peagle_bench.results.result_file import Results
 
 
 @dataclass(frozen=True)
-class Headline:
-    """A headline in parts: its figure is emphasised, its interval lighter; empty ones are left out."""
-
-    before: str
-    figure: str = ""
-    words: str = ""
-    interval: str = ""
-    rest: str = ""
-
-
-@dataclass(frozen=True)
 class Run:
     """What the page says of one run, from its cautions to its provenance; ``title`` is its link's."""
 
@@ -37,7 +26,7 @@ class Run:
     cautions: tuple[Caution, ...]
     about: str
     verdict: Verdict
-    headline: Headline
+    headline: tuple[str, str, str]  #: before the emphasised figure, it, and the rest
     tiles: tuple[Tile, ...]
     sections: list[Section]
 
@@ -68,22 +57,10 @@ def _run(view: View, name: str, title: str) -> Run:
         cautions=cautions(view),
         about=" · ".join([name, *_about(view)]),
         verdict=result,
-        headline=headline(result),
+        headline=result.headline.partition(result.figure) if result.figure else (result.headline, "", ""),
         tiles=tiles(view),
         sections=_sections(view),
     )
-
-
-def headline(result: Verdict) -> Headline:
-    """Split a headline into its parts."""
-    if not result.figure:
-        return Headline(result.headline)
-    before, figure, after = result.headline.partition(result.figure)
-    words, opened, tail = after.partition(" [")
-    bounds, closed, rest = tail.partition("]")
-    if not (opened and closed):
-        return Headline(before, figure, after)
-    return Headline(before, figure, f"{words} ", f"[{bounds}]", rest)
 
 
 def _sections(view: View) -> list[Section]:

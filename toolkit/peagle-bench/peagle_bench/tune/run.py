@@ -69,9 +69,12 @@ class Tuning:
             LoadStopped, ServiceFault: an endpoint stopped answering; the sink has the records so far.
         """
         demand_prompts(self.items)
-        usual = self.settings.windows(local=self.session.is_local).usual * len(self.settings.concurrencies)
+        usual, _ = self.settings.windows(local=self.session.is_local)
         self._window_progress = WindowProgress(
-            self.progress, usual, every_s=self.every_s, monotonic=self.monotonic
+            self.progress,
+            usual * len(self.settings.concurrencies),
+            every_s=self.every_s,
+            monotonic=self.monotonic,
         )
         began = self.monotonic()
         results = self._in_engines() if self.settings.runtime else self._by_deployments()

@@ -26,7 +26,7 @@ from peagle_sm.core.errors import CredentialsError
 from peagle_sm.service.spec_to_plan import plan_for
 from tests.core.support import GPT, spec_of
 from tests.prices import document, documents, hosting_types
-from tests.service.fakes import client_error
+from tests.service.aws_errors import client_error
 
 INSTANCE, REGION = "ml.g7e.2xlarge", "us-east-1"
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -29,8 +29,15 @@ def test_it_shows_what_is_recorded_and_no_means_nothing(peagle: Run, endpoint: s
     done = peagle("serve", endpoint, "--record", "t.jsonl", "--port", "0", answers="n\n")
     assert done.exit_code == 3
     shown = " ".join(done.stderr.split())
-    for fact in ("every request, to t.jsonl", "prompts, answers", "readable by you only", "30 days"):
-        assert fact in shown
+    for promise in (
+        "every request, to t.jsonl",
+        "acceptance, with secrets redacted",
+        "not stored token ids, log-probabilities, images, audio",
+        "names, addresses, unknown formats of keys, and secrets in images stay",
+        "readable by you only (mode 600)",
+        "kept 30 days",
+    ):
+        assert promise in shown
     assert "Record this traffic? [y/N]: n" in shown
     assert not Path("t.jsonl").exists()
 

@@ -144,7 +144,7 @@ class Account:
                 time.sleep(0.01)
 
     def moving(self) -> dict[str, str]:
-        rows = self.sagemaker.list_endpoints()["Endpoints"]
+        rows = self._rows("list_endpoints", "Endpoints")
         return {row["EndpointName"]: row["EndpointStatus"] for row in rows if row["EndpointStatus"] in MOVING}
 
     def begin(self, operation: str) -> Params | None:
@@ -184,7 +184,7 @@ class Account:
         return [row for row in rows if row not in kept]
 
     def _rows(self, operation: str, key: str) -> list[Params]:
-        pages = self.sagemaker.get_paginator(operation).paginate(SortBy="Name", SortOrder="Ascending")
+        pages = self.sagemaker.get_paginator(operation).paginate(SortBy="Name", MaxResults=100)
         return [row for page in pages for row in page[key]]
 
     def kinds(self) -> list[str]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -10,8 +9,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing
 from tests.local.serving import Server
 from tests.service.account import Account, WatchedBoto3, guard_of
-from tests.service.fakes import FakeAws
-from tests.service.setting import make_spec, pacing_of, session_of
+from tests.service.setting import make_spec
 
 
 @pytest.fixture(scope="session")
@@ -27,23 +25,20 @@ def boto3(server: Server, watched: WatchedBoto3) -> Iterator[WatchedBoto3]:
 
 
 @pytest.fixture
-def aws(request: pytest.FixtureRequest) -> Iterator[Any]:
-    if hasattr(request.module, "FakeAws"):
-        yield FakeAws()
-        return
-    account = Account(request.getfixturevalue("server"), request.getfixturevalue("boto3"))
+def aws(server: Server, boto3: WatchedBoto3) -> Iterator[Account]:
+    account = Account(server, boto3)
     yield account
     account.clear()
 
 
 @pytest.fixture
-def session(aws: Any) -> Session:
-    return session_of(aws) if isinstance(aws, FakeAws) else aws.session()
+def session(aws: Account) -> Session:
+    return aws.session()
 
 
 @pytest.fixture
-def pacing(aws: Any) -> Pacing:
-    return pacing_of(aws) if isinstance(aws, FakeAws) else aws.pacing()
+def pacing(aws: Account) -> Pacing:
+    return aws.pacing()
 
 
 @pytest.fixture

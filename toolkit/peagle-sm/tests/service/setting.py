@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from peagle_sm.aws.session.session import Session
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.service import Pacing
-
-if TYPE_CHECKING:
-    from tests.service.fakes import FakeAws
 
 ACCOUNT = "123456789012"
 EXECUTION_ROLE = f"arn:aws:iam::{ACCOUNT}:role/peagle-sm-local-execution"
@@ -17,20 +12,6 @@ ROLE = f"arn:aws:iam::{ACCOUNT}:role/peagle-sm-local-scheduler"
 GUARDS_ROLE = f"arn:aws:iam::{ACCOUNT}:role/peagle-scheduler-us-east-1"
 BUCKET = "peagle-tests"
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
-
-
-def session_of(aws: FakeAws) -> Session:
-    return Session.from_boto3(aws, clock=aws.clock.now)
-
-
-def pacing_of(aws: FakeAws, poll_s: float = 15.0) -> Pacing:
-    return Pacing(
-        clock=aws.clock.now,
-        monotonic=aws.clock.monotonic,
-        sleep=aws.clock.sleep,
-        poll_s=poll_s,
-        delete_timeout_s=600,
-    )
 
 
 def make_spec(name: str = "demo", env: dict[str, str] | None = None, **changes: Any) -> EndpointSpec:

@@ -198,3 +198,12 @@ def test_a_register_that_is_throttled_hides_no_status(
     aws.remove_endpoint()
     with pytest.raises(ServiceFault, match="GetItem: Rate exceeded"):
         endpoint.status()
+
+
+def test_who_may_not_list_models_reads_the_status(
+    aws: Account, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    endpoint = deploy(spec, session=session, pacing=pacing)
+    refused = {"ListModels", "ListEndpointConfigs"}
+    aws.before = lambda operation: denied(operation) if operation in refused else None
+    assert endpoint.status().summary.num_speculative_tokens == 3

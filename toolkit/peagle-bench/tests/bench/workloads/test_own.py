@@ -77,6 +77,7 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
         ([{**CHAT, "n": 4}], "n requests several answers"),
         ([{"prompt": ["a", "b"]}], "prompt requests several answers"),
         ([{"turns": []}], "allowed: a list of one or more texts"),
+        ([CHAT, {"turns": ["FULL BENCHMARK DATA SHOULD BE FETCHED"]}], "1 of 2 lines are placeholders"),
         ([{"body": "x"}], "body is not a JSON object"),
         ([{"messages": "hi"}], "messages: found 'hi'; allowed: a list of objects, each with a role"),
         ([{"messages": ["hi"]}], "allowed: a list of objects, each with a role"),
@@ -435,7 +436,7 @@ TAR = b"m.jsonl" + bytes(505) + BODIES.encode()
         b"PK\x03\x04" + bytes(30) + BODIES.encode(),
         lzma.compress(BODIES.encode()),
         TAR,
-        gzip.compress(TAR),
+        gzip.compress(TAR, mtime=0),  # a time in it would be a name that each process has anew
         b"SQLite format 3\0" + bytes(50),
     ],
 )
