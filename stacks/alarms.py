@@ -58,12 +58,10 @@ def watches(endpoint: Watched) -> tuple[AlarmRule, ...]:
 
 
 def _errors(endpoint: Watched) -> Iterator[AlarmRule]:
-    invoked = stat("invocations", INVOCATIONS, "Invocations", endpoint.invocations, "Sum", 300)
-    failed = stat("failed", INVOCATIONS, "Invocation5XXErrors", endpoint.invocations, "Sum", 300)
     yield AlarmRule(
         key="errors-5xx",
         text="The engine answered 5xx. Read its traceback in the log group.",
-        queries=(failed,),
+        queries=(stat("failed", INVOCATIONS, "Invocation5XXErrors", endpoint.invocations, "Sum", 300),),
         expression="failed",
     )
     yield AlarmRule(
@@ -72,7 +70,7 @@ def _errors(endpoint: Watched) -> Iterator[AlarmRule]:
         "Refused requests, timeouts and broken connections count too.",
         queries=(
             stat("failed", INVOCATIONS, "InvocationModelErrors", endpoint.invocations, "Sum", 300),
-            invoked,
+            stat("invocations", INVOCATIONS, "Invocations", endpoint.invocations, "Sum", 300),
         ),
         expression="100 * failed / invocations",
         threshold=5,

@@ -219,25 +219,10 @@ def _pattern(tokens: int, *, drafted: str = "", s1: str = "", s2: str = "") -> s
     rates[0] += s1
     if tokens > 1:
         rates[1] += s2
-    columns = [
-        "...",
-        'l1 = "Accepted:"',
-        "accepted",
-        "u1",
-        'l2 = "Drafted:"',
-        f"drafted{drafted}",
-        "u2",
-        "p1",
-        "p2",
-        "p3",
-        *rates,
-        "a1",
-        "a2",
-        "a3",
-        "a4",
-        "a5",
-    ]
-    return f"[{', '.join(columns)}]"
+    return (
+        f'[..., l1 = "Accepted:", accepted, u1, l2 = "Drafted:", drafted{drafted}, u2, p1, p2, p3, '
+        f"{', '.join(rates)}, a1, a2, a3, a4, a5]"
+    )
 
 
 def add_filters(scope: Construct, endpoint: Watched, log_group: CfnResource) -> None:

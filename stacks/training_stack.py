@@ -20,8 +20,6 @@ from stacks.guard.functions import role
 from stacks.guard.policies import PULL_IMAGE, allow, arn, join_vpc, only_if, sub
 from stacks.stack import PeagleStack
 
-STACK = TRAINING_STACK
-DESCRIPTION = "peagle-sm: the role of training jobs (one per region)"
 HAS_KEY, HAS_VPC = "HasKey", "HasVpc"
 _BUCKET = "arn:${AWS::Partition}:s3:::${Bucket}"
 
@@ -29,8 +27,8 @@ _BUCKET = "arn:${AWS::Partition}:s3:::${Bucket}"
 class TrainingStack(PeagleStack):
     """Stack with the execution role of training jobs."""
 
-    def __init__(self, scope: Any, construct_id: str = STACK, **more: Any) -> None:
-        super().__init__(scope, construct_id, DESCRIPTION, **more)
+    def __init__(self, scope: Any, construct_id: str = TRAINING_STACK, **more: Any) -> None:
+        super().__init__(scope, construct_id, "peagle-sm: the role of training jobs (one per region)", **more)
         add_parameters(self)
         created = role(
             self,

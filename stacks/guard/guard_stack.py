@@ -175,9 +175,6 @@ def _lambda(query_id: str, function: str, metric: str) -> dict[str, Any]:
     return stat(query_id, "AWS/Lambda", metric, {"FunctionName": function}, "Sum", _PERIOD_S)
 
 
-DESCRIPTION = "peagle-sm: turns off unused SageMaker endpoints and sends notices (one per region)"
-
-
 class GuardStack(PeagleStack):
     """Stack of the guard: sweeper, switch, two providers and their resources.
 
@@ -188,7 +185,8 @@ class GuardStack(PeagleStack):
     def __init__(
         self, scope: Construct, construct_id: str = guard.GUARD_STACK, *, shipped: bool = False, **more: Any
     ) -> None:
-        super().__init__(scope, construct_id, DESCRIPTION, **more)
+        does = "peagle-sm: turns off unused SageMaker endpoints and sends notices (one per region)"
+        super().__init__(scope, construct_id, does, **more)
         code = code_parameters(self) if shipped else cdk_asset(self)
         inputs = Inputs(self)
         regions = load_catalog().regions

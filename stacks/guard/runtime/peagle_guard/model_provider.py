@@ -97,9 +97,4 @@ def _delete(models: Any, name: str) -> Made:
 def handler(event: Mapping[str, Any], context: Context) -> None:
     """Handle one request of CloudFormation."""
     wanted = str(event.get("ResourceProperties", {}).get("ModelName", ""))
-    respond(
-        event,
-        context,
-        lambda: provide(client("sagemaker"), event),
-        f"{_NOT_CREATED}{wanted}",
-    )
+    respond(event, context, lambda: provide(client("sagemaker"), event), f"{_NOT_CREATED}{wanted}")
