@@ -101,6 +101,7 @@ class Account:
         self.scheduler = server.client("scheduler")
         self.dynamodb = server.client("dynamodb")
         self.start = self.clock().replace(microsecond=0)
+        self._kept: list[str] = []
         self._kept = self.everything()
 
     # --- time and calls ---------------------------------------------------------------------------
@@ -180,8 +181,7 @@ class Account:
         rows += [f"endpoint-config/{row['EndpointConfigName']}" for row in configs]
         rows += [f"model/{row['ModelName']}" for row in self._rows("list_models", "Models")]
         rows += [f"schedule/{name}" for name in self.schedules()]
-        kept = getattr(self, "_kept", [])
-        return [row for row in rows if row not in kept]
+        return [row for row in rows if row not in self._kept]
 
     def _rows(self, operation: str, key: str) -> list[Params]:
         pages = self.sagemaker.get_paginator(operation).paginate(SortBy="Name", MaxResults=100)

@@ -80,7 +80,10 @@ def _answer_stack(aws: Account, status: str, until: str, events: Sequence[dict[s
         if operation == until:
             aws.before = lambda operation: None
             return {"StackId": "old"}
-        answers = {"DescribeStacks": {"Stacks": [stack]}, "DescribeStackEvents": {"StackEvents": events}}
+        answers: dict[str, Any] = {
+            "DescribeStacks": {"Stacks": [stack]},
+            "DescribeStackEvents": {"StackEvents": events},
+        }
         return answers.get(operation)
 
     aws.before = answer

@@ -95,7 +95,7 @@ def test_resuming_arms_the_limit_anew_and_creates_the_same_endpoint(aws: Account
     session = _deployed(aws, tags={"team": "search"})
     before, tags = aws.endpoint(), aws.tags("endpoint", "demo")
     pause("demo", session=session, pacing=pacing)
-    aws.sleep(24 * 3600)
+    aws.sleep(3 * 3600)
     aws.calls.clear()
     at = aws.now()
     events: list[Event] = []
