@@ -81,14 +81,8 @@ class World:
                     seconds *= machine[arm, number % self.blocks]
                 if arm == "p-eagle":
                     seconds *= self.slow if slices.get("label:0") == "0" else 1 / self.gain
-                record = answer(arm, number, seconds, slices)
-                records.append(
-                    replace(
-                        record,
-                        output_tokens=tokens,
-                        accepted=max(0, tokens - 25) if arm == "p-eagle" else None,
-                    )
-                )
+                accepted = max(0, tokens - 25) if arm == "p-eagle" else None
+                records.append(answer(arm, number, seconds, slices, output_tokens=tokens, accepted=accepted))
         load = EIGHT if self.blocks > 1 else ALONE
         return slices_of_pairs([(PAIR, [measured(records, load, self.blocks)])], temperature=0)
 
