@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures.thread
 import functools
 import gc
+import itertools
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 import tests  # noqa: F401
 
 if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
     from tests.local.serving import Server
 
 # Two shared cores make single examples slow at random, so a deadline would only find the machine's load.
@@ -43,6 +45,7 @@ settings.register_profile("campaign", parent=settings.get_profile("change"), max
 # Each botocore session would parse megabytes of service models again: a quarter of the tests' CPU time.
 setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))  # noqa: B010
 
+_buckets = itertools.count(1)
 Marked = TypeVar("Marked", bound=pytest.Item)
 _LOOPBACK = ("localhost", "::1", "0.0.0.0", "::", "")
 
@@ -192,6 +195,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     from tests.local.serving import running_server
 
     yield from running_server(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="session")
+def local(server: Server) -> Session:
+    """A session of peagle-sm with the local server."""
+    from tests.local.serving import local_session
+
+    return local_session(server)
+
+
+@pytest.fixture
+def bucket(server: Server) -> str:
+    """A new, empty bucket of the local S3."""
+    name = f"bucket-{next(_buckets)}"
+    server.client("s3").create_bucket(Bucket=name)
+    return name
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def add_checked(
     """
     missing = lacking(type_name, properties)
     if missing:
-        raise Unsupported(type_name, missing[0])
+        raise Unsupported(f"CloudFormation's {type_name} has no property {missing[0]}")
     values = dict(properties)
     if "Tags" in property_tree(type_name):
         own = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", ())} or tags

@@ -13,11 +13,11 @@ from aws_cdk import (
     CfnCondition,
     CfnOutput,
     CfnParameter,
-    CfnResource,
     Environment,
     Fn,
     Tags,
 )
+from aws_cdk.aws_cloudwatch import CfnDashboard
 from constructs import Construct
 
 from peagle_sm.core import guard as guard_names
@@ -30,7 +30,6 @@ from stacks.observability import dashboard_body
 from stacks.stack import PeagleStack
 
 _REGION = "${AWS::Region}"
-_BODY = {"messages": [{"role": "user", "content": "Write a haiku about the sea."}], "max_tokens": 64}
 
 
 def outputs(plan: Plan) -> dict[str, str]:
@@ -40,7 +39,6 @@ def outputs(plan: Plan) -> dict[str, str]:
         "EndpointName": name,
         "UsdPerHour": _price(plan),
         "Invoke": _invoke(plan),
-        "InvokeByAwsCli": _invoke_by_aws_cli(plan),
         "Update": _update(plan, stack),
         "TurnOff": f"peagle-sm pause {name}",
         "TurnOn": f"peagle-sm resume {name}",
@@ -49,7 +47,7 @@ def outputs(plan: Plan) -> dict[str, str]:
             "--use-previous-template --parameters ParameterKey=EndpointState,ParameterValue=off"
         ),
         "Destroy": f"aws cloudformation delete-stack --region {_REGION} --stack-name {stack}",
-        "DashboardUrl": _dashboard(stack),
+        "DashboardUrl": f"https://console.aws.amazon.com/cloudwatch/home?region={_REGION}#dashboards:name={stack}",
     }
 
 
@@ -89,20 +87,6 @@ def _invoke(plan: Plan) -> str:
     return f"peagle-sm invoke {plan.names.endpoint} --prompt 'Write a haiku about the sea.'"
 
 
-def _invoke_by_aws_cli(plan: Plan) -> str:
-    component = plan.names.component
-    chosen = f"--inference-component-name {component} " if component else ""
-    return (
-        f"aws sagemaker-runtime invoke-endpoint --region {_REGION} --endpoint-name {plan.names.endpoint} "
-        f"{chosen}--content-type application/json --cli-binary-format raw-in-base64-out "
-        f"--body '{json.dumps(_BODY)}' /dev/stdout"
-    )
-
-
-def _dashboard(stack: str) -> str:
-    return f"https://console.aws.amazon.com/cloudwatch/home?region={_REGION}#dashboards:name={stack}"
-
-
 SWITCH = "EndpointState"
 
 
@@ -128,17 +112,24 @@ class EndpointStack(PeagleStack):
             stack_name=name,
             env=env,
         )
-        self._plan = plan
-        self._endpoint = watched(plan)
-        self._is_on = self._add_switch()
-        resources = add_resources(self, plan, self._is_on)
-        add_filters(self, self._endpoint, resources["log-group"])
-        self._add_watchers(resources["endpoint"], email)
+        endpoint, is_on, tags = watched(plan), self._add_switch(), stack_tags(plan)
+        resources = add_resources(self, plan, is_on)
+        add_filters(self, endpoint, resources["log-group"])
+        topic, rules = observability.add_topic(self, endpoint, email), watches(endpoint)
+        observability.add_alarms(self, endpoint, rules, topic, (is_on, resources["endpoint"]), tags)
+        lasting = [rule.key for rule in rules if not rule.only_on]
+        body = json.dumps(dashboard_body(endpoint, lasting, advice(plan)))
+        CfnDashboard(self, "Dashboard", dashboard_name=name, dashboard_body=Fn.sub(body))
         for output, value in outputs(plan).items():
             CfnOutput(self, output, value=Fn.sub(value) if "${" in value else value)
-        for key, text in stack_tags(plan).items():
+        for key, text in tags.items():
             Tags.of(self).add(key, text)
-        self._tell()
+        for finding in plan.findings:  # no errors: they have already stopped the synthesis
+            check_id = f"peagle-sm:{finding.check}"
+            if finding.severity == "warning":
+                Annotations.of(self).add_warning_v2(check_id, f"{finding.message} {finding.next_step}")
+            else:
+                Annotations.of(self).add_info_v2(check_id, finding.message)
 
     def _add_switch(self) -> CfnCondition:
         state = CfnParameter(
@@ -149,23 +140,3 @@ class EndpointStack(PeagleStack):
             description="off deletes the endpoint and keeps everything else; on creates it again.",
         )
         return CfnCondition(self, "EndpointIsOn", expression=Fn.condition_equals(state.value_as_string, "on"))
-
-    def _add_watchers(self, created: CfnResource, email: str | None) -> None:
-        topic = observability.add_topic(self, self._endpoint, email)
-        looked_at = watches(self._endpoint)
-        observability.add_alarms(
-            self, self._endpoint, looked_at, topic, (self._is_on, created), stack_tags(self._plan)
-        )
-        keys = [watch.key for watch in looked_at if not watch.only_on]
-        text = advice(self._plan)
-        observability.add_dashboard(self, self._endpoint, dashboard_body(self._endpoint, keys, text))
-
-    def _tell(self) -> None:
-        """Show the plan's warnings at synth; errors have already stopped it."""
-        for finding in self._plan.findings:
-            if finding.severity == "warning":
-                Annotations.of(self).add_warning_v2(
-                    f"peagle-sm:{finding.check}", f"{finding.message} {finding.next_step}"
-                )
-            else:
-                Annotations.of(self).add_info_v2(f"peagle-sm:{finding.check}", finding.message)

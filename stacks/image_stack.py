@@ -29,7 +29,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_s3_assets import Asset
 
-from stacks.guard.policies import allow
+from stacks.guard.policies import allow, arn
 from stacks.guard.reasons import acknowledge
 from stacks.stack import PeagleStack
 
@@ -146,7 +146,6 @@ class ImageStack(PeagleStack):
             enable_key_rotation=True,
             pending_window=Duration.days(7),
         )
-        log = self._arn("logs", f"log-group:{LOG_GROUP}")
         key.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="TheLogIsEncrypted",
@@ -155,7 +154,9 @@ class ImageStack(PeagleStack):
                     *("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*")
                 ],
                 resources=["*"],
-                conditions={"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": log}},
+                conditions={
+                    "ArnEquals": {"kms:EncryptionContext:aws:logs:arn": arn("logs", f"log-group:{LOG_GROUP}")}
+                },
             )
         )
         return key
@@ -227,7 +228,7 @@ class ImageStack(PeagleStack):
         ]
         only_this_project = {
             "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
-            "ArnLike": {"aws:SourceArn": self._arn("codebuild", f"project/{PROJECT}")},
+            "ArnLike": {"aws:SourceArn": arn("codebuild", f"project/{PROJECT}")},
         }
         return iam.Role(
             self,
@@ -236,7 +237,3 @@ class ImageStack(PeagleStack):
             assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com", conditions=only_this_project),
             inline_policies={"build": iam.PolicyDocument.from_json({"Statement": statements})},
         )
-
-    @staticmethod
-    def _arn(service: str, resource: str) -> str:
-        return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{Aws.ACCOUNT_ID}:{resource}"

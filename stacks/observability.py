@@ -6,12 +6,10 @@ bottom.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import Aws, CfnCondition, CfnResource, Fn, RemovalPolicy
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -34,6 +32,7 @@ from stacks.metrics import (
 )
 
 _REGION = "${AWS::Region}"
+_ALARMS = "arn:${AWS::Partition}:cloudwatch:${AWS::Region}:${AWS::AccountId}:alarm:"
 _WIDTH = 24
 _HEIGHT = 6
 _TEXT_HEIGHT = 5
@@ -42,7 +41,7 @@ _TEXT_HEIGHT = 5
 def dashboard_body(endpoint: Watched, alarm_keys: Sequence[str], advice: str) -> dict[str, Any]:
     """Return the dashboard's body; ``advice`` is its text with the most important commands."""
     rows = [
-        [_text(advice), _alarms(endpoint, alarm_keys)],
+        [{"type": "text", "properties": {"markdown": advice}}, _alarms(endpoint, alarm_keys)],
         [_spend(endpoint), _traffic(endpoint), _errors(endpoint)],
         [_latency(endpoint), *_drafting(endpoint), _hardware(endpoint)],
         _slices(endpoint),
@@ -60,13 +59,8 @@ def _placed(rows: Sequence[Sequence[dict[str, Any]]]) -> Sequence[dict[str, Any]
     return placed
 
 
-def _text(markdown: str) -> dict[str, Any]:
-    return {"type": "text", "properties": {"markdown": markdown}}
-
-
 def _alarms(endpoint: Watched, keys: Sequence[str]) -> dict[str, Any]:
-    prefix = f"arn:${{AWS::Partition}}:cloudwatch:{_REGION}:${{AWS::AccountId}}:alarm:"
-    names = [prefix + alarm_name(endpoint.name, key) for key in keys]
+    names = [_ALARMS + alarm_name(endpoint.name, key) for key in keys]
     return {"type": "alarm", "properties": {"title": "Alarms", "alarms": names}}
 
 
@@ -141,28 +135,18 @@ def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
         _metric(space, ACCEPTED, {}, stat="Sum", id="accepted", visible=False),
         _metric(space, DRAFTED, {}, stat="Sum", id="drafted", visible=False),
     ]
-    length = {"expression": f"1 + {endpoint.tokens} * accepted / drafted", "label": "length", "id": "length"}
     rate = {"expression": "100 * accepted / drafted", "label": "accepted %", "id": "rate", "yAxis": "right"}
+    percent = {"min": 0, "max": 100, "showUnits": False}
     if endpoint.ks != {endpoint.tokens}:
         # The log has drafted tokens, not steps: with several K it does not give the tokens of a step.
-        left = {"left": {"min": 0, "max": 100, "showUnits": False}}
-        return [
-            _graph(
-                "Acceptance with several K: per cent of drafts",
-                [[{**rate, "yAxis": "left"}], *counts],
-                yAxis=left,
-            )
-        ]
-    return [
-        _graph(
-            f"Acceptance at K = {endpoint.tokens}: tokens a step, and per cent of drafts",
-            [[length], [rate], *counts],
-            yAxis={
-                "left": {"min": 1, "max": endpoint.tokens + 1, "showUnits": False},
-                "right": {"min": 0, "max": 100, "showUnits": False},
-            },
-        )
-    ]
+        title, lines = "Acceptance with several K: per cent of drafts", [[{**rate, "yAxis": "left"}]]
+        axis = {"left": percent}
+    else:
+        steps = f"1 + {endpoint.tokens} * accepted / drafted"
+        title = f"Acceptance at K = {endpoint.tokens}: tokens a step, and per cent of drafts"
+        lines = [[{"expression": steps, "label": "length", "id": "length"}], [rate]]
+        axis = {"left": {"min": 1, "max": endpoint.tokens + 1, "showUnits": False}, "right": percent}
+    return [_graph(title, [*lines, *counts], yAxis=axis)]
 
 
 def _slices(endpoint: Watched) -> list[dict[str, Any]]:
@@ -209,9 +193,6 @@ def _hardware(endpoint: Watched) -> dict[str, Any]:
     )
 
 
-_DESCRIPTION_LIMIT = 1024
-
-
 def alarm_name(endpoint: str, key: str) -> str:
     """Return the name of an alarm."""
     return f"Peagle-{endpoint}-{key}"
@@ -251,12 +232,17 @@ def add_topic(scope: Construct, endpoint: Watched, email: str | None) -> sns.Cfn
     topic = sns.CfnTopic(
         scope, "Alarms", display_name=f"peagle-sm {endpoint.name}", kms_master_key_id=key.attr_arn
     )
+    alarms = f"{_ALARMS}{alarm_name(endpoint.name, '*')}"
+    from_our_alarms = {
+        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+        "ArnLike": {"aws:SourceArn": Fn.sub(alarms)},
+    }
     sns.CfnTopicPolicy(
         scope,
         "AlarmsPolicy",
         topics=[topic.ref],
         policy_document=document(
-            alarms_publish(topic.ref, _from_our_alarms(endpoint)), only_by_tls("sns:Publish", topic.ref)
+            alarms_publish(topic.ref, from_our_alarms), only_by_tls("sns:Publish", topic.ref)
         ),
     )
     if email is not None:
@@ -289,28 +275,11 @@ def _payload(endpoint: Watched, watch: AlarmRule) -> dict[str, Any]:
     result = {"Id": "result", "Expression": watch.expression, "Label": watch.key, "ReturnData": True}
     return {
         "AlarmName": alarm_name(endpoint.name, watch.key),
-        "AlarmDescription": f"{watch.text} {watch.silence}"[:_DESCRIPTION_LIMIT],
+        "AlarmDescription": f"{watch.text} {watch.silence}",
         "Metrics": [*watch.queries, result],
         "ComparisonOperator": watch.compare,
         "Threshold": watch.threshold,
         "EvaluationPeriods": watch.periods,
         "DatapointsToAlarm": watch.breaching,
         "TreatMissingData": watch.missing,
-    }
-
-
-def add_dashboard(scope: Construct, endpoint: Watched, body: dict[str, Any]) -> cloudwatch.CfnDashboard:
-    """Add the dashboard; CloudFormation replaces ``${AWS::…}`` in its body."""
-    return cloudwatch.CfnDashboard(
-        scope, "Dashboard", dashboard_name=f"Peagle-{endpoint.name}", dashboard_body=Fn.sub(json.dumps(body))
-    )
-
-
-def _from_our_alarms(endpoint: Watched) -> dict[str, Any]:
-    alarms = (
-        f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:{alarm_name(endpoint.name, '*')}"
-    )
-    return {
-        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
-        "ArnLike": {"aws:SourceArn": alarms},
     }

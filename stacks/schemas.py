@@ -12,11 +12,7 @@ PATH = Path(__file__).with_name("schemas.json")
 
 
 class Unsupported(ValueError):
-    """Error: CloudFormation has no property for the field at ``path``, for example A.B.C."""
-
-    def __init__(self, type_name: str, path: str) -> None:
-        super().__init__(f"CloudFormation's {type_name} has no property {path}")
-        self.path = path
+    """Error: CloudFormation has no property for a field."""
 
 
 @cache

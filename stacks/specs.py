@@ -5,11 +5,12 @@ Reads files; makes no AWS call and reads no clock.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
 
 from peagle_sm import load_spec
 from peagle_sm.aws.control.price_file import find_kept
@@ -19,27 +20,27 @@ from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.plan.resolve import PLACEHOLDER_ACCOUNT, Context, resolve
 from peagle_sm.core.planning import Plan, plan_of
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.spec.validation import show, suggest
+from peagle_sm.core.spec.validation import SpecPart, explain
 
-KEYS = {
-    "spec": "spec files, separated by commas, or a folder with spec files (default: ./peagle.yaml)",
-    "email": "mail address for the alarms of these endpoints",
-    "image": "on: the app also contains PeagleImage, which builds the serving image",
-    "training": "on: the app also contains PeagleTraining, the role of training jobs",
-    "stand_ins": "in cdk.json: location of image and weights of the small stand-in models",
-}
 # The CDK CLI's own keys contain a colon, a slash or an @; this one is the exception.
 _THE_CDKS = frozenset({"acknowledged-issue-numbers"})
 
-_EMAIL = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
 
-
-@dataclass(frozen=True)
-class StandIns:
+class StandIns(SpecPart):
     """URIs of the small stand-in weights and of the image that runs them (`cdk.json`)."""
 
-    image_uris: Mapping[str, str] = field(default_factory=dict)
-    artifacts: Mapping[str, str] = field(default_factory=dict)
+    image_uris: dict[str, str] = Field(default_factory=dict)
+    artifacts: dict[str, str] = Field(default_factory=dict)
+
+
+class _Keys(SpecPart):
+    """The app's own context keys; ``spec`` has files, separated by commas, or a folder."""
+
+    spec: str | None = None
+    email: Annotated[str, Field(pattern=r"^[^@\s,]+@[^@\s,]+\.[^@\s,]+$")] | None = None
+    image: Literal["on", "off"] = "off"
+    training: Literal["on", "off"] = "off"
+    stand_ins: StandIns = StandIns()
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,13 @@ def read_context(context: Mapping[str, Any], default_spec: Path | None = None) -
     Raises:
         SpecError: an unknown key, a spec that cannot be read, two specs of one name, several regions.
     """
-    _only_known_keys(context)
-    if "spec" in context:
-        files = _files(context["spec"])
+    own = {key: value for key, value in context.items() if not (set("@:/") & set(key) or key in _THE_CDKS)}
+    try:
+        keys = _Keys(**own)
+    except ValidationError as error:
+        raise explain(error, origin="context of the CDK (-c, or cdk.json)", model=_Keys) from error
+    if keys.spec is not None:
+        files = _files(keys.spec)
     else:
         files = [default_spec] if default_spec is not None and default_spec.is_file() else []
     specs = [(path, load_spec(path)) for path in files]
@@ -74,28 +79,18 @@ def read_context(context: Mapping[str, Any], default_spec: Path | None = None) -
     _one_region(specs)
     return Wanted(
         specs=tuple(spec for _, spec in specs),
-        email=_email(context.get("email")),
-        stand_ins=_stand_ins(context.get("stand_ins")),
-        image=_switch("image", context.get("image")),
-        training=_switch("training", context.get("training")),
+        email=keys.email,
+        stand_ins=keys.stand_ins,
+        image=keys.image == "on",
+        training=keys.training == "on",
     )
 
 
-def _only_known_keys(context: Mapping[str, Any]) -> None:
-    for key in context:
-        of_the_cdk = key.startswith("@") or ":" in key or "/" in key or key in _THE_CDKS
-        if not of_the_cdk and key not in KEYS:
-            raise SpecError(
-                f"unknown context key {key!r}; allowed: {', '.join(sorted(KEYS))}.{suggest(key, KEYS)}",
-                next_step=f"Remove -c {key}=… or correct it (it may also be in cdk.json).",
-            )
-
-
-def _files(value: Any) -> list[Path]:
-    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else []
-    if not names or not all(names):
+def _files(value: str) -> list[Path]:
+    names = [name.strip() for name in value.split(",")]
+    if not all(names):
         raise SpecError(
-            f"context key 'spec': found {show(value)}; allowed: {KEYS['spec']}",
+            f"context key spec: found {value!r}; allowed: spec files, separated by commas, or a folder",
             next_step="Give -c spec=peagle.yaml.",
         )
     return [path for name in names for path in _expanded(Path(name))]
@@ -133,38 +128,6 @@ def _one_region(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
             f"placement.region: found {places}; allowed: one region per run, since each has its own guard",
             next_step="Run cdk once for each region.",
         )
-
-
-def _email(value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and _EMAIL.fullmatch(value)):
-        return value
-    raise SpecError(
-        f"context key 'email': found {show(value)}; allowed: one address such as team@example.com",
-        next_step="Correct -c email=….",
-    )
-
-
-def _switch(key: str, value: Any) -> bool:
-    if value not in (None, "on", "off"):
-        raise SpecError(
-            f"context key {key!r}: found {show(value)}; allowed: on, off",
-            next_step=f"Give -c {key}=on, or leave it out.",
-        )
-    return bool(value == "on")
-
-
-def _stand_ins(value: Any) -> StandIns:
-    if value is None:
-        return StandIns()
-    parts = value.values() if isinstance(value, dict) else [None]
-    uris = [uri for part in parts for uri in (part.values() if isinstance(part, dict) else [None])]
-    if not all(isinstance(uri, str) for uri in uris) or set(value) - {"image_uris", "artifacts"}:
-        raise SpecError(
-            f"context key 'stand_ins': found {show(value)}; allowed: image_uris and artifacts, "
-            "each a mapping of names to URIs",
-            next_step="Copy the entry from this project's cdk.json.",
-        )
-    return StandIns(**value)
 
 
 EXECUTION_ROLE = "${ExecutionRoleArn}"

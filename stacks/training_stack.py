@@ -1,8 +1,8 @@
 """Stack PeagleTraining: the role of training jobs.
 
 The role may read and write below one prefix of one bucket, read JumpStart's models, pull one repository's
-images, write the log of these jobs, and no more. Reading data elsewhere, a key and network
-interfaces are added only where the parameters ask for them.
+images, write the log of these jobs, and no more. A key and network interfaces are added only where the
+parameters ask for them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from peagle_sm.core.guard import (
     TRAINING_STACK,
 )
 from stacks.guard.functions import role
-from stacks.guard.policies import Statement, allow, arn, join_vpc, only_if, sub
+from stacks.guard.policies import PULL_IMAGE, allow, arn, join_vpc, only_if, sub
 from stacks.stack import PeagleStack
 
 STACK = TRAINING_STACK
 DESCRIPTION = "peagle-sm: the role of training jobs (one per region)"
-HAS_KEY, HAS_VPC, HAS_PROMPTS = "HasKey", "HasVpc", "HasPrompts"
+HAS_KEY, HAS_VPC = "HasKey", "HasVpc"
 _BUCKET = "arn:${AWS::Partition}:s3:::${Bucket}"
-_PROMPTS = "arn:${AWS::Partition}:s3:::${PromptsBucket}"
 
 
 class TrainingStack(PeagleStack):
@@ -67,20 +66,6 @@ def add_parameters(stack: Stack) -> None:
         allowed_pattern=r"[a-z0-9][a-z0-9._/-]*\*?",
         description="ECR repository of the training image in this account; the name may end in *.",
     )
-    prompts = CfnParameter(
-        stack,
-        "PromptsBucket",
-        default="",
-        allowed_pattern=r"([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?",
-        description="Bucket of training data of your own that jobs read; empty: only Bucket's prefix.",
-    )
-    CfnParameter(
-        stack,
-        "PromptsPrefix",
-        default="",
-        allowed_pattern=r"([A-Za-z0-9!_.'()=/-]*/)?",
-        description="Prefix of that data, with a slash at its end; empty: the whole bucket.",
-    )
     key = CfnParameter(stack, "KeyArn", default="", description="KMS key of bucket and disks; empty: none.")
     vpc = CfnParameter(
         stack,
@@ -91,37 +76,27 @@ def add_parameters(stack: Stack) -> None:
     )
     given = Fn.condition_not(Fn.condition_equals(key.value_as_string, ""))
     CfnCondition(stack, HAS_KEY, expression=given)
-    named = Fn.condition_not(Fn.condition_equals(prompts.value_as_string, ""))
-    CfnCondition(stack, HAS_PROMPTS, expression=named)
     CfnCondition(stack, HAS_VPC, expression=Fn.condition_equals(vpc.value_as_string, "yes"))
 
 
 def role_statements() -> list[Any]:
     """Return the role's statements; those on a key and on a VPC only if parameters ask for them."""
-    below = sub(f"{_BUCKET}/${{Prefix}}/*")
     jumpstart = "arn:${AWS::Partition}:s3:::jumpstart-cache-prod-${AWS::Region}"
-    pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    listed: Statement = allow(
-        "ListPrefix",
-        ["s3:ListBucket"],
-        [sub(_BUCKET)],
-        {"StringLike": {"s3:prefix": [sub("${Prefix}"), sub("${Prefix}/*")]}},
-    )
     return [
-        listed,
+        allow(
+            "ListPrefix",
+            ["s3:ListBucket"],
+            [sub(_BUCKET)],
+            {"StringLike": {"s3:prefix": [sub("${Prefix}"), sub("${Prefix}/*")]}},
+        ),
         allow(
             "UsePrefix",
             ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
-            [below],
-        ),
-        only_if(HAS_PROMPTS, _list_prompts()),
-        only_if(
-            HAS_PROMPTS,
-            allow("ReadPrompts", ["s3:GetObject"], [sub(f"{_PROMPTS}/${{PromptsPrefix}}*")]),
+            [sub(f"{_BUCKET}/${{Prefix}}/*")],
         ),
         allow("ReadJumpStart", ["s3:GetObject", "s3:ListBucket"], [sub(jumpstart), sub(f"{jumpstart}/*")]),
         allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
-        allow("PullImage", pull, [arn("ecr", "repository/${ImageRepository}")]),
+        allow("PullImage", PULL_IMAGE, [arn("ecr", "repository/${ImageRepository}")]),
         allow(
             "WriteLog",
             ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
@@ -151,12 +126,3 @@ def role_statements() -> list[Any]:
         ),
         *(only_if(HAS_VPC, statement) for statement in join_vpc()),
     ]
-
-
-def _list_prompts() -> Statement:
-    return allow(
-        "ListPrompts",
-        ["s3:ListBucket"],
-        [sub(_PROMPTS)],
-        {"StringLike": {"s3:prefix": [sub("${PromptsPrefix}*")]}},
-    )

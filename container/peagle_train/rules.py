@@ -1,7 +1,7 @@
 """What the trainer takes: the target, the head to start from, documents, and settings that fit them. Pure.
 
 The job checks by them, and a plan does before it is paid for. It is one file, since the image has no toolkit:
-``peagle_sm.core.rules`` is a link to it. Standard library only.
+``peagle_learn.core.rules`` is a link to it. Standard library only.
 """
 
 from __future__ import annotations

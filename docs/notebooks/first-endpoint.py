@@ -1,11 +1,11 @@
 # %% [markdown]
 # # From nothing to P-EAGLE in ten cells
 #
-# An endpoint with a P-EAGLE draft head: checked, planned, priced, deployed, asked, measured and deleted.
+# This notebook checks, plans, deploys, calls, measures and deletes an endpoint with a P-EAGLE draft head.
 #
-# Every output below was made by running this notebook against the **local SageMaker** (`peagle-sm local up`): the
-# AWS API on this machine, with the real vLLM behind each endpoint, on small stand-in weights. They continue Python
-# code, roughly; their figures say nothing of a large model on a GPU. On AWS **one line differs**, and it says so.
+# The outputs below come from the **local SageMaker** (`peagle-sm local up`): the AWS API on this machine, with the
+# real vLLM behind each endpoint, on small stand-in weights. These weights continue Python code, roughly, and the
+# figures say nothing about a large model on a GPU. On AWS **one line differs**; a comment marks it.
 #
 # ```
 # pip install ./toolkit/peagle-sm ./toolkit/peagle-bench ./toolkit/sagemaker-local jupyterlab
@@ -18,7 +18,8 @@ import peagle_sm
 session = peagle_sm.make_session(local=True)  # the one line that differs: on AWS, make_session()
 
 # %% [markdown]
-# **The spec.** Everything has a default; on AWS another model, such as `gpt-oss-20b`. It may as well be a YAML file's path.
+# **The spec.** Every field but the name and the model has a default. On AWS, use another model, such as `gpt-oss-20b`.
+# A path of a YAML file works as well.
 
 # %%
 spec = {
@@ -29,38 +30,39 @@ spec = {
 }
 
 # %% [markdown]
-# **Look before anything is created.** `doctor` looks at credentials, roles, quotas, the network, the guard and this
-# machine. It does not raise: `checkup.ok` tells a program. Here it finds that there is no guard yet, which turns idle
-# endpoints off: `peagle-sm guard install`, once an account.
+# **Check before you create.** `doctor` checks credentials, roles, quotas, the network, the guard and this machine. It
+# raises no error; a program reads `checkup.ok`. Here it reports that the guard, which turns idle endpoints off, is not
+# installed: run `peagle-sm guard install` once for each account.
 
 # %%
 checkup = peagle_sm.doctor(spec, session=session)
 checkup
 
 # %% [markdown]
-# **The plan**: what it will do, in order, and what it will cost.
+# **The plan**: what `deploy` will create, in order, and what it costs.
 
 # %%
 peagle_sm.plan(spec, session=session)
 
 # %% [markdown]
-# **Deploy.** Without `yes=True` it shows the price and asks. The lifetime limit is armed before the endpoint is made,
-# so that even a kernel that dies leaves nothing running for ever. `unguarded=True` does without the guard, which will
-# do for the minutes of this notebook; with a guard installed leave it out.
+# **Deploy.** Without `yes=True` it shows the price and asks. It arms the lifetime limit before it creates the
+# endpoint, so nothing runs forever if the kernel dies. `unguarded=True` deploys without the guard. That is enough for
+# this short notebook; leave it out if the guard is installed.
 
 # %%
 endpoint = peagle_sm.deploy(spec, session=session, yes=True, unguarded=True)
 endpoint.status()
 
 # %% [markdown]
-# **Ask it**, and see the answer come. `show()` prints it as it arrives and returns its figures; `for chunk in
-# endpoint.stream(...)` is the same by hand. A stream that breaks raises a typed error with the text so far.
+# **Stream an answer.** `show()` prints the answer as it arrives and returns its figures. To read the chunks yourself,
+# write `for chunk in endpoint.stream(...)`. If a stream breaks, a typed error has the text so far.
 
 # %%
 endpoint.stream(prompt="def fibonacci(n):\n", max_tokens=64, temperature=0).show()
 
 # %% [markdown]
-# **All at once**, as a value. *Acceptance length* is tokens for each pass of the target: 1 without speculation.
+# **The whole answer at once.** The *acceptance length* is the number of tokens for each pass of the target; without
+# speculation it is 1.
 
 # %%
 answer = endpoint.invoke(prompt="def is_prime(n):\n", max_tokens=48, temperature=0)
@@ -68,23 +70,23 @@ print(answer.text)
 answer.summary.acceptance_length
 
 # %% [markdown]
-# **Measure it.** One request at a time and four, over prompts of HumanEval. Warm-up and drain are left out, no prompt
-# is sent twice, and where this client was the bottleneck figures are withheld. (So few requests show how it goes, not
-# how fast it is.)
+# **Measure it** with HumanEval's prompts, one request at a time and then four. Warm-up and drain do not count, and no
+# prompt is sent twice. If this client was the bottleneck, no figures are shown. (So few requests show how to measure,
+# not how fast the endpoint is.)
 
 # %%
 measured = peagle_sm.bench(endpoint, prompts=12, requests=8, concurrency=(1, 4), max_tokens=48)
 measured
 
 # %% [markdown]
-# **A page of it**: one file that needs nothing else, with its data inside.
+# **A report** in one HTML file.
 
 # %%
 print(peagle_sm.report(measured, title="My first endpoint").save("report.html"))
 
 # %% [markdown]
-# **Delete everything of it**: endpoint, config, model and schedule, proven gone. With
-# `with peagle_sm.deploy(...) as endpoint:` this happens by itself, whatever goes wrong inside.
+# **Delete everything**: endpoint, config, model and schedule. `delete` checks that they are gone. A block
+# `with peagle_sm.deploy(...) as endpoint:` deletes them at its end, also after an error.
 
 # %%
 print(*endpoint.delete().deleted, sep="\n")

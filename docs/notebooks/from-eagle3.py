@@ -1,13 +1,12 @@
 # %% [markdown]
 # # Moving from EAGLE-3 to P-EAGLE
 #
-# An EAGLE-3 head drafts K tokens in K passes, a P-EAGLE head in one; the target checks every token in both, so the
-# answers stay its own. This notebook moves an endpoint over and proves three things on the way: that the new one
-# answers as the target does, whether it is faster, and that the data can tell.
+# An EAGLE-3 head drafts K tokens in K passes, a P-EAGLE head in one pass. In both modes the target checks every token,
+# so the answers are the target's own. This notebook moves an endpoint to P-EAGLE. Before the move it checks that the
+# answers are the target's, and measures which endpoint is faster.
 #
-# Every output was made by running this notebook against the **local SageMaker** with the real vLLM, on small stand-in
-# weights: the figures compare the modes on one machine, and say nothing of a large model on a GPU. On AWS **one line
-# differs**.
+# The outputs come from the **local SageMaker** with the real vLLM, on small stand-in weights. The figures compare the
+# modes on one machine and say nothing about a large model on a GPU. On AWS **one line differs**.
 
 # %%
 import peagle_sm
@@ -15,8 +14,8 @@ import peagle_sm
 session = peagle_sm.make_session(local=True)  # the one line that differs: on AWS, make_session()
 
 # %% [markdown]
-# **What you have**, and what changes: the mode, and the head that fits it. `heads list` and `heads check` say which
-# head that is; a P-EAGLE head is another training, not another flag.
+# **The old and the new spec.** The mode changes, and the head with it: an EAGLE-3 head cannot draft in parallel, so
+# P-EAGLE needs a head that was trained for it. `heads list` shows the known heads, `heads check` checks yours.
 
 # %%
 common = {"model": "tiny-code", "lifecycle": {"max_lifetime_hours": 2}}
@@ -36,8 +35,8 @@ plain_spec = {**common, "name": "code-plain", "speculation": {"mode": "none"}}
 peagle_sm.plan(new_spec, session=session)
 
 # %% [markdown]
-# **Beside the old one.** The old endpoint goes on serving. A third one, without speculation, is the judge of the
-# answers; it lives for this notebook only.
+# **Deploy the new endpoint beside the old one**, which still serves. A third endpoint without speculation gives the
+# answers to compare with. This notebook deletes it at the end.
 
 # %%
 go = {"session": session, "yes": True, "unguarded": True}
@@ -47,9 +46,9 @@ plain = peagle_sm.deploy(plain_spec, **go)
 new.status()
 
 # %% [markdown]
-# **Are the answers the target's own?** Greedy answers must equal those without speculation, or differ by no more than
-# those differ from themselves; a check that cannot tell says so. Before a real move leave `quick`, `checks` and
-# `prompts` out: the more is asked, the smaller the fault that is found.
+# **Are the answers the target's own?** Greedy answers must equal those without speculation, or differ no more than two
+# runs without speculation differ. If a check has too little data, it says so. Before a real move, leave out `quick`,
+# `checks` and `prompts`: more prompts find smaller faults.
 
 # %%
 proof = peagle_sm.verify(
@@ -61,17 +60,17 @@ proof
 assert proof.passed is not False, "do not move: the answers differ"
 
 # %% [markdown]
-# **Which is faster?** Both are up and take turns, prompt by prompt, so that a slow minute of the machine hits both. The
-# ratio comes with its 95% interval; one that contains 1 reads "no significant difference". The first arm is also set beside
-# itself, a pair whose ratio is 1: if that fails, nothing else is believed.
+# **Which is faster?** The two endpoints take turns, prompt by prompt, so a slow minute of the machine affects both. The
+# ratio has a 95% interval; if the interval contains 1, the result is "no significant difference". As a control, the
+# first endpoint is also compared with itself, where the ratio must be 1. If that fails, there is no verdict.
 
 # %%
 duel = peagle_sm.compare(old, new, prompts=10, max_tokens=64)
 duel
 
 # %% [markdown]
-# A ratio is of two factors, up to rounding: how many tokens a pass of the target brings (the head's own, on any
-# hardware), and how long a pass takes.
+# The ratio is the product of two factors, up to rounding. One is the number of tokens for each pass of the target; it
+# depends on the head and the prompts, not on the hardware. The other is the time of a pass.
 
 # %%
 for pair in duel.comparisons:
@@ -83,15 +82,15 @@ for pair in duel.comparisons:
         )
 
 # %% [markdown]
-# **The report for the pull request**, with the proof in it: `print(report.markdown)`, or `report.save("move.html")`.
+# **A report for the pull request**, with both results: `print(report.markdown)`, or `report.save("move.html")`.
 
 # %%
 report = peagle_sm.report(proof, duel, title="From EAGLE-3 to P-EAGLE")
 report
 
 # %% [markdown]
-# **Move.** Point your clients at the new name; then turn the old one off. (`peagle-sm deploy` with the old name and the
-# new speculation is the other way: an update in place, rolled back by itself when the new engine does not come up.)
+# **Move.** Change the endpoint's name in your clients, then delete the old endpoint. (Or run `peagle-sm update` with the
+# old name and the new speculation: it updates in place, and SageMaker rolls back if the new engine does not start.)
 
 # %%
 for each in (plain, old, new):

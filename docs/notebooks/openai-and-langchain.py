@@ -1,11 +1,11 @@
 # %% [markdown]
-# # Calling it from the OpenAI SDK and from LangChain
+# # Call an endpoint with the OpenAI SDK and with LangChain
 #
-# Every endpoint speaks OpenAI's chat completions, on AWS and here: OpenAI's own client and LangChain work as they are.
-# [openai.md](../how-to/openai.md) has curl, `peagle-sm serve` and the rest.
+# Every endpoint has OpenAI's chat completions API, on AWS and here. OpenAI's client and LangChain work unchanged.
+# [openai.md](../how-to/openai.md) also shows curl and `peagle-sm serve`.
 #
-# Every output was made by running this notebook against the **local SageMaker** with the real vLLM, on small stand-in
-# weights that continue Python code, roughly. On AWS **one line differs**.
+# The outputs come from the **local SageMaker** with the real vLLM, on small stand-in weights that continue Python code,
+# roughly. On AWS **one line differs**.
 #
 # ```
 # pip install "./toolkit/peagle-sm[openai]" langchain-openai jupyterlab
@@ -27,8 +27,8 @@ endpoint = peagle_sm.deploy(spec, session=session, yes=True, unguarded=True)
 endpoint.status()
 
 # %% [markdown]
-# **OpenAI's SDK.** `endpoint.openai()` is OpenAI's own client, with the address set and a bearer token that is made
-# anew for each request from your AWS credentials. The model's name is empty: an endpoint has one model.
+# **OpenAI's SDK.** `endpoint.openai()` returns OpenAI's client with the endpoint's address. For each request it makes a
+# new bearer token from your AWS credentials. The model's name is empty, because an endpoint has one model.
 
 # %%
 client = endpoint.openai()
@@ -38,7 +38,7 @@ print(answer.choices[0].message.content)
 print(answer.usage.completion_tokens, "tokens")
 
 # %% [markdown]
-# **Streaming**, as everywhere with this SDK.
+# **Streaming** works as always with this SDK.
 
 # %%
 stream = client.chat.completions.create(
@@ -49,7 +49,7 @@ for chunk in stream:
         print(chunk.choices[0].delta.content or "", end="")
 
 # %% [markdown]
-# **asyncio.** A notebook has an event loop already, so `await` works in a cell.
+# **asyncio.** A notebook already has an event loop, so `await` works in a cell.
 
 # %%
 async with endpoint.async_openai() as aclient:
@@ -57,9 +57,9 @@ async with endpoint.async_openai() as aclient:
 again.choices[0].message.content == answer.choices[0].message.content
 
 # %% [markdown]
-# **LangChain.** `ChatOpenAI` takes an address, and a function for the key: a bearer token, signed with your AWS
-# credentials and asked for before each request, so that a program may run for days. A token is as good as the
-# credentials while it lasts: do not print it.
+# **LangChain.** `ChatOpenAI` takes the address, and a function that returns the key. It calls the function before each
+# request, so a program can run for days. The key is a bearer token that is signed with your AWS credentials. Whoever has
+# it can call the endpoint until it expires: do not print it.
 
 # %%
 from langchain_core.prompts import ChatPromptTemplate
@@ -78,7 +78,7 @@ chain = ChatPromptTemplate.from_template("def {name}({arguments}):") | chat
 print(chain.invoke({"name": "add", "arguments": "a, b"}).content)
 
 # %% [markdown]
-# The same chain as a stream, and three questions at once.
+# The same chain as a stream, and with three questions at once.
 
 # %%
 for part in chain.stream({"name": "add", "arguments": "a, b"}):
@@ -90,8 +90,8 @@ answers = chain.batch([{"name": name, "arguments": "a, b"} for name in names])
 {name: answer.usage_metadata["output_tokens"] for name, answer in zip(names, answers)}
 
 # %% [markdown]
-# **Our own reader**, for what OpenAI's API does not say: how many drafts were accepted, and typed errors with the text
-# so far when a stream breaks.
+# **peagle-sm's own stream** also shows how many draft tokens were accepted. If a stream breaks, a typed error has the
+# text so far.
 
 # %%
 endpoint.stream(messages=question, max_tokens=32, temperature=0).show()

@@ -1,12 +1,12 @@
 # %% [markdown]
-# # Tuning K
+# # Tune K
 #
-# K is `num_speculative_tokens`: how many tokens the head drafts before the target checks them. Too few, and passes of
-# the target are spent on too little; too many, and drafts are thrown away. The best K depends on the head, on the
-# hardware, on the load, and on **your** prompts.
+# K is `num_speculative_tokens`: how many tokens the head drafts before the target checks them. With a small K the target
+# needs more passes; with a large K more draft tokens are rejected. The best K depends on the head, the hardware, the
+# load, and **your** prompts.
 #
-# Every output was made by running this notebook against the **local SageMaker** with the real vLLM, on small stand-in
-# weights: the K found here is that of a small model on a CPU. On AWS **one line differs**, and so does the price.
+# The outputs come from the **local SageMaker** with the real vLLM, on small stand-in weights, so this K is right for a
+# small model on a CPU only. On AWS **one line differs**, and so does the price.
 
 # %%
 from pathlib import Path
@@ -16,7 +16,7 @@ import peagle_sm
 session = peagle_sm.make_session(local=True)  # the one line that differs: on AWS, make_session()
 
 # %% [markdown]
-# **A spec in a file**, since the K that is found goes into it.
+# **A spec in a file**: `tune` writes the chosen K into it.
 
 # %%
 Path("peagle.yaml").write_text("""\
@@ -33,10 +33,10 @@ peagle_sm.plan("peagle.yaml", session=session)
 # **Your traffic.** `workload` is a name (`humaneval`, `mt-bench`, `synthetic:1024/256`) or a file:
 # JSON lines of OpenAI bodies, or what SageMaker's data capture wrote.
 #
-# **Tune.** The model comes up without speculation and with it. A few K are measured, acceptance and the time of a step
-# are fitted, the other K predicted, the best ones measured again, and everything is deleted. Here, and in our own
-# container, K changes inside one engine; stock images need a deployment for each K. Without `yes=True` it says first
-# what it costs at most, and asks.
+# **Tune.** `tune` deploys the model without and with speculation and measures a few K. It fits acceptance and step time,
+# predicts the other K, measures the best ones again, and deletes everything. Here, and with this project's container, K
+# changes inside one engine; other images need one deployment for each K. Without `yes=True` it shows the highest price
+# first, and asks.
 
 # %%
 tuned = peagle_sm.tune(
@@ -52,15 +52,15 @@ tuned = peagle_sm.tune(
 tuned
 
 # %% [markdown]
-# **What it chose, and why.** Of K that cannot be told apart the smaller one is chosen: it wastes less when the load
-# grows.
+# **The chosen K, and the reasons.** If the data cannot separate two K, `tune` chooses the smaller one, which wastes less
+# when the load grows.
 
 # %%
 print(tuned.k)
 print(*tuned.reasons, sep="\n")
 
 # %% [markdown]
-# **The curve**, as data for your own plots. K=0 is no speculation, the rate to beat.
+# **The curve**, as data for your own plots. K=0 is the rate without speculation.
 
 # %%
 for point in sorted(tuned.fits[0].points, key=lambda point: point.k):
@@ -68,7 +68,8 @@ for point in sorted(tuned.fits[0].points, key=lambda point: point.k):
     print(f"K={point.k}  {point.otps:7.1f} tokens/s  accepted {point.acceptance_length:.2f}  {how}")
 
 # %% [markdown]
-# **It stands in the spec now**, its evidence above it; commit it, and `peagle-sm deploy` uses it.
+# **The spec has the new K now**, with the evidence in a comment above it. Commit the file, and deploy it with
+# `peagle-sm deploy`.
 
 # %%
 print(Path("peagle.yaml").read_text())

@@ -22,13 +22,12 @@ from peagle_bench.load import ClientUsage, Clock, LoadRun, Target, Timeouts, Win
 from peagle_bench.load.answer import Answer
 from peagle_bench.load.http_client import Sender, open_sender
 from peagle_bench.load.run import Connect
-from peagle_bench.results import provenance
+from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import ArmRecord, ComparisonRecord, Interval, Load, RequestRecord
 from peagle_bench.results.result_file import Results
 from peagle_bench.tune.windows import with_k
 from peagle_bench.workloads import Workload, load_workload
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
-from sagemaker_local.paths import weights_dir
 from scripts.bench.local_stack import LocalStack, Say
 
 MODEL = "tiny-code"
@@ -116,12 +115,10 @@ def dependencies(
         progress=lambda event: say(f"   {event.message}"),
         target_of=lambda arm: replace(make_target(session, arm), arm=arm.name),
         look=lambda arm: look_at(session, arm),
-        provenance=lambda: provenance.collect(
-            seed=seed,
-            engine=[provenance.engine_in_brief(row) for row in stack.engines()],
-            spec_hashes={one.arm.name: one.origin["spec_sha256"] for one in described},
-            weights=weights_dir(),
-        ),
+        provenance=lambda: {
+            **origin(seed),
+            "engine_versions": sorted({str(row.get("engine_version")) for row in stack.engines()}),
+        },
         connect=connect,
         every_s=_EVERY_S,
     )
@@ -130,7 +127,7 @@ def dependencies(
 def _at(k: int | None, described: Described) -> Described:
     """The arm at the K that its requests name; None leaves the engine's own.
 
-    Without addresses and process ids of this machine: the provenance has each engine in brief.
+    Without addresses and process ids of this machine.
     """
     arm = described.arm if k is None else replace(described.arm, num_speculative_tokens=k)
     return replace(described, arm=arm, origin={**described.origin, "engine": None})

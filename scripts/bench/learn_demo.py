@@ -17,9 +17,10 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from peagle_bench.workloads.public_datasets import Prompt, human_eval_file, read_human_eval, read_prompts
+from peagle_bench.workloads.public_datasets import human_eval_file, read_human_eval
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.local_server import stand_in_weights
 
@@ -74,6 +75,14 @@ prove:
 """
 
 
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt: a stable id, and the text that the model continues."""
+
+    id: str
+    text: str
+
+
 def shifted() -> Iterator[Prompt]:
     """Yield a part of every schema that is long enough; where it begins, its name's hash decides."""
     folder = importlib.resources.files("cfnlint") / "data" / "schemas" / "resources"
@@ -93,9 +102,10 @@ def shifted() -> Iterator[Prompt]:
 
 def general() -> Iterator[Prompt]:
     """Yield Python: the stand-in's held-out functions, HumanEval, and functions of `PACKAGES`."""
-    for prompt in (*read_prompts(stand_in_weights() / "held-out.jsonl"), *read_human_eval(human_eval_file())):
-        if len(prompt.text) <= LONGEST:
-            yield prompt
+    held_out = (stand_in_weights() / "held-out.jsonl").read_text(encoding="utf-8").splitlines()
+    known = [Prompt(row["id"], row["text"]) for row in map(json.loads, held_out)]
+    known += [Prompt(each.id, str(each.prompt)) for each in read_human_eval(human_eval_file())]
+    yield from (prompt for prompt in known if len(prompt.text) <= LONGEST)
     by_id: dict[str, Prompt] = {}
     for package in PACKAGES:
         top = Path(str(importlib.resources.files(package)))

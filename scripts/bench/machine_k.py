@@ -12,8 +12,8 @@ from statistics import fmean
 
 from peagle_bench.benchmark.endpoint_arm import describe_endpoint
 from peagle_bench.load import WorkItem
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.outcome import conclude
-from peagle_bench.tune.readings import Reading
 from peagle_bench.tune.windows import EndpointReader, WindowReader
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from peagle_bench.commands.report import render_report
 from peagle_bench.load import WorkItem
 from peagle_bench.report import tables
-from peagle_bench.report.files import records_of, write_page
 from peagle_bench.report.merging import view_of
 from peagle_bench.report.page import html_page
-from peagle_bench.results.result_file import Results, ResultWriter
+from peagle_bench.results.result_file import Results, ResultWriter, records_of
 from peagle_bench.tune.windows import with_k
+from peagle_sm.aws.files import write_file
 from peagle_sm.cli.terminal import show
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
 from scripts.bench.comparison import (
@@ -163,7 +163,7 @@ def write_report(file: Path, results: Results) -> None:
     with ResultWriter(file, overwrite=True) as writer:
         for record in records_of(results):
             writer.append(record)
-    write_page(page, html_page([results], title="P-EAGLE quickstart"))
+    write_file(page, html_page([results], title="P-EAGLE quickstart"), parents=True)
     print(f"report: {page} (open it in a browser; `peagle-sm report {file}` prints it)\n")
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from peagle_bench.results import provenance
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.curve import Array, Noise
 from peagle_bench.tune.outcome import ModeResult, conclude
-from peagle_bench.tune.readings import Reading
 from peagle_bench.tune.strategy import by_deployments, in_one_engine
 from scripts.bench.marked_page import insert
 

@@ -34,8 +34,6 @@ from stacks.guard.reasons import acknowledge, acknowledge_wildcards
 
 RESERVES = "ReservesConcurrency"
 
-_ARN_LIST = "CommaDelimitedList"
-
 
 class Inputs:
     """Parameters of the stack; every one has a default, so that none is required."""
@@ -99,7 +97,7 @@ class Inputs:
         )
 
     def _list(self, name: str, description: str) -> CfnParameter:
-        return CfnParameter(self._stack, name, type=_ARN_LIST, default="", description=description)
+        return CfnParameter(self._stack, name, type="CommaDelimitedList", default="", description=description)
 
 
 def _either(condition: str, value: Any, otherwise: Any) -> dict[str, Any]:
@@ -108,17 +106,10 @@ def _either(condition: str, value: Any, otherwise: Any) -> dict[str, Any]:
 
 
 RUNTIME_FOLDER = Path(__file__).parent / "runtime"
+_Code = lambda_.CfnFunction.CodeProperty
 
 
-@dataclass(frozen=True)
-class CodeLocation:
-    """S3 bucket and key of the package; both may be references in the template."""
-
-    bucket: Any
-    key: Any
-
-
-def cdk_asset(stack: Stack, runtime: Path = RUNTIME_FOLDER) -> CodeLocation:
+def cdk_asset(stack: Stack, runtime: Path = RUNTIME_FOLDER) -> _Code:
     """Build the package, which the CDK CLI uploads."""
     content = package_files(runtime, files("tzdata"))
     with tempfile.TemporaryDirectory() as folder:
@@ -132,14 +123,14 @@ def cdk_asset(stack: Stack, runtime: Path = RUNTIME_FOLDER) -> CodeLocation:
             asset_hash_type=AssetHashType.CUSTOM,
             display_name="peagle-guard runtime",
         )
-    return CodeLocation(asset.s3_bucket_name, asset.s3_object_key)
+    return _Code(s3_bucket=asset.s3_bucket_name, s3_key=asset.s3_object_key)
 
 
-def code_parameters(stack: Stack) -> CodeLocation:
+def code_parameters(stack: Stack) -> _Code:
     """Add parameters for the location of the package, which `peagle-sm guard install` uploads."""
     bucket = CfnParameter(stack, "AssetBucket", description="The bucket that holds the Lambdas' package.")
     key = CfnParameter(stack, "AssetKey", description="The key of the Lambdas' package in that bucket.")
-    return CodeLocation(bucket.value_as_string, key.value_as_string)
+    return _Code(s3_bucket=bucket.value_as_string, s3_key=key.value_as_string)
 
 
 PYTHON_RUNTIME = "python3.13"
@@ -213,16 +204,9 @@ def jobs() -> tuple[Job, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """Code, environment and dead-letter queue that all functions share."""
-
-    code: CodeLocation
-    environment: dict[str, str]
-    dead_letters_arn: str
-
-
-def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda_.CfnFunction:
+def make(
+    stack: Stack, job: Job, inputs: Inputs, code: _Code, environment: dict[str, str], dead_letters_arn: str
+) -> lambda_.CfnFunction:
     """Add one function with its role and its log to the stack."""
     log = logs.CfnLogGroup(
         stack,
@@ -241,12 +225,12 @@ def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda
         runtime=PYTHON_RUNTIME,
         architectures=["arm64"],
         handler=job.handler,
-        code=lambda_.CfnFunction.CodeProperty(s3_bucket=around.code.bucket, s3_key=around.code.key),
+        code=code,
         role=lambda_role.attr_arn,
         memory_size=_MEMORY_MB,
         timeout=job.timeout_s,
-        environment=lambda_.CfnFunction.EnvironmentProperty(variables=around.environment),
-        dead_letter_config=lambda_.CfnFunction.DeadLetterConfigProperty(target_arn=around.dead_letters_arn),
+        environment=lambda_.CfnFunction.EnvironmentProperty(variables=environment),
+        dead_letter_config=lambda_.CfnFunction.DeadLetterConfigProperty(target_arn=dead_letters_arn),
     )
     if job.alone:
         function.add_property_override("ReservedConcurrentExecutions", inputs.reserved(1))

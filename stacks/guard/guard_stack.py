@@ -22,9 +22,7 @@ from aws_cdk import (
     Stack,
     Tags,
 )
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
@@ -33,9 +31,11 @@ from constructs import Construct
 
 from peagle_sm.core import guard
 from peagle_sm.core.catalog import load_catalog
+from stacks.endpoint import add_checked
 from stacks.guard import functions, policies
 from stacks.guard.functions import Inputs, cdk_asset, code_parameters
 from stacks.guard.policies import REGISTRIES, execution_statements
+from stacks.metrics import stat
 from stacks.stack import PeagleStack
 
 _DEAD_LETTERS_LAST_S = 14 * 24 * 3600
@@ -111,84 +111,68 @@ def add_dead_letters(stack: Stack, inputs: Inputs) -> sqs.CfnQueue:
 
 
 _PERIOD_S = 60 * guard.SWEEP_MINUTES
-_Query = cloudwatch.CfnAlarm.MetricDataQueryProperty
+_TAGS = {"peagle-sm:part": "guard"}
 
 
 def add_alarms(stack: Stack, notices_arn: str) -> None:
     """Add the three alarms; each notifies the topic when it starts and when it ends."""
 
-    def alarm(construct_id: str, name: str, description: str, **rest: Any) -> None:
-        cloudwatch.CfnAlarm(
-            stack,
-            construct_id,
-            alarm_name=name,
-            alarm_description=description,
-            alarm_actions=[notices_arn],
-            ok_actions=[notices_arn],
-            **rest,
-        )
+    def alarm(construct_id: str, name: str, description: str, rest: dict[str, Any]) -> None:
+        properties = {"AlarmName": name, "AlarmDescription": description, **rest}
+        actions = {"AlarmActions": [notices_arn], "OKActions": [notices_arn]}
+        add_checked(stack, construct_id, "AWS::CloudWatch::Alarm", {**properties, **actions}, _TAGS)
 
     above_zero = {
-        "comparison_operator": "GreaterThanThreshold",
-        "threshold": 0,
-        "evaluation_periods": 1,
-        "treat_missing_data": "notBreaching",
+        "ComparisonOperator": "GreaterThanThreshold",
+        "Threshold": 0,
+        "EvaluationPeriods": 1,
+        "TreatMissingData": "notBreaching",
     }
     errors = [_lambda(f"m{number}", name, "Errors") for number, name in enumerate(guard.FUNCTIONS)]
-    total = _Query(
-        id="errors",
-        expression="+".join(f"FILL({query.id}, 0)" for query in errors),
-        label="errors of the guard",
-    )
+    total = "+".join(f"FILL({query['Id']}, 0)" for query in errors)
     alarm(
         "ErrorsAlarm",
         guard.ALARM_ERRORS,
         "A Lambda of the peagle-sm guard failed. Read the logs /aws/lambda/peagle-guard-*.",
-        metrics=[*errors, total],
-        **above_zero,
+        {
+            "Metrics": [*errors, {"Id": "errors", "Expression": total, "Label": "errors of the guard"}],
+            **above_zero,
+        },
     )
     ran, failed = _lambda("ran", guard.SWEEPER, "Invocations"), _lambda("failed", guard.SWEEPER, "Errors")
-    done = _Query(id="done", expression="ran - FILL(failed, 0)", label="sweeps that ended well")
+    done = {"Id": "done", "Expression": "ran - FILL(failed, 0)", "Label": "sweeps that ended well"}
     alarm(
         "NoSweepAlarm",
         guard.ALARM_NO_SWEEP,
         "No sweep of the peagle-sm guard succeeded in two periods: idle endpoints are not turned off. "
         "Their lifetime schedules still work.",
-        metrics=[ran, failed, done],
-        comparison_operator="LessThanThreshold",
-        threshold=1,
-        evaluation_periods=2,
-        datapoints_to_alarm=2,
-        treat_missing_data="breaching",  # of a Lambda's metrics: nothing ran
+        {
+            "Metrics": [ran, failed, done],
+            "ComparisonOperator": "LessThanThreshold",
+            "Threshold": 1,
+            "EvaluationPeriods": 2,
+            "DatapointsToAlarm": 2,
+            "TreatMissingData": "breaching",  # of a Lambda's metrics: nothing ran
+        },
     )
     alarm(
         "DeadLettersAlarm",
         guard.ALARM_DEAD_LETTERS,
         "An event of the peagle-sm guard could not be handled. Read the queue peagle-guard-dead-letters, "
         "and check with `peagle-sm list` for endpoints that should not exist.",
-        namespace="AWS/SQS",
-        metric_name="ApproximateNumberOfMessagesVisible",
-        dimensions=[cloudwatch.CfnAlarm.DimensionProperty(name="QueueName", value=guard.DEAD_LETTERS)],
-        statistic="Maximum",
-        period=_PERIOD_S,
-        **above_zero,
+        {
+            "Namespace": "AWS/SQS",
+            "MetricName": "ApproximateNumberOfMessagesVisible",
+            "Dimensions": [{"Name": "QueueName", "Value": guard.DEAD_LETTERS}],
+            "Statistic": "Maximum",
+            "Period": _PERIOD_S,
+            **above_zero,
+        },
     )
 
 
-def _lambda(query_id: str, function: str, metric: str) -> _Query:
-    return _Query(
-        id=query_id,
-        return_data=False,
-        metric_stat=cloudwatch.CfnAlarm.MetricStatProperty(
-            metric=cloudwatch.CfnAlarm.MetricProperty(
-                namespace="AWS/Lambda",
-                metric_name=metric,
-                dimensions=[cloudwatch.CfnAlarm.DimensionProperty(name="FunctionName", value=function)],
-            ),
-            period=_PERIOD_S,
-            stat="Sum",
-        ),
-    )
+def _lambda(query_id: str, function: str, metric: str) -> dict[str, Any]:
+    return stat(query_id, "AWS/Lambda", metric, {"FunctionName": function}, "Sum", _PERIOD_S)
 
 
 DESCRIPTION = "peagle-sm: turns off unused SageMaker endpoints and sends notices (one per region)"
@@ -236,14 +220,27 @@ class GuardStack(PeagleStack):
             "PEAGLE_LIFETIME_FUNCTION": guard.LIFETIME_PROVIDER,
             "PEAGLE_SCHEDULER_ROLE_ARN": switches.attr_arn,
             "PEAGLE_DEAD_LETTERS_ARN": queue.attr_arn,
-            "PEAGLE_SWEEP_MINUTES": str(guard.SWEEP_MINUTES),
         }
-        around = functions.Surroundings(code, environment, queue.attr_arn)
-        by_name = {job.name: functions.make(self, job, around, inputs) for job in functions.jobs()}
+        by_name = {
+            job.name: functions.make(self, job, inputs, code, environment, queue.attr_arn)
+            for job in functions.jobs()
+        }
         self._sweep_schedule(by_name[guard.SWEEPER], queue.attr_arn)
         add_alarms(self, topic.ref)
-        self._outputs(by_name, switches, containers, topic.ref, queue.attr_arn)
-        Tags.of(self).add("peagle-sm:part", "guard")
+        exported = {
+            guard.EXPORT_MODEL_PROVIDER: by_name[guard.MODEL_PROVIDER].attr_arn,
+            guard.EXPORT_LIFETIME_PROVIDER: by_name[guard.LIFETIME_PROVIDER].attr_arn,
+            guard.EXPORT_EXECUTION_ROLE: containers.attr_arn,
+            guard.EXPORT_SCHEDULER_ROLE: switches.attr_arn,
+            guard.EXPORT_NOTICES_TOPIC: topic.ref,
+            guard.EXPORT_DEAD_LETTERS: queue.attr_arn,
+            guard.EXPORT_SWITCH: by_name[guard.SWITCH].attr_arn,
+        }
+        for export, value in exported.items():
+            CfnOutput(self, export.partition("-")[2], value=value, export_name=export)
+        CfnOutput(self, "Version", value=version("peagle-sm"), description="The version of peagle-sm.")
+        for key, value in _TAGS.items():
+            Tags.of(self).add(key, value)
 
     def _sweep_schedule(self, sweeper: lambda_.CfnFunction, queue_arn: str) -> None:
         may = functions.role(
@@ -272,27 +269,6 @@ class GuardStack(PeagleStack):
                 dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=queue_arn),
             ),
         )
-
-    def _outputs(
-        self,
-        by_name: dict[str, lambda_.CfnFunction],
-        switches: iam.CfnRole,
-        containers: iam.CfnRole,
-        topic_arn: str,
-        queue_arn: str,
-    ) -> None:
-        exported = {
-            guard.EXPORT_MODEL_PROVIDER: by_name[guard.MODEL_PROVIDER].attr_arn,
-            guard.EXPORT_LIFETIME_PROVIDER: by_name[guard.LIFETIME_PROVIDER].attr_arn,
-            guard.EXPORT_EXECUTION_ROLE: containers.attr_arn,
-            guard.EXPORT_SCHEDULER_ROLE: switches.attr_arn,
-            guard.EXPORT_NOTICES_TOPIC: topic_arn,
-            guard.EXPORT_DEAD_LETTERS: queue_arn,
-            guard.EXPORT_SWITCH: by_name[guard.SWITCH].attr_arn,
-        }
-        for export, value in exported.items():
-            CfnOutput(self, export.partition("-")[2], value=value, export_name=export)
-        CfnOutput(self, "Version", value=version("peagle-sm"), description="The version of peagle-sm.")
 
 
 TEMPLATE = Path(__file__).parents[2] / "toolkit/peagle-sm/peagle_sm/guard_assets/template.json"

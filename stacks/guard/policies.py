@@ -17,6 +17,7 @@ Statement = dict[str, Any]
 HAS_ENDPOINT_KEYS = "HasEndpointKeys"
 HAS_ENCRYPTION_KEY = "HasEncryptionKey"
 
+PULL_IMAGE = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 _OURS = {f"aws:ResourceTag/{tags.MANAGED_BY}": tags.MANAGER}
 _MADE_OURS = {f"aws:RequestTag/{tags.MANAGED_BY}": tags.MANAGER}
 
@@ -29,11 +30,6 @@ def sub(text: str) -> dict[str, str]:
 def arn(service: str, resource: str) -> dict[str, str]:
     """Return the ARN of a resource in the stack's own account and region."""
     return sub(f"arn:${{AWS::Partition}}:{service}:${{AWS::Region}}:${{AWS::AccountId}}:{resource}")
-
-
-def role_arn(name: str) -> dict[str, str]:
-    """Return the ARN of a role in the stack's own account."""
-    return sub(f"arn:${{AWS::Partition}}:iam::${{AWS::AccountId}}:role/{name}")
 
 
 def allow(
@@ -86,7 +82,8 @@ def only_if(condition: str, statement: Statement) -> dict[str, Any]:
 def pass_role(sid: str, name: str, service: str) -> Statement:
     """Return the permission to pass one role to one service."""
     to_service = {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}}
-    return allow(sid, ["iam:PassRole"], [role_arn(name)], to_service)
+    role = sub(f"arn:${{AWS::Partition}}:iam::${{AWS::AccountId}}:role/{name}")
+    return allow(sid, ["iam:PassRole"], [role], to_service)
 
 
 def trust(service: str) -> dict[str, Any]:
@@ -117,7 +114,6 @@ _SCHEDULES = [
     arn("scheduler", f"schedule/default/peagle-{end}") for end in ("*-lifetime", "*-hard", "*-hard-*")
 ]
 _ALARMS = [arn("cloudwatch", f"alarm:{name}") for name in (*tags.alarm_names("*"), tags.from_zero_alarm("*"))]
-_DEAD_LETTERS = arn("sqs", guard.DEAD_LETTERS)
 
 
 def function_arn(name: str) -> dict[str, str]:
@@ -130,10 +126,13 @@ def log_group(function: str) -> str:
     return f"/aws/lambda/{function}"
 
 
-def _own_key() -> dict[str, Any]:
-    """Return the permissions for register, topic and queue if the user gave a KMS key."""
-    use = allow("UseOwnKey", ["kms:Decrypt", "kms:GenerateDataKey"], [{"Ref": "EncryptionKeyArn"}])
-    return only_if(HAS_ENCRYPTION_KEY, use)
+def _leave_dead_letters() -> list[Statement]:
+    """Return the permissions for the queue, and for register, topic and queue if the user gave a KMS key."""
+    use_key = allow("UseOwnKey", ["kms:Decrypt", "kms:GenerateDataKey"], [{"Ref": "EncryptionKeyArn"}])
+    return [
+        allow("LeaveDeadLetters", ["sqs:SendMessage"], [arn("sqs", guard.DEAD_LETTERS)]),
+        only_if(HAS_ENCRYPTION_KEY, use_key),
+    ]
 
 
 def basics(function: str) -> list[Statement]:
@@ -143,8 +142,7 @@ def basics(function: str) -> list[Statement]:
         allow(
             "WriteLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [arn("logs", f"log-group:{group}:*")]
         ),
-        allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
-        _own_key(),
+        *_leave_dead_letters(),
     ]
 
 
@@ -153,15 +151,13 @@ def _use_register(*actions: str) -> Statement:
     return allow("UseRegister", [f"dynamodb:{name}" for name in actions], [table])
 
 
-def _delete_ours() -> list[Statement]:
-    return [
-        allow(
-            "DeleteOurs",
-            ["sagemaker:DeleteEndpoint", "sagemaker:DeleteInferenceComponent"],
-            [_ENDPOINTS, _COMPONENTS],
-            {"StringEquals": _OURS},
-        )
-    ]
+def _delete_ours() -> Statement:
+    return allow(
+        "DeleteOurs",
+        ["sagemaker:DeleteEndpoint", "sagemaker:DeleteInferenceComponent"],
+        [_ENDPOINTS, _COMPONENTS],
+        {"StringEquals": _OURS},
+    )
 
 
 def _use_volume_key() -> list[dict[str, Any]]:
@@ -246,7 +242,7 @@ def switch() -> list[Statement]:
             ],
             [_ENDPOINTS, _COMPONENTS],
         ),
-        *_delete_ours(),
+        _delete_ours(),
         allow("SeeJobs", ["sagemaker:ListTags"], _JOBS),
         allow(
             "StopOurJobs",
@@ -304,11 +300,10 @@ def lifetime_provider() -> list[Statement]:
 def schedule_role() -> list[Statement]:
     """Return the statements of the lifetime schedules' role; it works even if every Lambda fails."""
     return [
-        *_delete_ours(),
+        _delete_ours(),
         _forget_scaling(),
         allow("AskSwitch", ["lambda:InvokeFunction"], [function_arn(guard.SWITCH)]),
-        allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
-        _own_key(),
+        *_leave_dead_letters(),
     ]
 
 
@@ -316,8 +311,7 @@ def sweep_role() -> list[Statement]:
     """Return the statements of the sweep schedule's role."""
     return [
         allow("Sweep", ["lambda:InvokeFunction"], [function_arn(guard.SWEEPER)]),
-        allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
-        _own_key(),
+        *_leave_dead_letters(),
     ]
 
 
@@ -328,6 +322,7 @@ HAS_BUCKETS = "HasModelBuckets"
 
 def execution_statements() -> list[Any]:
     """Return the execution role's statements; those on buckets and keys only if parameters name some."""
+    read_encrypted = allow("ReadEncryptedModels", ["kms:Decrypt"], [])
     return [
         *_images(),
         *_telemetry(),
@@ -336,25 +331,24 @@ def execution_statements() -> list[Any]:
         _jumpstart(),
         *_buckets(),
         *join_vpc(),
-        *_keys(),
+        only_if(HAS_ENDPOINT_KEYS, {**read_encrypted, "Resource": {"Ref": "EndpointKeyArns"}}),
     ]
 
 
 def _images() -> list[Statement]:
-    pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
     account = {"Fn::FindInMap": [REGISTRIES, {"Ref": "AWS::Region"}, "Account"]}
     theirs = "arn:${AWS::Partition}:ecr:${AWS::Region}:${Account}:repository/"
     return [
         allow("LogInToRegistries", ["ecr:GetAuthorizationToken"], ["*"]),
         allow(
             "PullAwsImages",
-            pull,
+            PULL_IMAGE,
             [
                 {"Fn::Sub": [f"{theirs}{repository}", {"Account": account}]}
                 for repository in ("vllm", "djl-inference")
             ],
         ),
-        allow("PullOwnImages", pull, [arn("ecr", "repository/${ImageRepository}")]),
+        allow("PullOwnImages", PULL_IMAGE, [arn("ecr", "repository/${ImageRepository}")]),
     ]
 
 
@@ -405,11 +399,6 @@ def _buckets() -> list[Any]:
         only_if(HAS_BUCKETS, {**allow("ListModels", ["s3:ListBucket"], []), "Resource": listed}),
         only_if(HAS_BUCKETS, {**allow("ReadModels", ["s3:GetObject"], []), "Resource": inside}),
     ]
-
-
-def _keys() -> list[Any]:
-    read = allow("ReadEncryptedModels", ["kms:Decrypt"], [])
-    return [only_if(HAS_ENDPOINT_KEYS, {**read, "Resource": {"Ref": "EndpointKeyArns"}})]
 
 
 def join_vpc() -> list[Statement]:

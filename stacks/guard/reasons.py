@@ -44,7 +44,6 @@ RESOURCES: Mapping[str, str] = {
     "jumpstart-private-cache-prod-${AWS::Region}/*": _PUBLIC,
     "sagemaker-sd-models-prod-${AWS::Region}/*": _PUBLIC,
     "${Bucket}/${Prefix}/*": "A job reads its data and writes checkpoints and its head below this prefix.",
-    "${PromptsBucket}/${PromptsPrefix}*": "Data below the user's own prefix, read only.",
 }
 # AWS supports no resource-level permissions for these. PutMetricData has a condition on the namespace.
 WITHOUT_RESOURCE = re.compile(

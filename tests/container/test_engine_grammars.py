@@ -1,17 +1,13 @@
 """Grammars in the engine: no schema goes to outlines, and xgrammar compiles the real schemas."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from sagemaker_local.engine.env import ensure_engine
+from sagemaker_local.paths import weights_dir
+from tests.local.engine_program import run_in_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
-
-ROOT = Path(__file__).parents[2]
 
 #: A schema for outlines: xgrammar has no multiples, guidance no patternProperties.
 FOR_OUTLINES = """
@@ -42,31 +38,10 @@ print(len(schemas))
 """
 
 
-def in_the_engine(program: str, home: Path, *arguments: Path) -> str:
-    """Run a program in the engine's Python with the gate on its path; return what it printed."""
-    python = ensure_engine(lambda line: print(line, file=sys.stderr))
-    done = subprocess.run(
-        [str(python), "-c", program, *map(str, arguments)],
-        cwd=ROOT,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "HF_HUB_OFFLINE": "1",
-            "PYTHONPATH": str(ROOT / "container"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.strip()
-
-
 def test_no_schema_is_compiled_with_outlines(tmp_path: Path) -> None:
-    assert in_the_engine(FOR_OUTLINES, tmp_path) == "refused"
+    assert run_in_engine(tmp_path, "-c", FOR_OUTLINES) == "refused"
 
 
 def test_xgrammar_compiles_each_real_schema(tmp_path: Path) -> None:
-    target = ROOT / "toolkit/sagemaker-local/sagemaker_local/weights/target"
     schemas = Path(__file__).with_name("real_schemas.jsonl")
-    assert in_the_engine(REAL_SCHEMAS, tmp_path, target, schemas) == "100"
+    assert run_in_engine(tmp_path, "-c", REAL_SCHEMAS, weights_dir() / "target", schemas) == "100"

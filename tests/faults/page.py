@@ -41,8 +41,8 @@ next are one run. A call that only reads leaves nothing behind: timeout and resp
 that begin another use case's way (the calls of a deploy that then fails) stand in that one's table.
 
 **Beside it.** A stack's endpoint is turned off and on by the guard's switch, a Lambda that updates the stack:
-`toolkit/peagle-sm/tests/service/test_faults.py` runs the same faults over each call of that, against an
-AWS in memory.
+`toolkit/peagle-sm/tests/service/test_faults.py` runs the faults at calls of that, and Ctrl-C,
+two in a row, and an AWS that goes away for good.
 `tests/faults/test_matrix.py` runs a choice of the cells below with every `scripts/test --all`, and fails
 where a call or an outcome is not as this page has it.
 

@@ -17,7 +17,8 @@ from botocore.stub import ANY, Stubber
 
 from peagle_guard.aws import NoUpdates, Query, Result, Stack, Unanswered
 from peagle_guard.boto_aws import ONCE, BotoAws, FunctionFailed
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, arn_of
+from tests.guard.by_hand import MINUTE, START, arn_of
+from tests.guard.simulator.people import SETTINGS
 
 
 class Session(boto3.Session):
@@ -204,26 +205,17 @@ def test_a_component_that_is_going_already_is_left_alone(session: Session) -> No
     stub.assert_no_pending_responses()
 
 
-ENDED = [
-    "The request was rejected because the training job is in status Completed.",
-    "Requested resource not found.",
-]
-
-
-@pytest.mark.parametrize("message", ENDED)
-def test_a_training_job_that_has_ended_is_left_alone(session: Session, message: str) -> None:
+def test_a_training_job_that_has_ended_is_left_alone_and_any_other_refusal_is_an_error(
+    session: Session,
+) -> None:
     aws = BotoAws(SETTINGS, session)
     stub = session.stubs["sagemaker"]
     stub.add_response("stop_training_job", {}, {"TrainingJobName": "job"})
     aws.stop_job("job")
-    stub.add_client_error("stop_training_job", "ValidationException", message)
-    aws.stop_job("job")
-    stub.assert_no_pending_responses()
-
-
-def test_any_other_refusal_to_stop_a_job_is_an_error(session: Session) -> None:
-    aws = BotoAws(SETTINGS, session)
-    stub = session.stubs["sagemaker"]
+    status = "The request was rejected because the training job is in status Completed."
+    for message in (status, "Requested resource not found."):
+        stub.add_client_error("stop_training_job", "ValidationException", message)
+        aws.stop_job("job")
     for code, message in (("ValidationException", "1 validation error"), ("AccessDeniedException", "no")):
         stub.add_client_error("stop_training_job", code, message)
         with pytest.raises(ClientError, match=message):
@@ -286,3 +278,26 @@ def test_a_function_that_hangs_gives_no_answer_and_leaves_time_for_others(sessio
         aws.invoke("peagle-guard-switch", {})
     # The sweeper has 240 s, and stops after two calls that hang.
     assert 2 * session.configs["lambda"].read_timeout <= 120
+
+
+# --- the present: neither the schedule's time nor this machine's clock -------------------------------
+
+
+def dated(date: str | None) -> dict[str, object]:
+    headers = {} if date is None else {"date": date}
+    return {"Endpoints": [], "ResponseMetadata": {"HTTPHeaders": headers}}
+
+
+def test_the_present_is_the_date_of_an_answer(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    answer = dated("Mon, 16 Nov 2026 08:00:00 GMT")
+    session.stubs["sagemaker"].add_response("list_endpoints", answer, {"MaxResults": 1})
+    assert aws.time() == START
+
+
+@pytest.mark.parametrize("date", [None, "soon"])
+def test_without_a_date_it_is_this_machine_s_clock(session: Session, date: str | None) -> None:
+    aws = BotoAws(SETTINGS, session)
+    session.stubs["sagemaker"].add_response("list_endpoints", dated(date), {"MaxResults": 1})
+    before = datetime.now(UTC)
+    assert before <= aws.time() <= datetime.now(UTC)

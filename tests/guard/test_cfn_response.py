@@ -22,7 +22,6 @@ EVENT = {
 @dataclass
 class FakeContext:
     left_ms: int = 120_000
-    invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-lifetime"
     log_stream_name: str = "2026/11/16/[$LATEST]1"
 
     def get_remaining_time_in_millis(self) -> int:
@@ -55,29 +54,21 @@ def test_success_carries_the_id_and_the_attributes() -> None:
     ]
 
 
-def test_an_exception_is_a_failure_with_its_reason() -> None:
+def test_an_exception_is_a_failure_with_its_reason_and_a_failed_update_keeps_its_id() -> None:
     answers = Answers()
 
     def work() -> Made:
         raise ProviderError("x" * 5000)
 
     respond(EVENT, FakeContext(), work, "not-created:x", answers)
-    (sent,) = answers.sent
+    update = {**EVENT, "RequestType": "Update", "PhysicalResourceId": "made-1"}
+    respond(update, FakeContext(), work, "not-created:x", answers)
+    sent, updated = answers.sent
+    assert updated["PhysicalResourceId"] == "made-1"
     assert (sent["Status"], sent["PhysicalResourceId"]) == ("FAILED", "not-created:x")
     assert sent["Reason"].startswith("ProviderError: xxx")
     assert "log stream" in sent["Reason"]
     assert len(json.dumps(sent)) < 4096
-
-
-def test_a_failed_update_keeps_its_id() -> None:
-    answers = Answers()
-
-    def work() -> Made:
-        raise KeyError("Payload")
-
-    event = {**EVENT, "RequestType": "Update", "PhysicalResourceId": "made-1"}
-    respond(event, FakeContext(), work, "not-created:x", answers)
-    assert [sent["PhysicalResourceId"] for sent in answers.sent] == ["made-1"]
 
 
 def test_a_function_whose_time_is_up_answers_before_it_is_ended_and_only_once() -> None:

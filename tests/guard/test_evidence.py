@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from peagle_guard.evidence import REQUEST_LAG, Series, Subject, Window, judge, window
 from peagle_guard.records import Evidence, Kind, Lifecycle, Record
-from tests.guard.fake_aws import MINUTE, START
+from tests.guard.by_hand import MINUTE, START
 
 HOUR = timedelta(hours=1)
 NOW = START + 3 * HOUR

@@ -11,12 +11,13 @@ import pytest
 from peagle_guard.aws import Page, same_arn, same_time
 from peagle_guard.records import Endpoint
 from peagle_guard.sweeper import sweep
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand
+from tests.guard.simulator.people import SETTINGS
 
 SECOND = timedelta(seconds=1)
 
 
-class RoundedAws(FakeAws):
+class RoundedAws(AwsByHand):
     """An AWS whose list is rounded to seconds and shows ARNs in another case than the description."""
 
     rounding = timedelta(milliseconds=400)
@@ -54,12 +55,11 @@ def test_times_are_equal_within_one_second() -> None:
 @pytest.mark.parametrize("stack", ["", "Peagle-chat"])
 def test_an_idle_endpoint_is_turned_off_although_the_list_rounds(stack: str) -> None:
     aws = RoundedAws(START)
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100", stack=stack)
+    aws.add(idle_minutes="15", max_lifetime_hours="100", stack=stack)
     for _ in range(24):
         aws.now += 5 * MINUTE
-        aws.idle_points("chat", START, aws.now)
         assert sweep(aws, SETTINGS, aws.now).failures == ()
-    assert [what for _, what, _ in aws.deeds] == ["stack-off" if stack else "delete"]
+    assert aws.did == ["stack-off" if stack else "delete"]
     assert aws.calls["DescribeEndpoint"] <= 5
 
 
@@ -67,10 +67,10 @@ def test_an_endpoint_created_later_under_the_same_name_is_another_one() -> None:
     aws = RoundedAws(START)
     aws.add("chat", idle_minutes="15", max_lifetime_hours="2")
     sweep(aws, SETTINGS, aws.now)
-    aws.now += timedelta(hours=1)
-    del aws.endpoints["chat"]
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="2")
-    aws.now += timedelta(hours=1.5)
+    aws.now += HOUR
+    aws.remove("chat")
+    aws.add(idle_minutes="15", max_lifetime_hours="2")
+    aws.now += 1.5 * HOUR
     sweep(aws, SETTINGS, aws.now)
     assert aws.deeds == []
-    assert aws.register.records["chat"].created_at == START + timedelta(hours=1)
+    assert aws.register.records["chat"].created_at == START + HOUR

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
 from random import Random
 
 import pytest
 
 from peagle_guard.sweeper import sweep
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, set_up
+from tests.guard.simulator.people import SETTINGS
 
-HOUR = timedelta(hours=1)
 # A thousand in all: most where the lock is lost, so that only the conditional writes are left.
 SEEDS = {"locked": 20, "lock-lost": 150}
 
@@ -62,50 +61,41 @@ class Turns:
             self._gates[self._random.choice(waiting)].release()
 
 
-def idle() -> FakeAws:
-    aws = FakeAws()
-    aws.add("chat", age=3 * HOUR, idle_minutes="30")
-    aws.idle_points("chat", START - 3 * HOUR, START)
+def idle() -> AwsByHand:
+    aws = quiet_for_the_first_time()
     sweep(aws, SETTINGS, START - 10 * MINUTE)
     return aws
 
 
-def past_its_lifetime() -> FakeAws:
-    aws = FakeAws()
-    aws.add("chat", age=3 * HOUR, max_lifetime_hours="2", stack="Peagle-chat")
-    return aws
+def past_its_lifetime() -> AwsByHand:
+    return set_up(age=3 * HOUR, max_lifetime_hours="2", stack="Peagle-chat")
 
 
-def failed() -> FakeAws:
-    aws = FakeAws()
-    aws.add("chat", age=HOUR, status="Failed")
-    return aws
+def failed() -> AwsByHand:
+    return set_up(age=HOUR, status="Failed")
 
 
-def quiet_for_the_first_time() -> FakeAws:
-    aws = FakeAws()
-    aws.add("chat", age=3 * HOUR, idle_minutes="30")
-    aws.idle_points("chat", START - 3 * HOUR, START)
-    return aws
+def quiet_for_the_first_time() -> AwsByHand:
+    return set_up(age=3 * HOUR, idle_minutes="30")
 
 
-def just_gone() -> FakeAws:
+def just_gone() -> AwsByHand:
     aws = past_its_lifetime()
     sweep(aws, SETTINGS, START - 5 * MINUTE)
-    del aws.endpoints["chat"]
+    aws.remove("chat")
     aws.notices.clear()
     aws.invoked.clear()
     return aws
 
 
-def due_to_be_woken() -> FakeAws:
-    aws = FakeAws()
-    aws.add("chat", age=14 * HOUR, hours="Mon-Fri 08:00-19:00 UTC", max_lifetime_hours="100")
-    aws.now = START - 12 * HOUR
+def due_to_be_woken() -> AwsByHand:
+    aws = AwsByHand(START - 12 * HOUR)
+    aws.add(age=2 * HOUR, hours="Mon-Fri 08:00-19:00 UTC", max_lifetime_hours="100")
     for _ in range(2):
         sweep(aws, SETTINGS, aws.now)
         aws.register.write("chat", off_by="hours", off_at=aws.now)
-        aws.endpoints.pop("chat", None)
+        if aws.endpoints:
+            aws.remove("chat")
         aws.now += 10 * MINUTE
     aws.now = START
     aws.notices.clear()
@@ -119,17 +109,17 @@ WORLDS = (idle, past_its_lifetime, failed, quiet_for_the_first_time, just_gone, 
 @pytest.mark.slow
 @pytest.mark.parametrize("lock", SEEDS)
 @pytest.mark.parametrize("make", WORLDS, ids=[make.__name__ for make in WORLDS])
-def test_two_sweeps_at_once_do_nothing_twice(make: Callable[[], FakeAws], lock: str) -> None:
+def test_two_sweeps_at_once_do_nothing_twice(make: Callable[[], AwsByHand], lock: str) -> None:
     done: Counter[str] = Counter()
     for seed in range(SEEDS[lock]):
         aws = make()
         turns = Turns(seed)
-        aws.hook = turns.step
+        aws.account.hook = turns.step
         errors: list[str] = []
 
-        def job(late: int, aws: FakeAws = aws, errors: list[str] = errors) -> None:
+        def job(late: int, aws: AwsByHand = aws, errors: list[str] = errors) -> None:
             if lock == "lock-lost":
-                aws.register.lock_until(None)
+                aws.register.table.items.pop("sweep", None)
             errors.extend(sweep(aws, SETTINGS, START + late * MINUTE).failures)
 
         turns.run(lambda job=job: job(0), lambda job=job, late=seed % 4: job(late))  # type: ignore[misc]

@@ -22,9 +22,9 @@ from peagle_guard.records import (
 )
 from peagle_guard.sweeper import sweep
 from peagle_sm.core.spec.hours import parse_hours
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
+from tests.guard.by_hand import HOUR, MINUTE, START, arn_of, set_up
+from tests.guard.simulator.people import SETTINGS
 
-HOUR = timedelta(hours=1)
 TRAFFIC = Evidence(Kind.TRAFFIC)
 UNKNOWN = Evidence(Kind.UNKNOWN)
 ENDPOINT = Endpoint(
@@ -74,17 +74,15 @@ def test_the_drain_of_a_short_life_is_its_last_quarter(minutes: int) -> None:
 
 def test_a_request_that_runs_as_the_notice_said_it_would_end_is_finished_before_the_schedule() -> None:
     """A stream may last 8 minutes: the sweep that finds it at the announced time leaves it running."""
-    aws = FakeAws()
-    aws.add("chat", age=8 * HOUR - DRAIN, max_lifetime_hours="8")
-    aws.traffic_points("chat", START - 5 * MINUTE, START + 8 * MINUTE)
-    aws.idle_points("chat", START + 8 * MINUTE, START + HOUR)
+    aws = set_up(age=8 * HOUR - DRAIN, max_lifetime_hours="8")
+    aws.serve("chat", START - 5 * MINUTE, START + 8 * MINUTE)
     for minutes in (0, 5):
         aws.now = START + minutes * MINUTE
         sweep(aws, SETTINGS, aws.now)
         assert aws.deeds == []
     aws.now = START + DRAIN
     sweep(aws, SETTINGS, aws.now)
-    assert [what for _, what, _ in aws.deeds] == ["delete"]
+    assert aws.did == ["delete"]
 
 
 def test_keep_moves_the_lifetime_and_its_warning() -> None:
@@ -126,12 +124,10 @@ def test_the_price_is_for_the_planned_instances_however_many_are_seen_first(plan
 
 def test_what_an_update_makes_cheaper_or_dearer_counts_from_then_on() -> None:
     """Four hours at 100 USD an hour, then an update to one instance at 10: 400 USD are spent."""
-    aws = FakeAws()
-    aws.add("chat", age=4 * HOUR, usd_per_hour="100", instance_count="1", budget_usd="450")
-    aws.traffic_points("chat", START - 10 * MINUTE, START + 2 * HOUR)
+    aws = set_up(age=4 * HOUR, usd_per_hour="100", instance_count="1", budget_usd="450")
+    aws.serve("chat", START - 10 * MINUTE, START + 2 * HOUR)
     sweep(aws, SETTINGS, START)
-    held = aws.endpoints["chat"]
-    held.tags = {**held.tags, "peagle-sm:usd-per-hour": "10"}
+    aws.endpoints["chat"].tags["peagle-sm:usd-per-hour"] = "10"
     for minutes in (5, 60):
         aws.now = START + minutes * MINUTE
         sweep(aws, SETTINGS, aws.now)

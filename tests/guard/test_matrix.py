@@ -3,43 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from itertools import product
 
 import pytest
 
 from peagle_guard.looking import ReportEntry
 from peagle_guard.sweeper import sweep
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, arn_of, interval
+from tests.guard.simulator.making import plan
+from tests.guard.simulator.people import SETTINGS
+from tests.guard.simulator.worlds.traffic import Traffic
+from tests.guard.simulator.worlds.world import CloudWatch, Plan
 
-HOUR = timedelta(hours=1)
+AGE = 3 * HOUR
 SERVING = ("InService", "OutOfService", "UpdateRollbackFailed")
 BUSY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 STATUSES = (*SERVING, *BUSY, "Failed", "Deleting")
-METRICS = ("fine-zeros", "fine-absent", "missing", "stale", "error")
+METRICS = {
+    "fine-zeros": CloudWatch(lag_s=0),
+    "fine-absent": CloudWatch(lag_s=0, zeros=False),
+    "missing": CloudWatch(lag_s=0, gaps=interval(START - AGE)),
+    "stale": CloudWatch(lag_s=0, stale=interval(START - 20 * MINUTE)),
+    "error": CloudWatch(lag_s=0, partial=interval(START)),
+}
 OWNERS = ("ours", "foreign-tag", "foreign-untagged", "foreign-arn", "recreated")
 
 
-def world(status: str, metrics: str, owner: str, *, lifetime_hours: int = 100) -> FakeAws:
+def world(
+    status: str, metrics: str, owner: str, *, lifetime_hours: int = 100, like: Plan | None = None
+) -> AwsByHand:
     """An endpoint after its grace, and after the longest delay of request metrics: marked 40 minutes ago."""
-    aws = FakeAws(START)
-    aws.add("chat", status=status, age=3 * HOUR, idle_minutes="30", max_lifetime_hours=str(lifetime_hours))
+    aws = AwsByHand(cloudwatch=METRICS[metrics])
+    lifetime = str(lifetime_hours)
+    aws.add(like=like, status=status, age=AGE, idle_minutes="30", max_lifetime_hours=lifetime)
     held = aws.endpoints["chat"]
     aws.register.write(
         "chat",
         arn=arn_of("chat"),
-        created_at=held.view.created_at,
-        spent_at=held.view.created_at,
+        created_at=START - AGE,
+        spent_at=START - AGE,
         first_in_service_at=START - 2 * HOUR,
         quiet_since=START - 70 * MINUTE,
         marked_at=START - 40 * MINUTE,
         tags=dict(held.tags),
     )
-    end = START - 20 * MINUTE if metrics == "stale" else START
-    if metrics != "missing":
-        aws.idle_points("chat", START - 2 * HOUR, end, zeros=metrics == "fine-zeros")
-    if metrics == "error":
-        aws.series_faults.add("chat")
     if owner == "foreign-tag":
         held.tags["peagle-sm:endpoint"] = "another"
     if owner == "foreign-untagged":
@@ -51,14 +58,16 @@ def world(status: str, metrics: str, owner: str, *, lifetime_hours: int = 100) -
     return aws
 
 
-def swept(aws: FakeAws) -> ReportEntry:
+def swept(aws: AwsByHand) -> ReportEntry:
     (entry,) = sweep(aws, SETTINGS, aws.now).endpoints
     return entry
 
 
-def expected(status: str, metrics: str, owner: str) -> str:
+def expected(status: str, metrics: str, owner: str, lifetime_hours: int) -> str:
     if owner.startswith("foreign"):
         return "foreign"
+    if lifetime_hours < AGE / HOUR:
+        return "wait" if status in BUSY else "none" if status == "Deleting" else "turn-off"
     if status == "Failed":
         return "turn-off"
     if status in SERVING and metrics.startswith("fine"):
@@ -67,24 +76,14 @@ def expected(status: str, metrics: str, owner: str) -> str:
     return "none"
 
 
+@pytest.mark.parametrize("lifetime_hours", [100, 2])
 @pytest.mark.parametrize("status", STATUSES)
-def test_the_action_at_the_end_of_the_grace(status: str) -> None:
+def test_the_action_at_the_end_of_the_grace_and_past_the_lifetime(status: str, lifetime_hours: int) -> None:
     for metrics, owner in product(METRICS, OWNERS):
-        aws = world(status, metrics, owner)
-        wanted = expected(status, metrics, owner)
+        aws = world(status, metrics, owner, lifetime_hours=lifetime_hours)
+        wanted = expected(status, metrics, owner, lifetime_hours)
         assert swept(aws).action == wanted, (metrics, owner)
-        assert [what for _, what, _ in aws.deeds] == (["delete"] if wanted == "turn-off" else [])
-
-
-@pytest.mark.parametrize("status", STATUSES)
-def test_the_action_past_the_lifetime(status: str) -> None:
-    for metrics, owner in product(METRICS, OWNERS):
-        aws = world(status, metrics, owner, lifetime_hours=2)
-        wanted = "wait" if status in BUSY else "none" if status == "Deleting" else "turn-off"
-        if owner.startswith("foreign"):
-            wanted = "foreign"
-        assert swept(aws).action == wanted, (metrics, owner)
-        assert [what for _, what, _ in aws.deeds] == (["delete"] if wanted == "turn-off" else [])
+        assert aws.did == (["delete"] if wanted == "turn-off" else [])
 
 
 @pytest.mark.parametrize("status", BUSY)
@@ -104,7 +103,7 @@ def test_the_tagging_api_lags_behind_a_reused_name() -> None:
     def hook(operation: str) -> None:
         aws.endpoints["chat"].tags = {} if operation == "ListTags" else stale
 
-    aws.hook = hook
+    aws.account.hook = hook
     assert swept(aws).action == "foreign"
     assert aws.deeds == []
 
@@ -114,10 +113,10 @@ def test_a_name_reused_between_looking_and_acting_is_left_alone() -> None:
 
     def hook(operation: str) -> None:
         if operation == "GetMetricData":
-            aws.hook = None
+            aws.account.hook = None
             aws.change("chat", created_at=START)
 
-    aws.hook = hook
+    aws.account.hook = hook
     entry = swept(aws)
     assert (entry.action, entry.reason) == ("none", "it changed during the sweep")
     assert aws.deeds == []
@@ -125,7 +124,7 @@ def test_a_name_reused_between_looking_and_acting_is_left_alone() -> None:
 
 def test_an_endpoint_that_the_tagging_api_does_not_show_yet_keeps_its_limit() -> None:
     aws = world("InService", "missing", "ours", lifetime_hours=2)
-    aws.tag_lag = 10 * HOUR
+    aws.account.world = replace(aws.account.world, tag_lag_s=36_000)
     assert swept(aws).action == "turn-off"
 
 
@@ -134,9 +133,10 @@ def test_traffic_that_comes_between_looking_and_acting_keeps_it() -> None:
 
     def hook(operation: str) -> None:
         if operation == "ListTags":
-            aws.traffic_points("chat", START - MINUTE, START)
+            aws.serve("chat", START - MINUTE, START)
+            aws.account.hook = None
 
-    aws.hook = hook
+    aws.account.hook = hook
     assert swept(aws).action == "unmark"
     assert aws.deeds == []
 
@@ -144,8 +144,8 @@ def test_traffic_that_comes_between_looking_and_acting_keeps_it() -> None:
 @pytest.mark.parametrize("operation", ["DescribeEndpoint", "ListTags", "GetItem", "UpdateItem", "Invoke"])
 def test_a_failure_with_one_endpoint_does_not_stop_the_others(operation: str) -> None:
     aws = world("InService", "missing", "ours", lifetime_hours=2)
-    aws.add("other", age=3 * HOUR, max_lifetime_hours="2")
-    described_at = aws.endpoints["chat"].view.modified_at
+    aws.add("other", age=AGE, max_lifetime_hours="2")
+    described_at = aws.view("chat").modified_at
     aws.register.write("chat", described_at=described_at, variants=("AllTraffic",))
     aws.register.write("other", **_known(aws, "other"))
     aws.faults[operation] = [RuntimeError("no")]
@@ -157,8 +157,8 @@ def test_a_failure_with_one_endpoint_does_not_stop_the_others(operation: str) ->
     assert sorted(name for _, what, name in aws.deeds if what == "delete") == ["chat", "other"]
 
 
-def _known(aws: FakeAws, name: str) -> dict[str, object]:
-    view = aws.endpoints[name].view
+def _known(aws: AwsByHand, name: str) -> dict[str, object]:
+    view = aws.view(name)
     return {
         "arn": view.arn,
         "created_at": view.created_at,
@@ -196,62 +196,52 @@ def test_a_notice_that_cannot_be_sent_is_a_fault_and_no_reason_to_go_on_paying()
     aws.faults["Publish"] = [RuntimeError("no topic")]
     report = sweep(aws, SETTINGS, aws.now)
     assert report.failures == ("chat: the notice could not be sent: RuntimeError: no topic",)
-    assert [what for _, what, _ in aws.deeds] == ["delete"]
+    assert aws.did == ["delete"]
 
 
 @pytest.mark.parametrize("subject", ["variant", "component"])
 def test_traffic_on_any_variant_or_component_is_traffic(subject: str) -> None:
-    aws = world("InService", "fine-zeros", "ours")
-    if subject == "variant":
-        aws.change("chat", variants=("AllTraffic", "canary"))
-        name = "chat/canary"
-    else:
-        aws.endpoints["chat"].components = ["copy"]
-        name = "copy"
-    assert swept(aws).action == "none"  # its metrics are missing: unknown
-    metric = "CPUUtilizationNormalized" if subject == "component" else "CPUUtilization"
-    aws.points[(name, metric)] = dict(aws.points[("chat", "CPUUtilization")])
-    aws.points[(name, "Invocations")] = {START - 5 * MINUTE: 1.0}
+    components = subject == "component"
+    lanes = ("chat-copy-0", "chat-copy-1") if components else ("AllTraffic", "canary")
+    like = plan(components=components, traffic=tuple((name, Traffic()) for name in lanes))
+    aws = world("InService", "fine-zeros", "ours", like=like)
+    aws.serve("chat", START - 5 * MINUTE, START, lanes[1])
     assert swept(aws).action == "unmark"
-    aws.points[(name, "Invocations")] = {}
+    aws.now += 40 * MINUTE
     assert swept(aws).action == "mark"
 
 
 def test_a_component_is_deleted_before_its_endpoint() -> None:
-    aws = world("InService", "missing", "ours", lifetime_hours=2)
-    aws.endpoints["chat"].components = ["copy"]
-    aws.targets = {"inference-component/copy": "sagemaker:inference-component:DesiredCopyCount"}
+    copy = plan(components=True, scales=True, traffic=(("chat-copy-0", Traffic()),))
+    aws = world("InService", "missing", "ours", lifetime_hours=2, like=copy)
     for _ in range(3):
         swept(aws)
         aws.now += 5 * MINUTE
     assert [(what, name) for _, what, name in aws.deeds] == [
-        ("deregister", "inference-component/copy"),
-        ("delete-component", "copy"),
+        ("deregister", "inference-component/chat-copy-0"),
+        ("delete-component", "chat-copy-0"),
         ("delete", "chat"),
     ]
 
 
 def test_a_turning_off_that_has_taken_components_away_is_carried_through() -> None:
-    aws = world("InService", "fine-zeros", "ours")
-    aws.endpoints["chat"].components = ["copy"]
-    for metric in ("CPUUtilizationNormalized", "Invocations"):
-        aws.points[("copy", metric)] = dict(aws.points[("chat", metric.removesuffix("Normalized"))])
+    copy = plan(components=True, traffic=(("chat-copy-0", Traffic()),))
+    aws = world("InService", "fine-zeros", "ours", like=copy)
     assert swept(aws).action == "turn-off"
-    # Traffic and a lease come too late: without the component nothing answers them.
+    # A lease comes too late: without the component nothing answers.
     aws.now += 5 * MINUTE
-    aws.traffic_points("chat", START, aws.now)
     aws.register.write("chat", keep_until=aws.now + HOUR)
     aws.change("chat", status="Updating")
     assert swept(aws).action == "wait"
     aws.now += 5 * MINUTE
-    aws.change("chat", status="InService", config_name="")
+    aws.change("chat", status="InService")
     assert swept(aws).action == "turn-off"
-    assert [what for _, what, _ in aws.deeds] == ["delete-component", "delete"]
+    assert aws.did == ["delete-component", "delete"]
 
 
 def test_a_new_configuration_starts_the_idle_clock_again() -> None:
     aws = world("InService", "fine-zeros", "ours")
     aws.register.write("chat", config_name="chat-0", described_at=START - 2 * HOUR, variants=("AllTraffic",))
-    aws.change("chat", config_name="chat-1")
+    aws.change("chat")
     assert swept(aws).action == "none"
-    assert replace(aws.register.records["chat"], version=0).marked_at is None
+    assert aws.register.records["chat"].marked_at is None

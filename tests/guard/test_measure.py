@@ -1,25 +1,32 @@
-"""Which metrics a sweep reads of which endpoints, and how much of them at once."""
+"""What a sweep reads: how many calls it makes, and which metrics it asks for, how much at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from peagle_guard.aws import Page, Query, Result
-from peagle_guard.evidence import MOST_POINTS, MOST_QUERIES, REQUEST_LAG
+from peagle_guard.evidence import MOST_POINTS, MOST_QUERIES
 from peagle_guard.sweeper import sweep
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand, interval, set_up
+from tests.guard.simulator.fake_services.fake_aws import seconds
+from tests.guard.simulator.making import plan
+from tests.guard.simulator.people import SETTINGS
+from tests.guard.simulator.worlds.world import CloudWatch
 
 WEEK_MINUTES = 7 * 24 * 60
+IDLE: dict[str, Any] = {"idle_minutes": "15", "max_lifetime_hours": "100"}
 
 
-class CountingAws(FakeAws):
+class CountingAws(AwsByHand):
     """An AWS that notes what each GetMetricData asks for: queries, and the most datapoints of the answer."""
 
-    def __init__(self, now: datetime = START) -> None:
-        super().__init__(now)
+    def __init__(self, **rules: Any) -> None:
+        super().__init__(cloudwatch=CloudWatch(lag_s=0, **rules))
         self.asked: list[tuple[int, int]] = []
         self.metrics: set[str] = set()
 
@@ -34,7 +41,7 @@ class CountingAws(FakeAws):
 @pytest.mark.parametrize("idle_minutes", [60, WEEK_MINUTES])
 def test_a_batch_holds_no_more_datapoints_than_one_page(idle_minutes: int) -> None:
     """40 endpoints with an idle time of a week had 1.2 million datapoints at once in a Lambda of 256 MB."""
-    aws = CountingAws()
+    aws = CountingAws(stale=interval(START - 200 * HOUR))
     for number in range(40):
         aws.add(f"chat-{number:02}", age=timedelta(days=8), idle_minutes=str(idle_minutes))
     report = sweep(aws, SETTINGS, aws.now, dry_run=True)
@@ -44,85 +51,104 @@ def test_a_batch_holds_no_more_datapoints_than_one_page(idle_minutes: int) -> No
     assert len(aws.asked) == (1 if idle_minutes == 60 else 14)
 
 
-def _swept(aws: FakeAws, minutes: int) -> None:
+def _swept(aws: AwsByHand, minutes: int) -> None:
     for _ in range(minutes // 5):
         aws.now += 5 * MINUTE
         assert sweep(aws, SETTINGS, aws.now).failures == ()
 
 
-@pytest.mark.parametrize("seconds", [10, 60, 120, 180, 240, 300])
-def test_an_idle_endpoint_is_turned_off_whatever_its_publish_interval(seconds: int) -> None:
-    aws = FakeAws(START)
-    tag = "" if seconds == 60 else str(seconds)
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100", publish_seconds=tag)
-    step = max(1, seconds // 60)
-    aws.points[("chat", "CPUUtilization")] = {START + m * MINUTE: 1.0 for m in range(0, 180, step)}
-    _swept(aws, 180)
-    assert [what for _, what, _ in aws.deeds] == ["delete"]
-    late = REQUEST_LAG + step * MINUTE
-    assert aws.deeds[0][0] - START <= 25 * MINUTE + late + 15 * MINUTE
-
-
-def test_without_the_tag_an_interval_of_five_minutes_is_unknown() -> None:
-    aws = FakeAws(START)
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100")
-    aws.points[("chat", "CPUUtilization")] = {START + m * MINUTE: 1.0 for m in range(0, 120, 5)}
+@pytest.mark.parametrize(("tag", "did"), [("300", ["delete"]), ("", [])])
+def test_without_its_tag_an_interval_of_five_minutes_is_unknown(tag: str, did: list[str]) -> None:
+    aws = CountingAws(zeros=False)
+    aws.add(like=plan(publish_s=300), publish_seconds=tag, **IDLE)
     _swept(aws, 120)
-    assert aws.deeds == []
+    assert aws.did == did
 
 
 # --- asynchronous inference ---------------------------------------------------------------------------
 
 
-def async_world() -> CountingAws:
-    aws = CountingAws()
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100")
-    aws.change("chat", is_async=True)
-    aws.idle_points("chat", START, START + 180 * MINUTE, zeros=False)
-    return aws
-
-
 def test_an_endpoint_that_an_operator_made_asynchronous_is_not_idle_without_its_backlog() -> None:
-    aws = async_world()
+    aws = CountingAws(request_gaps=interval(START))
+    aws.add(like=plan(async_config=True), **IDLE)
     _swept(aws, 180)
     assert aws.deeds == []
     assert "ApproximateBacklogSize" in aws.metrics
     assert aws.register.records["chat"].is_async
 
 
-def test_its_backlog_shows_whether_it_is_idle() -> None:
-    aws = async_world()
-    for minute in range(180):
-        aws.points[("chat", "ApproximateBacklogSize")][START + minute * MINUTE] = float(minute < 60)
-    _swept(aws, 180)
-    assert [what for _, what, _ in aws.deeds] == ["delete"]
-    assert 85 * MINUTE <= aws.deeds[0][0] - START <= 95 * MINUTE
-
-
 # --- streams that are not shown -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gpu", [True, False])
-def test_where_no_concurrency_is_written_the_gpus_show_a_stream_longer_than_the_grace(gpu: bool) -> None:
-    aws = CountingAws()
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100")
-    aws.idle_points("chat", START, START + 200 * MINUTE, zeros=False)
-    # One request at minute 10 that streams until minute 90.
-    aws.points[("chat", "Invocations")] = {START + 10 * MINUTE: 1.0}
-    if gpu:
-        busy = {START + m * MINUTE: 40.0 if 10 <= m < 90 else 0.0 for m in range(200)}
-        aws.points[("chat", "GPUUtilization")] = busy
+def test_where_no_concurrency_is_written_the_gpus_show_a_stream_longer_than_the_grace() -> None:
+    aws = CountingAws(zeros=False, concurrency=False)
+    aws.add(**IDLE)
+    aws.serve("chat", START + 10 * MINUTE, START + 90 * MINUTE)
     _swept(aws, 200)
-    off = aws.deeds[0][0] - START
-    assert off > 105 * MINUTE if gpu else off < 80 * MINUTE
+    assert aws.deeds[0][0] - START > 105 * MINUTE
     assert aws.register.records["chat"].streams_hidden
     assert "GPUUtilization" in aws.metrics
 
 
 def test_where_concurrency_is_written_the_gpus_are_not_read() -> None:
     aws = CountingAws()
-    aws.add("chat", idle_minutes="15", max_lifetime_hours="100")
-    aws.traffic_points("chat", START, START + 30 * MINUTE)
+    aws.add(**IDLE)
+    aws.serve("chat", START, START + 30 * MINUTE)
     _swept(aws, 30)
     assert not aws.register.records["chat"].streams_hidden
     assert "GPUUtilization" not in aws.metrics
+
+
+# --- calls: they grow as they must and no faster --------------------------------------------------------
+
+JOBS = {"ListTrainingJobs": 1}
+
+
+def world(ours: int, others: int) -> AwsByHand:
+    aws = AwsByHand()
+    for number in range(ours):
+        aws.add(f"ours-{number:03}", age=HOUR, idle_minutes="120")
+    for number in range(others):
+        aws.add(f"others-{number:03}", age=HOUR)
+        aws.endpoints[f"others-{number:03}"].tags = {"team": "somebody"}
+    return aws
+
+
+def calls(aws: AwsByHand) -> dict[str, int]:
+    aws.account.calls.clear()
+    report = sweep(aws, SETTINGS, aws.now)
+    assert report.failures == ()
+    return {name: count for name, count in report.calls.items() if name not in ("Lock", "Unlock", "Scan")}
+
+
+def test_250_endpoints_of_ours() -> None:
+    aws = world(ours=250, others=0)
+    first = {"ListEndpoints": 3, "GetResources": 3, "ListInferenceComponents": 1, "GetMetricData": 2} | JOBS
+    # Each is described and written down once, when it is new.
+    assert calls(aws) == {**first, "DescribeEndpoint": 250, "UpdateItem": 250}
+    aws.now += 5 * MINUTE
+    assert calls(aws) == first
+
+
+def test_250_endpoints_of_which_10_are_ours() -> None:
+    aws = world(ours=10, others=240)
+    calls(aws)
+    aws.now += 5 * MINUTE
+    few = {"ListEndpoints": 3, "GetResources": 1, "ListInferenceComponents": 1, "GetMetricData": 1} | JOBS
+    assert calls(aws) == few
+    aws.now += 5 * MINUTE
+    for name in ("ours-003", "others-003"):
+        aws.change(name, instances=((seconds(aws.now), 2),))
+    assert calls(aws) == {**few, "DescribeEndpoint": 1, "UpdateItem": 1}
+
+
+def test_what_sagemaker_itself_scales_is_described_in_each_sweep() -> None:
+    """A component's instances: its cost follows their number, also where LastModifiedTime stays."""
+    aws = set_up(usd_per_hour="10", instance_count="1", idle="scale-to-zero")
+    calls(aws)
+    life = aws.endpoints["chat"]
+    life.plan = replace(life.plan, instances=((0, 3),))
+    life.views.clear()
+    aws.now += 5 * MINUTE
+    calls(aws)
+    assert aws.register.records["chat"].instances == 3

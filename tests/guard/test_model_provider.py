@@ -3,88 +3,99 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from peagle_guard.cfn_response import ProviderError
 from peagle_guard.model_provider import provide
-from tests.service.fakes import Client, FakeAws
+from tests.local.serving import Server
 
-PAYLOAD: dict[str, Any] = {
-    "ModelName": "chat-12345678",
-    "PrimaryContainer": {
-        "Image": "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0",
-        "Environment": {"SM_VLLM_MAX_MODEL_LEN": "8192"},
-        "AdditionalModelDataSources": [{"ChannelName": "eagle", "S3DataSource": {"S3Uri": "s3://b/eagle/"}}],
-    },
-    "ExecutionRoleArn": "arn:aws:iam::123456789012:role/peagle-execution-us-east-1",
-    "EnableNetworkIsolation": True,
-    "Tags": [{"Key": "peagle-sm:managed-by", "Value": "peagle-sm"}],
-}
+TAGS = [{"Key": "peagle-sm:managed-by", "Value": "peagle-sm"}]
+NAMES = ("chat-12345678", "chat-87654321")
 
 
 @pytest.fixture
-def aws() -> FakeAws:
-    return FakeAws()
+def models(server: Server) -> Iterator[Any]:
+    """A client of the local SageMaker's models, of which none is left at the end."""
+    client = server.client("sagemaker")
+    yield client
+    for name in _left(client):
+        client.delete_model(ModelName=name)
+
+
+def _left(models: Any) -> list[str]:
+    return [row["ModelName"] for row in models.list_models(NameContains="chat-")["Models"]]
 
 
 @pytest.fixture
-def models(aws: FakeAws) -> Client:
-    return aws.client("sagemaker")
-
-
-def event(kind: str = "Create", payload: object = PAYLOAD, **more: Any) -> dict[str, Any]:
-    text = json.dumps(payload)
+def payload(server: Server) -> dict[str, Any]:
+    status = server.status
+    draft = {"S3Uri": status.artifacts["p-eagle"], "S3DataType": "S3Prefix", "CompressionType": "None"}
     return {
-        "RequestType": kind,
-        "ResourceProperties": {"ModelName": "chat-12345678", "Payload": text},
-        **more,
+        "ModelName": NAMES[0],
+        "PrimaryContainer": {
+            "Image": status.image_uris["vllm"],
+            "Environment": {"SM_VLLM_MAX_MODEL_LEN": "8192"},
+            "AdditionalModelDataSources": [{"ChannelName": "eagle", "S3DataSource": draft}],
+        },
+        "ExecutionRoleArn": status.role_arn,
+        "EnableNetworkIsolation": True,
+        "Tags": TAGS,
     }
 
 
-def test_create_sends_the_exact_payload(aws: FakeAws, models: Client) -> None:
-    created = provide(models, event())
-    assert aws.sent["CreateModel"] == PAYLOAD
-    assert created.physical_id == created.attributes["ModelName"] == "chat-12345678"
-    assert created.attributes["ModelArn"].endswith("model/chat-12345678")
+def event(payload: object, kind: str = "Create", **more: Any) -> dict[str, Any]:
+    properties = {"ModelName": NAMES[0], "Payload": json.dumps(payload)}
+    return {"RequestType": kind, "ResourceProperties": properties, **more}
 
 
-def test_a_retry_after_a_lost_answer_adopts_its_own_model(aws: FakeAws, models: Client) -> None:
-    first = provide(models, event())
-    assert provide(models, event()) == first
-    assert len(aws.models) == 1
+def test_create_sends_the_exact_payload(models: Any, payload: dict[str, Any]) -> None:
+    created = provide(models, event(payload))
+    described = models.describe_model(ModelName=NAMES[0])
+    assert payload["PrimaryContainer"].items() <= described["PrimaryContainer"].items()
+    for key in ("ExecutionRoleArn", "EnableNetworkIsolation"):
+        assert described[key] == payload[key]
+    assert models.list_tags(ResourceArn=described["ModelArn"])["Tags"] == TAGS
+    assert created.physical_id == created.attributes["ModelName"] == NAMES[0]
+    assert created.attributes["ModelArn"] == described["ModelArn"]
 
 
-def test_other_content_under_that_name_is_refused(models: Client) -> None:
-    models.create_model(**{**PAYLOAD, "EnableNetworkIsolation": False})
+def test_a_retry_after_a_lost_answer_adopts_its_own_model(models: Any, payload: dict[str, Any]) -> None:
+    first = provide(models, event(payload))
+    assert provide(models, event(payload)) == first
+
+
+def test_other_content_under_that_name_is_refused(models: Any, payload: dict[str, Any]) -> None:
+    models.create_model(**{**payload, "EnableNetworkIsolation": False})
     with pytest.raises(ProviderError, match="exists with another EnableNetworkIsolation"):
-        provide(models, event())
+        provide(models, event(payload))
 
 
-def test_a_change_is_another_model_and_the_same_model_is_never_replaced(aws: FakeAws, models: Client) -> None:
-    old = provide(models, event())
-    retagged = {**PAYLOAD, "Tags": []}
-    assert provide(models, event("Update", retagged, PhysicalResourceId=old.physical_id)) == old
-    changed = {**PAYLOAD, "ModelName": "chat-87654321"}
-    update = event("Update", changed, PhysicalResourceId=old.physical_id)
-    update["ResourceProperties"]["ModelName"] = "chat-87654321"
-    assert provide(models, update).physical_id == "chat-87654321"
-    provide(models, event("Delete", PhysicalResourceId=old.physical_id))
-    assert list(aws.models) == ["chat-87654321"]
+def test_a_change_is_another_model_and_the_same_model_is_never_replaced(
+    models: Any, payload: dict[str, Any]
+) -> None:
+    old = provide(models, event(payload))
+    retagged = {**payload, "Tags": []}
+    assert provide(models, event(retagged, "Update", PhysicalResourceId=old.physical_id)) == old
+    update = event({**payload, "ModelName": NAMES[1]}, "Update", PhysicalResourceId=old.physical_id)
+    update["ResourceProperties"]["ModelName"] = NAMES[1]
+    assert provide(models, update).physical_id == NAMES[1]
+    for _ in range(2):  # deleting a model that does not exist is done, too
+        provide(models, event(payload, "Delete", PhysicalResourceId=old.physical_id))
+    assert _left(models) == [NAMES[1]]
 
 
-def test_deleting_a_model_that_is_not_there_is_done(models: Client) -> None:
-    assert provide(models, event("Delete", PhysicalResourceId="chat-12345678")).physical_id
+def test_rolling_back_a_refused_creation_leaves_the_others_model(
+    models: Any, payload: dict[str, Any]
+) -> None:
+    models.create_model(**payload)
+    provide(models, event(payload, "Delete", PhysicalResourceId=f"not-created:{NAMES[0]}"))
+    assert _left(models) == [NAMES[0]]
 
 
-def test_rolling_back_a_refused_creation_leaves_the_others_model(aws: FakeAws, models: Client) -> None:
-    models.create_model(**PAYLOAD)
-    provide(models, event("Delete", PhysicalResourceId="not-created:chat-12345678"))
-    assert list(aws.models) == ["chat-12345678"]
-
-
-@pytest.mark.parametrize("payload", [None, [], "text", {"ModelName": "another"}])
-def test_a_payload_that_is_none_is_refused(models: Client, payload: object) -> None:
+@pytest.mark.parametrize("wrong", [None, [], "text", {"ModelName": "another"}])
+def test_a_payload_that_is_none_is_refused(models: Any, wrong: object) -> None:
     with pytest.raises(ProviderError):
-        provide(models, event(payload=payload))
+        provide(models, event(wrong))

@@ -8,7 +8,7 @@ import pytest
 
 from peagle_guard.records import Lifecycle, is_ours, lifecycle_from_tags
 from peagle_guard.settings import SettingsError, load, time_of
-from tests.guard.fake_aws import START, tags_for
+from tests.guard.by_hand import START, tags_for
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -82,16 +82,13 @@ ENVIRONMENT = {
     "PEAGLE_LIFETIME_FUNCTION": "l",
     "PEAGLE_SCHEDULER_ROLE_ARN": "r",
     "PEAGLE_DEAD_LETTERS_ARN": "d",
-    "PEAGLE_SWEEP_MINUTES": "5",
 }
 
 
 def test_the_environment_is_checked_once() -> None:
-    assert load(ENVIRONMENT).sweep_minutes == 5
+    assert load(ENVIRONMENT).table == ENVIRONMENT["PEAGLE_TABLE"]
     with pytest.raises(SettingsError, match="not set: PEAGLE_TABLE, PEAGLE_TOPIC_ARN"):
         load({**ENVIRONMENT, "PEAGLE_TABLE": "", "PEAGLE_TOPIC_ARN": ""})
-    with pytest.raises(SettingsError, match="found 'often'"):
-        load({**ENVIRONMENT, "PEAGLE_SWEEP_MINUTES": "often"})
 
 
 def test_an_events_time() -> None:

@@ -13,9 +13,10 @@ from peagle_guard.aws import Job
 from peagle_guard.sweeper import sweep
 from peagle_guard.switch import turn
 from peagle_guard.training import GRACE, over_limit
-from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, Refused, job_arn_of
+from tests.guard.by_hand import HOUR, MINUTE, START, AwsByHand
+from tests.guard.simulator.fake_services.fake_aws import job_arn
+from tests.guard.simulator.people import SETTINGS
 
-HOUR = timedelta(hours=1)
 OURS = {"peagle-sm:managed-by": "peagle-sm", "peagle-sm:learn": "team-a"}
 
 
@@ -27,9 +28,9 @@ def job(age: timedelta | None, *, spot: bool = False, max_runtime: timedelta | N
     return Job("team-a-0123456789", None if age is None else START - age, max_runtime, spot)
 
 
-def world(running: Job, tags: dict[str, str]) -> FakeAws:
-    aws = FakeAws()
-    aws.jobs[running.name] = (running, tags)
+def world(running: Job, tags: dict[str, str]) -> AwsByHand:
+    aws = AwsByHand()
+    aws.account.jobs[running.name] = (running, tags)
     return aws
 
 
@@ -56,9 +57,7 @@ def test_which_jobs_a_sweep_stops(
     aws = world(job(age, spot=spot), tags)
     report = sweep(aws, SETTINGS, START)
     assert report.failures == ()
-    assert [name for _, what, name in aws.deeds if what == "stop-training"] == (
-        ["team-a-0123456789"] if stopped else []
-    )
+    assert [name for _, _, name in aws.deeds] == (["team-a-0123456789"] if stopped else [])
     assert len(aws.notices) == stopped
 
 
@@ -75,28 +74,28 @@ def test_a_dry_run_says_what_it_would_stop_and_stops_nothing() -> None:
 )
 def test_a_fault_is_told_and_the_next_sweep_stops_the_job(operation: str) -> None:
     aws = world(job(30 * HOUR), OURS)
-    aws.faults[operation] = [Refused("not now")]
+    aws.faults[operation] = [RuntimeError("not now")]
     report = sweep(aws, SETTINGS, START)
     assert any("not now" in fault for fault in report.failures)
     assert aws.deeds == []
     aws.now += 5 * MINUTE
     assert sweep(aws, SETTINGS, aws.now).failures == ()
-    assert [what for _, what, _ in aws.deeds] == ["stop-training"]
+    assert aws.did == ["stop-training"]
 
 
 def test_a_notice_that_fails_does_not_keep_a_job_running() -> None:
     aws = world(job(30 * HOUR), OURS)
-    aws.faults["Publish"] = [Refused("no topic")]
+    aws.faults["Publish"] = [RuntimeError("no topic")]
     report = sweep(aws, SETTINGS, START)
-    assert [what for _, what, _ in aws.deeds] == ["stop-training"]
-    assert report.failures == ("team-a-0123456789: the notice: Refused: no topic",)
+    assert aws.did == ["stop-training"]
+    assert report.failures == ("team-a-0123456789: the notice: RuntimeError: no topic",)
 
 
 @pytest.mark.parametrize(
     ("event", "tags"),
     [
-        ({"job": "team-a-0123456789", "arn": job_arn_of("team-a-0123456789")}, {}),
-        ({"job": "team-a-0123456789", "arn": job_arn_of("another")}, OURS),
+        ({"job": "team-a-0123456789", "arn": job_arn("team-a-0123456789")}, {}),
+        ({"job": "team-a-0123456789", "arn": job_arn("another")}, OURS),
         ({"job": "", "arn": ""}, OURS),
         ({}, OURS),
     ],

@@ -1,4 +1,4 @@
-"""The stacks import the CDK, the pure core of peagle_sm, its `load_spec` and its file of prices, no more."""
+"""The stacks import the CDK, pydantic, and of peagle_sm the pure core, `load_spec` and its file of prices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYNTHESISED = [ROOT / "app.py"] + [
 ]
 PRICES = "peagle_sm.aws.control.price_file"
 """Reads the prices that `peagle-sm plan` kept in a file, and nothing else."""
-ALLOWED = ("aws_cdk", "constructs", "jsii", "stacks", "peagle_sm.core", PRICES)
+ALLOWED = ("aws_cdk", "constructs", "jsii", "pydantic", "stacks", "peagle_sm.core", PRICES)
 
 
 def _modules(path: Path) -> Iterator[str]:

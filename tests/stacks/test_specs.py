@@ -57,13 +57,13 @@ def test_several_files_and_folders(tmp_path: Path) -> None:
     ("context", "words"),
     [
         ({"spce": "a.yaml"}, ["'spce'", "Did you mean 'spec'?"]),
-        ({"spec": ""}, ["'spec'", "found ''"]),
+        ({"spec": ""}, ["spec: found ''"]),
         ({"spec": "missing.yaml"}, ["missing.yaml", "No such file"]),
-        ({"spec": ["a.yaml"]}, ["'spec'", "found ['a.yaml']"]),
-        ({"image": "yes"}, ["'image'", "found 'yes'", "on, off"]),
-        ({"email": "nobody"}, ["'email'", "found 'nobody'"]),
-        ({"stand_ins": {"images": {}}}, ["'stand_ins'", "image_uris and artifacts"]),
-        ({"stand_ins": {"artifacts": {"target": 1}}}, ["'stand_ins'", "artifacts"]),
+        ({"spec": ["a.yaml"]}, ["spec: found ['a.yaml']"]),
+        ({"image": "yes"}, ["image: found 'yes'", "on, off"]),
+        ({"email": "nobody"}, ["email: found 'nobody'"]),
+        ({"stand_ins": {"images": {}}}, ["'stand_ins.images'", "artifacts, image_uris"]),
+        ({"stand_ins": {"artifacts": {"target": 1}}}, ["stand_ins.artifacts.target: found 1"]),
     ],
 )
 def test_a_context_that_cannot_be_meant(context: dict[str, object], words: list[str], tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.guard.simulator.campaign import Tally, campaign
+from tests.guard.simulator.campaign import campaign
+from tests.guard.simulator.judging.judge import Tally
 from tests.guard.simulator.kinds import KINDS, MIXED, PLAIN
 
 Campaign = Callable[[str, int, int, int], Iterator[Tally]]

@@ -14,7 +14,6 @@ from typing import Any
 from peagle_guard import lifetime_provider, sweeper
 from peagle_guard.records import OffBy
 from peagle_guard.switch import turn
-from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from tests.guard.simulator.fake_services.clients import SageMakerClient, SchedulerClient
 from tests.guard.simulator.fake_services.cloudformation import Stack
 from tests.guard.simulator.fake_services.dynamodb import TableRegister
@@ -65,10 +64,6 @@ class GuardRun:
             expires = max([life.expires_at, *(each.until for each in leases)])
             rows.append(Ended(life, cause, marked, max(in_time, default=0), expires))
         return rows
-
-    def limit_of(self, life: Life) -> str:
-        """Return the name of the schedule that ends a life."""
-        return schedule_name(life.plan.name)
 
     def note_update(self, stack: Stack, state: str) -> None:
         """Remember why a stack is asked to turn its endpoint off: that goes a little later."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.guard.simulator.guard_run import GuardRun, run_guard
-from tests.guard.simulator.judging.judge import Verdict, judge
+from tests.guard.simulator.judging.judge import Tally, judge
 from tests.guard.simulator.worlds.traffic import HOUR, Traffic
 from tests.guard.simulator.worlds.world import Plan, World
 
@@ -37,7 +37,7 @@ def world(*plans: Plan, **changes: Any) -> World:
     return replace(World(seed=0, begin=BEGIN, end=BEGIN + 24 * HOUR, plans=plans), **changes)
 
 
-def run(given: World) -> tuple[GuardRun, Verdict]:
+def run(given: World) -> tuple[GuardRun, Tally]:
     """Run the shipped guard through a world, and judge it; the guard's own code must not fail."""
     guard = run_guard(given)
     assert not guard.crashes

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from peagle_guard.evidence import REQUEST_LAG
 from tests.guard.simulator.campaign import run_batch
-from tests.guard.simulator.judging.judge import BROKEN
 from tests.guard.simulator.kinds import MIXED
 from tests.guard.simulator.making import BEGIN, MINUTE, off_after, plan, run, world
-from tests.guard.simulator.worlds.traffic import HOUR, Traffic
-from tests.guard.simulator.worlds.world import CloudWatch, Flap, Lambdas, Lease, Plan, World
+from tests.guard.simulator.worlds.traffic import HOUR
+from tests.guard.simulator.worlds.world import CloudWatch, Flap, Lambdas, Plan, World
 
 WORLDS = 50
 
@@ -32,7 +29,7 @@ def test_no_promise_is_broken_in_worlds_in_which_one_was() -> None:
 def _intact(given: World) -> float:
     """Run a world in which every promise must hold; return the minutes from BEGIN to its first life's end."""
     guard, verdict = run(given)
-    assert {name: getattr(verdict, name) for name in BROKEN} == dict.fromkeys(BROKEN, 0), verdict.notes
+    assert verdict.broken == []
     return off_after(guard)
 
 
@@ -72,24 +69,11 @@ def test_a_stack_whose_deletion_did_nothing_is_turned_off_all_the_same() -> None
 # --- quiet, traffic, unknown --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("zeros", [True, False])
-def test_an_idle_endpoint_goes_within_the_bound_in_both_metric_worlds(zeros: bool) -> None:
-    minutes = _intact(world(plan((400, 410)), cloudwatch=CloudWatch(zeros=zeros)))
-    late = 0 if zeros else REQUEST_LAG / timedelta(minutes=1)
-    assert 410 / 60 + 25 + late <= minutes <= 410 / 60 + 35 + late
-
-
 def test_a_stream_of_eight_minutes_that_shows_only_its_start_is_not_cut() -> None:
     # It arrives just after the mark, and nothing but its arrival is ever measured.
     stream = (26 * MINUTE, 34 * MINUTE)
     rules = CloudWatch(concurrency=False, zeros=False)
     assert _intact(world(plan((400, 410), stream), cloudwatch=rules)) >= 26 + 25
-
-
-def test_traffic_on_the_last_variant_alone_is_traffic() -> None:
-    busy = Traffic.of([(BEGIN + at, BEGIN + at + 5) for at in range(400, 5 * HOUR, 300)])
-    given = replace(plan(), traffic=(("AllTraffic", Traffic()), ("B", busy)))
-    assert _intact(world(given)) >= 5 * 60
 
 
 @pytest.mark.parametrize("second", range(0, 660, 30))
@@ -120,47 +104,20 @@ def test_metrics_that_come_five_minutes_late_still_prove_quiet(lag_s: int) -> No
     assert minutes <= 60
 
 
-def test_a_request_in_a_lost_minute_is_not_taken_for_quiet() -> None:
-    # Two lost minutes hide the only sign of a request; what is not known is not idle.
-    hidden = BEGIN + 20 * MINUTE
-    rules = CloudWatch(concurrency=False, gaps=((hidden, hidden + 2 * MINUTE),))
-    given = plan((400, 410), (20 * MINUTE + 30, 27 * MINUTE), idle_minutes=15)
-    _intact(world(given, cloudwatch=rules))
-
-
-def test_where_the_metrics_end_only_the_limit_ends_it() -> None:
-    rules = CloudWatch(gaps=((BEGIN, BEGIN + 48 * HOUR),))
-    # It begins ten minutes before the end, so that traffic drains.
-    assert 8 * 60 - 10 <= _intact(world(plan(), cloudwatch=rules)) <= 8 * 60 + 20
-
-
 # --- leases, names, owners ----------------------------------------------------------------------------
-
-
-def test_a_lease_holds_and_moves_the_limit() -> None:
-    lease = Lease(BEGIN + HOUR // 2, "code", BEGIN + 12 * HOUR)
-    minutes = _intact(world(plan((400, 410)), leases=(lease,)))
-    assert minutes >= 12 * 60
 
 
 def test_a_foreign_endpoint_that_takes_the_name_is_left_alone() -> None:
     theirs = plan(owner="foreign", created_at=BEGIN + HOUR)
     for lag_s in (0, 30 * MINUTE):
         guard, verdict = run(world(plan(lifetime_hours=2.0), theirs, tag_lag_s=lag_s))
-        assert verdict.foreign == 0
+        assert verdict.counts["foreign"] == 0
         assert guard.account.sagemaker.lives[-1].deleting_at is None
-
-
-def test_a_foreign_endpoint_that_wears_our_tags_is_left_alone() -> None:
-    theirs = plan(owner="foreign", name="code-2", borrowed_tags=True)
-    guard, verdict = run(world(plan(), theirs))
-    assert verdict.foreign == 0
-    assert [life.plan.name for life in guard.account.sagemaker.live.values()] == ["code-2"]
 
 
 def test_an_old_schedule_never_meets_the_next_endpoint_of_its_name() -> None:
     busy = [(at, at + 5) for at in range(HOUR + 400, 20 * HOUR, 300)]
     again = plan(*busy, created_at=BEGIN + HOUR, lifetime_hours=15.0)
     guard, verdict = run(world(plan(lifetime_hours=2.0), again))
-    assert verdict.survivors == 0
+    assert verdict.counts["survivors"] == 0
     assert off_after(guard, 1) >= (1 + 15) * 60

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from peagle_bench.load.answer import Answer, AnswerReader
-from peagle_bench.tune.readings import Reading
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.windows import with_k
 from peagle_sm.core.plan.environment import RUNTIME_K
 from peagle_sm.core.spec.endpoint_spec import Mode

@@ -12,7 +12,6 @@ import pytest
 
 from peagle_bench.commands.report import render_report
 from peagle_bench.load import WorkItem
-from peagle_bench.report.files import extract
 from peagle_bench.report.merging import view_of
 from peagle_bench.results.result_file import read
 from peagle_sm.core.spec.endpoint_spec import Mode
@@ -102,11 +101,10 @@ def test_the_report_is_written_beside_the_figures_and_its_path_is_printed(
         quickstart.write_report(file, full)
     page = tmp_path / "sub" / "q.html"
     assert capsys.readouterr().out.startswith(f"report: {page} (open it in a browser; `peagle-sm report ")
-    (results,) = extract(page.read_text())
-    assert results == read(file)
+    results = read(file)
     assert (results.header.command, results.comparisons) == ("quickstart", full.comparisons)
-    assert "HumanEval" in page.read_text().split("<script")[0]
-    assert "least repetitive third" in page.read_text().split("<script")[0]
+    assert "HumanEval" in page.read_text()
+    assert "least repetitive third" in page.read_text()
 
 
 def test_the_same_outputs_and_nothing_left_is_success(capsys: pytest.CaptureFixture[str]) -> None:

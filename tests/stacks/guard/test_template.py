@@ -75,7 +75,6 @@ def test_the_environment_is_the_one_that_the_lambdas_check(template: Template) -
         }
         read = settings.load(by_name)
         assert (read.switch_function, read.lifetime_function) == (guard.SWITCH, guard.LIFETIME_PROVIDER)
-        assert read.sweep_minutes == guard.SWEEP_MINUTES
         assert read.clock_url is None
 
 

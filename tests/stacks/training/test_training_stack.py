@@ -83,15 +83,6 @@ def test_a_job_may_do_nothing_else(action: str, resource: str, keys: dict[str, s
     assert not _may(action, resource, keys)
 
 
-def test_traffic_of_another_bucket_is_read_where_the_parameters_name_it() -> None:
-    request = {"PromptsBucket": "team-traffic", "PromptsPrefix": "endpoint/"}
-    assert _may("s3:GetObject", f"{TRAFFIC}/endpoint/2026/a.jsonl", {}, **request)
-    assert _may("s3:ListBucket", TRAFFIC, {"s3:prefix": "endpoint/2026/"}, **request)
-    assert not _may("s3:PutObject", f"{TRAFFIC}/endpoint/2026/a.jsonl", {}, **request)
-    assert not _may("s3:GetObject", f"{TRAFFIC}/endpoint-2/a.jsonl", {}, **request)
-    assert not _may("s3:ListBucket", TRAFFIC, {"s3:prefix": ""}, **request)
-
-
 def test_a_key_and_a_vpc_are_allowed_where_the_parameters_ask_for_them() -> None:
     assert _may("kms:Decrypt", KEY, KeyArn=KEY)
     assert not _may("kms:Decrypt", KEY.replace("1111", "2222"), KeyArn=KEY)

@@ -18,6 +18,7 @@ from typing import Any
 
 from peagle_bench.benchmark.endpoint_arm import Described, describe_endpoint
 from peagle_bench.compare.measurement import SECONDS_A_TOKEN, UNDER_LOAD
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.verify.engines import EndpointEngine
 from peagle_bench.workloads import limit_of
 from peagle_learn.core.conversations import (
@@ -60,9 +61,8 @@ from peagle_learn.stored_data import (
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import Declined, NotFound, PlanRefused, SpecError
-from peagle_sm.core.request_slices import slices_of_body
+from peagle_sm.core.slice_values import slices_of_body
 from peagle_sm.core.words import elapsed, when
 from peagle_sm.service import status
 from peagle_sm.service.heads.checking import Sources

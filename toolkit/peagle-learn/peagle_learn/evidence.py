@@ -13,6 +13,7 @@ from peagle_bench.compare.slices import (
     keys_by_slice,
     of_both,
 )
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.results.records import ArmRecord, CheckRecord, Interval, RequestRecord
 from peagle_bench.results.result_file import Results
 from peagle_learn.core.proof import (
@@ -25,7 +26,6 @@ from peagle_learn.core.proof import (
     is_hopeless,
     is_look,
 )
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 
 SERVING, CANDIDATE, PLAIN = "serving", "candidate", "plain"  #: names of the arms
 

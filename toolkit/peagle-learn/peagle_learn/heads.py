@@ -29,6 +29,7 @@ from peagle_sm.service.heads.staging import plan_staging, stage
 
 ARCHIVE = ".tar.gz"
 _PIECE = 16 * 2**20
+_CANARY_LINES = '"peagle_gate: canary:"'  #: CloudWatch's pattern for them
 _CANARY = re.compile(r"peagle_gate: canary: (.+?); ")  #: as `peagle_gate.asgi.Gate` writes it
 _MOST_BYTES = 64 * 2**30  #: of an unpacked head
 _MOST_FILES = 256
@@ -245,7 +246,7 @@ def canary_fault(session: Session, endpoint: str, start: datetime) -> str | None
     endpoint failed for another reason. None also if the log cannot be read.
     """
     with suppress(PeagleError):
-        for line in cloudwatch.canary_lines(session, endpoint, start, None):
+        for line in cloudwatch.matching_lines(session, endpoint, start, None, _CANARY_LINES):
             match = _CANARY.search(line)
             if match is not None and not match[1].startswith(("passed", "the canary ")):
                 return match[1]

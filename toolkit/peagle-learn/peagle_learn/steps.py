@@ -29,10 +29,9 @@ from peagle_learn.prove import (
     thresholds_of,
 )
 from peagle_learn.run import RunStep, StepResult
-from peagle_learn.stored_data import HELD_OUT, channel_content, origin_of, stored_manifest
+from peagle_learn.stored_data import HELD_OUT, channel_content, has_object, origin_of, stored_manifest
 from peagle_learn.train import RUNNING_JOB, plan_training, train
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import NotFound, NotOffered, SpecError
 from peagle_sm.service.progress import Progress
 from peagle_sm.service.spec_to_plan import load_spec
@@ -134,7 +133,7 @@ class RunSteps:
         except (NotFound, SpecError):
             return False
         is_newest = manifest["data"] == result["data"]
-        return is_newest and s3.has_object(self.session, f"{result['uri']}{HELD_OUT}")
+        return is_newest and has_object(self.session, f"{result['uri']}{HELD_OUT}")
 
     def _train_inputs(self, results: Results) -> Any:
         spec = self.spec
@@ -175,7 +174,7 @@ class RunSteps:
         return StepResult({"job": state.job.name, "head": state.job.artifact}, state.usd)
 
     def _head_exists(self, result: Mapping[str, Any]) -> bool:
-        return s3.has_object(self.session, str(result["head"]))
+        return has_object(self.session, str(result["head"]))
 
     def _prove_inputs(self, results: Results) -> Any:
         parts = results.get("train", {}).get("head"), results.get("data", {}).get("data")

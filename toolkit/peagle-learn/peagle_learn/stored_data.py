@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_learn.aws.jobs import describe_job, job_names
+from peagle_learn.core.rules import checked_document, parse_line
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.training_request import ChannelFacts
 from peagle_sm.aws.control import sagemaker as control
@@ -23,7 +24,6 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import digests, put_bytes, put_file
 from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, SpecError
-from peagle_sm.core.rules import checked_document, parse_line
 from peagle_sm.service.progress import Event, Progress
 
 SCHEMA = "peagle-sm/learn-data/1"
@@ -123,11 +123,56 @@ def manifest_counts(spec: LearnSpec, session: Session, sizes: Mapping[str, int])
     return Counts(count("rows"), count("conversations"), count("tokens"))
 
 
+def has_object(session: Session, uri: str) -> bool:
+    """Return whether the object at an address exists; not if its bucket is gone.
+
+    Raises:
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    folder, _, name = uri.rpartition("/")
+    try:
+        return name in s3.list_sizes(session, *s3.split_uri(f"{folder}/"))
+    except NotFound:
+        return False
+
+
 def prefix_digest(session: Session, uri: str) -> str:
     """Hash the names, sizes and ETags of all objects below a prefix."""
     bucket, prefix = s3.split_uri(uri)
     rows = sorted(s3.listed_objects(session, bucket, prefix))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] if rows else ""
+
+
+# Variables of the container that choose weights or their precision; those of a head are not among them.
+_TARGET_VARIABLES = (
+    "HF_MODEL_ID",
+    "SM_VLLM_DTYPE",
+    "SM_VLLM_MODEL",
+    "SM_VLLM_QUANTIZATION",
+    "SM_VLLM_REVISION",
+    "SM_VLLM_TOKENIZER",
+)
+
+
+def target_source(session: Session, endpoint: str, component: str | None = None) -> dict[str, str]:
+    """Return where the target of an endpoint, or of its component, comes from; {} if that is not known.
+
+    ``files`` is the S3 address. A head is no part of it, so a promotion leaves it as it is.
+    """
+    facts = control.describe_endpoint(session, endpoint)
+    config = None if facts is None else control.describe_endpoint_config(session, facts.config_name)
+    name = None if config is None else config.model_name
+    if name is None and component is not None:
+        name = (
+            (control.describe_component(session, component) or {}).get("Specification", {}).get("ModelName")
+        )
+    model = None if name is None else control.describe_model(session, name)
+    if model is None:
+        return {}
+    container = model.raw.get("PrimaryContainer") or (model.raw.get("Containers") or [{}])[0]
+    source = (container.get("ModelDataSource") or {}).get("S3DataSource") or {}
+    sources = {"files": source.get("S3Uri") or container.get("ModelDataUrl") or ""}
+    return sources | {key: model.environment[key] for key in _TARGET_VARIABLES if key in model.environment}
 
 
 def origin_of(session: Session, endpoint: str, component: str | None) -> list[Any]:
@@ -136,7 +181,7 @@ def origin_of(session: Session, endpoint: str, component: str | None) -> list[An
     Files in folders below the target's do not count. Files that may not be listed, such as JumpStart's, count
     by their address alone.
     """
-    target, files = control.target_source(session, endpoint, component), list[list[Any]]()
+    target, files = target_source(session, endpoint, component), list[list[Any]]()
     if target.get("files"):
         with suppress(CredentialsError, NotFound):
             rows = s3.listed_objects(session, *s3.split_uri(target["files"]))

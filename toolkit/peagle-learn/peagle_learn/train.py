@@ -17,10 +17,10 @@ from peagle_learn.core.spec import LearnSpec, parse_learn_spec
 from peagle_learn.core.training_plan import LearnPlan, make_training_plan
 from peagle_learn.core.training_request import ChannelFacts
 from peagle_learn.jobs import JobState, demand_consent, find_job, jobs_of, run_job
-from peagle_learn.stored_data import data_uri
+from peagle_learn.stored_data import data_uri, has_object
 from peagle_learn.training_facts import read_facts
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3 import has_object, split_uri
+from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.aws.storage.uploads import checksum_of, digests, put_file
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import Finding, usd

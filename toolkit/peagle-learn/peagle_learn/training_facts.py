@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from peagle_learn.aws.prices import find_job_price
 from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import HeadSizes, Recipe, load_recipes, recipe_from_config
+from peagle_learn.core.rules import HeadShape, TargetShape, head_faults, head_shape, target_shape
 from peagle_learn.core.spec import FROM_NOTHING, LearnSpec
 from peagle_learn.core.training_request import (
     ChannelFacts,
@@ -17,7 +19,7 @@ from peagle_learn.core.training_request import (
     role_arn,
 )
 from peagle_learn.stored_data import prefix_digest, read_channel
-from peagle_sm.aws.control.prices import LOCAL, find_job_price
+from peagle_sm.aws.control.prices import LOCAL
 from peagle_sm.aws.control.stacks import describe
 from peagle_sm.aws.readers.account import read_role
 from peagle_sm.aws.readers.resources import find_quotas
@@ -29,7 +31,6 @@ from peagle_sm.core.guard import TRAINING_STACK
 from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import read_layout
 from peagle_sm.core.heads.reading import CONFIG, Folder, read_json
-from peagle_sm.core.rules import HeadShape, TargetShape, head_faults, head_shape, target_shape
 from peagle_sm.core.words import Finding, error_finding
 
 TRAINER_IMAGE = "peagle-trainer"

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from peagle_guard.aws import Aws, Unanswered, same_arn, same_time
-from peagle_guard.decide import MOST_WAKE_TRIES, decide, expires_at, repriced, spent_usd, track
+from peagle_guard.decide import MOST_WAKE_TRIES, WOKEN_AFTER, decide, expires_at, repriced, spent_usd, track
 from peagle_guard.evidence import Look, look, window
 from peagle_guard.lifetime_provider import HARD_AFTER
 from peagle_guard.looking import Inventory, Ours, is_foreign
@@ -57,51 +57,32 @@ def subject(name: str, tell: Tell, off_by: OffBy | None) -> str:
 
 def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = "") -> str:
     """Return the body of a decision's notice."""
-    record, tell = decision.record, decision.tell
-    name = record.name
-    why = _WHY[decision.off_by] if decision.off_by is not None else decision.reason
-    spent = _spent(lifecycle, record, now)
-    if tell is Tell.GONE:
-        return "\n".join(
-            [
-                f"Endpoint {name} no longer exists ({why}); checked at {_at(now)}. {spent}",
-                *_next_opening(lifecycle, decision.off_by),
-                "Its configuration and model are kept and cost nothing. To turn it on again:",
-                f"  peagle-sm resume {name}",
-            ]
-        )
+    name, tell = decision.record.name, decision.tell
+    resume = f"  peagle-sm resume {name}"
     if tell is Tell.WAKE_FAILED:
-        return (
-            f"Endpoint {name} could not be turned on: {detail}\n"
-            f"To turn it on yourself:\n  peagle-sm resume {name}"
-        )
-    if tell is Tell.OFF_NOW:
-        return "\n".join(
-            [
-                f"Endpoint {name} is being turned off now: {why}. {spent}",
-                "To turn it on again later:",
-                f"  peagle-sm resume {name}",
-            ]
-        )
-    at = decision.off_at or now
-    return "\n".join(
-        [
-            f"Endpoint {name} will be turned off at {_at(at)}, or soon after: {why}. {spent}",
+        return f"Endpoint {name} could not be turned on: {detail}\nTo turn it on yourself:\n{resume}"
+    why = _WHY[decision.off_by] if decision.off_by is not None else decision.reason
+    spent = _spent(lifecycle, decision.record, now)
+    again = ["To turn it on again later:", resume]
+    if tell is Tell.GONE:
+        wakes = lifecycle.hours is not None and decision.off_by in WOKEN_AFTER
+        lines = [
+            f"Endpoint {name} no longer exists ({why}); checked at {_at(now)}. {spent}",
+            *([f"Its hours ({lifecycle.hours}) turn it on again at their next start."] if wakes else []),
+            "Its configuration and model are kept and cost nothing. To turn it on again:",
+            resume,
+        ]
+    elif tell is Tell.OFF_NOW:
+        lines = [f"Endpoint {name} is being turned off now: {why}. {spent}", *again]
+    else:
+        at = _at(decision.off_at or now)
+        lines = [
+            f"Endpoint {name} will be turned off at {at}, or soon after: {why}. {spent}",
             "To keep it, for example for two hours:",
             f"  peagle-sm keep {name} 2h",
-            *(
-                ["or send it a request before then."]
-                if tell is Tell.IDLE_SOON
-                else ["To turn it on again later:", f"  peagle-sm resume {name}"]
-            ),
+            *(["or send it a request before then."] if tell is Tell.IDLE_SOON else again),
         ]
-    )
-
-
-def _next_opening(lifecycle: Lifecycle, off_by: OffBy | None) -> list[str]:
-    if lifecycle.hours is None or off_by not in (OffBy.HOURS, OffBy.IDLE, OffBy.LIFETIME):
-        return []
-    return [f"Its hours ({lifecycle.hours}) turn it on again at their next start."]
+    return "\n".join(lines)
 
 
 def _spent(lifecycle: Lifecycle, record: Record, now: datetime) -> str:

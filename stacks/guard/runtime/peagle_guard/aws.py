@@ -91,109 +91,51 @@ class Result:
 
 
 class Register(Protocol):
-    """The guard's register; each write is conditional on the version that was read."""
+    """The guard's register; each write is conditional on the version that was read: see `DynamoRegister`."""
 
-    def scan(self, token: str | None) -> Page[Record]:
-        """Return a page of all records."""
-
-    def get(self, name: str) -> Record:
-        """Read one record consistently; an empty one of version 0 if it does not exist."""
-
-    def put(self, record: Record, now: datetime) -> bool:
-        """Write the record as version + 1; False if it was written since it was read."""
-
-    def forget(self, record: Record) -> bool:
-        """Delete the record; False if it was written since it was read."""
-
-    def lock(self, now: datetime, until: datetime) -> bool:
-        """Acquire the sweep's lock; False while another sweep holds it."""
-
-    def unlock(self, now: datetime, *, finished: bool) -> None:
-        """Release the lock, and record whether the sweep was finished."""
+    def scan(self, token: str | None) -> Page[Record]: ...
+    def get(self, name: str) -> Record: ...
+    def put(self, record: Record, now: datetime) -> bool: ...
+    def forget(self, record: Record) -> bool: ...
+    def lock(self, now: datetime, until: datetime) -> bool: ...
+    def unlock(self, now: datetime, *, finished: bool) -> None: ...
 
 
 class Aws(Protocol):
-    """AWS calls of sweeper and switch; each method is one call and may raise."""
+    """AWS calls of sweeper and switch; each method is one call and may raise: see `boto_aws.BotoAws`."""
 
     @property
-    def register(self) -> Register:
-        """The guard's register."""
+    def register(self) -> Register: ...
 
     @property
-    def calls(self) -> Mapping[str, int]:
-        """Number of calls of each operation."""
+    def calls(self) -> Mapping[str, int]: ...
 
     @property
-    def now(self) -> datetime:
-        """The Lambda's clock."""
-
-    def time(self) -> datetime:
-        """AWS's clock: the time in a response."""
-
-    def list_endpoints(self, token: str | None) -> Page[Endpoint]:
-        """ListEndpoints, 100 a page; without what only a description tells."""
-
-    def describe_endpoint(self, name: str) -> Endpoint | None:
-        """DescribeEndpoint; None where there is none of that name."""
-
-    def list_components(self, token: str | None) -> Page[Component]:
-        """ListInferenceComponents of all endpoints, 100 a page."""
-
-    def tagged_endpoints(self, token: str | None) -> Page[Tagged]:
-        """The tagging API's GetResources for endpoints with our tag, 100 a page."""
-
-    def endpoint_tags(self, arn: str) -> Mapping[str, str]:
-        """ListTags: the current tags of one endpoint or job."""
-
-    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
-        """ListTrainingJobs, those in progress, 100 a page: name and ARN."""
-
-    def describe_job(self, name: str) -> Job:
-        """DescribeTrainingJob."""
-
+    def now(self) -> datetime: ...
+    def time(self) -> datetime: ...
+    def list_endpoints(self, token: str | None) -> Page[Endpoint]: ...
+    def describe_endpoint(self, name: str) -> Endpoint | None: ...
+    def list_components(self, token: str | None) -> Page[Component]: ...
+    def tagged_endpoints(self, token: str | None) -> Page[Tagged]: ...
+    def endpoint_tags(self, arn: str) -> Mapping[str, str]: ...
+    def running_jobs(self, token: str | None) -> Page[tuple[str, str]]: ...
+    def describe_job(self, name: str) -> Job: ...
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
-    ) -> Page[Result]:
-        """GetMetricData by minute, at most 500 queries."""
-
-    def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Invoke a Lambda and return its answer; raises when the function failed, Unanswered when it hung."""
-
-    def publish(self, subject: str, text: str) -> None:
-        """Send a notice to the topic."""
-
-    def describe_stack(self, name: str) -> Stack | None:
-        """DescribeStacks; None where there is none of that name."""
-
-    def update_stack(self, name: str, parameters: Sequence[Mapping[str, Any]]) -> None:
-        """UpdateStack with the previous template; raises NoUpdates."""
-
-    def components(self, endpoint: str) -> Sequence[str]:
-        """ListInferenceComponents of one endpoint, those that are being deleted included."""
-
-    def scalable_targets(self, resource_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
-        """DescribeScalableTargets: resource id and dimension of each."""
-
-    def deregister(self, resource_id: str, dimension: str) -> None:
-        """DeregisterScalableTarget; one that is gone is fine."""
-
-    def delete_component(self, name: str) -> None:
-        """DeleteInferenceComponent; one that is gone or being deleted is fine."""
-
-    def delete_endpoint(self, name: str) -> None:
-        """DeleteEndpoint; the configuration and the model are kept."""
-
-    def stop_job(self, name: str) -> None:
-        """StopTrainingJob; one that has ended is fine."""
-
-    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
-        """StartDate and LastModificationDate of a schedule; None where there is none of that name."""
-
-    def delete_schedule(self, name: str) -> None:
-        """DeleteSchedule; none of that name is fine."""
-
-    def delete_alarms(self, names: Sequence[str]) -> None:
-        """DeleteAlarms; those that do not exist are fine."""
+    ) -> Page[Result]: ...
+    def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]: ...
+    def publish(self, subject: str, text: str) -> None: ...
+    def describe_stack(self, name: str) -> Stack | None: ...
+    def update_stack(self, name: str, parameters: Sequence[Mapping[str, Any]]) -> None: ...
+    def components(self, endpoint: str) -> Sequence[str]: ...
+    def scalable_targets(self, resource_ids: Sequence[str]) -> Sequence[tuple[str, str]]: ...
+    def deregister(self, resource_id: str, dimension: str) -> None: ...
+    def delete_component(self, name: str) -> None: ...
+    def delete_endpoint(self, name: str) -> None: ...
+    def stop_job(self, name: str) -> None: ...
+    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None: ...
+    def delete_schedule(self, name: str) -> None: ...
+    def delete_alarms(self, names: Sequence[str]) -> None: ...
 
 
 def all_pages(call: Callable[[str | None], Page[T]]) -> Iterator[T]:

@@ -26,10 +26,6 @@ class Context(Protocol):
     """Lambda's context of an invocation."""
 
     @property
-    def invoked_function_arn(self) -> str:
-        """ARN by which the function was invoked."""
-
-    @property
     def log_stream_name(self) -> str:
         """Log stream of this invocation."""
 

@@ -220,7 +220,7 @@ MOST_WAKE_TRIES = 3
 _LOOK_EVERY = timedelta(hours=1)
 _SWEEP_EVERY = timedelta(minutes=5)
 # After one of these reasons the next opening turns it on; not after a spent budget, a failure or a pause.
-_WOKEN_AFTER = frozenset({OffBy.IDLE, OffBy.LIFETIME, OffBy.HOURS})
+WOKEN_AFTER = frozenset({OffBy.IDLE, OffBy.LIFETIME, OffBy.HOURS})
 
 
 def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
@@ -274,7 +274,7 @@ def _wake(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
         return Decision(Action.NONE, "off, outside its hours", record)
     if record.paused:
         return Decision(Action.NONE, "paused by hand", record)
-    if record.off_by not in _WOKEN_AFTER:
+    if record.off_by not in WOKEN_AFTER:
         return Decision(Action.NONE, f"off ({record.off_by}): not turned on when its hours begin", record)
     if (record.off_at or record.gone_at or now) >= opened:
         return Decision(Action.NONE, "turned off during its hours: turned on when they next begin", record)

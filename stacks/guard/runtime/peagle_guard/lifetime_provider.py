@@ -21,7 +21,6 @@ from peagle_guard import settings as environment
 from peagle_guard.aws import Register
 from peagle_guard.boto_aws import client, described, is_refusal
 from peagle_guard.cfn_response import Context, Made, ProviderError, respond
-from peagle_guard.records import Record
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings
 from peagle_sm.core.plan.tags_and_schedules import (
@@ -77,7 +76,7 @@ def schedules(arming: Arming) -> list[dict[str, Any]]:
     call = {
         "action": "off",
         "stack": arming.stack,
-        "expires_at": _iso(arming.expires_at),
+        "expires_at": arming.expires_at.astimezone(UTC).isoformat(timespec="seconds"),
     }
     hard_at = arming.expires_at + HARD_AFTER
     return [
@@ -151,20 +150,17 @@ def _check(stored: Any, request: dict[str, Any]) -> None:
 
 def _component_schedules(arming: Arming, start: datetime) -> list[dict[str, Any]]:
     """Make a schedule for each component: components block the deletion of their endpoint."""
+    target = sagemaker_target(arming.partition, "deleteInferenceComponent")
     return [
-        _schedule(arming, hard_name(arming.name, number), start, *_delete_component(arming, component))
+        _schedule(
+            arming, hard_name(arming.name, number), start, target, {"InferenceComponentName": component}
+        )
         for number, component in enumerate(arming.components, start=1)
     ]
 
 
 def _delete_endpoint(arming: Arming) -> tuple[str, dict[str, str]]:
     return sagemaker_target(arming.partition, "deleteEndpoint"), {"EndpointName": arming.endpoint}
-
-
-def _delete_component(arming: Arming, component: str) -> tuple[str, dict[str, str]]:
-    return sagemaker_target(arming.partition, "deleteInferenceComponent"), {
-        "InferenceComponentName": component
-    }
 
 
 def _schedule(
@@ -174,10 +170,6 @@ def _schedule(
     # Undeliverable events go to the dead-letter queue.
     target_fields = {**request["Target"], "DeadLetterConfig": {"Arn": arming.dead_letters_arn}}
     return {**request, "Target": target_fields}
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 _MOST_HOURS = 8760.0
@@ -203,16 +195,18 @@ def provide(
     """
     properties = event["ResourceProperties"]
     if event["RequestType"] == "Delete":
-        name = str(event["PhysicalResourceId"])
-        if not _is_needed(endpoints, name, str(properties.get("EndpointName", ""))):
+        name, endpoint = str(event["PhysicalResourceId"]), str(properties.get("EndpointName", ""))
+        if name != schedule_name(endpoint) or described(endpoints, endpoint) is None:
             disarm_all(scheduler, name)
         return Made(name)
     if event["RequestType"] == "Update":
         _refuse_another_type(endpoints, properties, event.get("OldResourceProperties", {}))
     arming = _arming(event, settings, now)
-    promised = _promised(register.get(arming.endpoint), living=event["RequestType"] == "Update")
-    if promised is not None and promised > arming.expires_at:
-        arming = replace(arming, expires_at=_seconds(promised))
+    record = register.get(arming.endpoint)
+    # The lease of `keep` still applies; a pause by hand does not end it.
+    is_kept = record.paused or (event["RequestType"] == "Update" and record.gone_at is None)
+    if is_kept and record.keep_until is not None and record.keep_until > arming.expires_at:
+        arming = replace(arming, expires_at=_seconds(record.keep_until))
     arm(scheduler, arming)
     # Also on Create: an older endpoint of the name may have had more components.
     disarm_components(scheduler, arming.name, after=len(arming.components))
@@ -286,16 +280,6 @@ def _refuse_another_type(endpoints: Any, wanted: Mapping[str, Any], before: Mapp
         f"{', '.join(old)}, wanted {', '.join(new)}. Run `peagle-sm pause {name}`, deploy the stack again, "
         f"then run `peagle-sm resume {name}`"
     )
-
-
-def _is_needed(endpoints: Any, schedule: str, endpoint: str) -> bool:
-    """Decide whether the endpoint still exists and needs the schedule."""
-    return schedule == schedule_name(endpoint) and described(endpoints, endpoint) is not None
-
-
-def _promised(record: Record, *, living: bool) -> datetime | None:
-    """Return the end of the lease of ``keep``; a pause by hand does not end it."""
-    return record.keep_until if record.paused or (living and record.gone_at is None) else None
 
 
 def _arming(event: Mapping[str, Any], settings: Settings, now: datetime) -> Arming:

@@ -195,9 +195,12 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
             continue
         why = is_foreign(endpoint, tags, record)
         if why is not None:
-            others.append(_foreign(endpoint, why, tuple(faults)))
+            foreign = (endpoint.name, endpoint.arn, endpoint.status, "", "foreign", why, "foreign")
+            others.append(ReportEntry(*foreign, faults=tuple(faults)))
             continue
-        read = repriced(record or Record(name=endpoint.name), _kept(tags), now)
+        # Without AWS's own tags, which CreateEndpoint refuses.
+        kept = {key: value for key, value in tags.items() if not key.startswith("aws:")}
+        read = repriced(record or Record(name=endpoint.name), kept, now)
         described = _described(aws, endpoint, read, faults)
         if described is not None:
             lifecycle = lifecycle_from_tags(tags)
@@ -222,14 +225,9 @@ def evidence_of(
     ]
     by_name, faults = look(aws, looks)
     if inventory.components is None:
-        by_name = {name: _without_components(each) for name, each in by_name.items()}
+        unknown = Evidence(Kind.UNKNOWN, detail="the inference components could not be listed")
+        by_name = {name: unknown if each.kind is Kind.QUIET else each for name, each in by_name.items()}
     return {each.endpoint.name: by_name.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
-
-
-def _without_components(evidence: Evidence) -> Evidence:
-    if evidence.kind is not Kind.QUIET:
-        return evidence
-    return Evidence(Kind.UNKNOWN, detail="the inference components could not be listed")
 
 
 def _tags(
@@ -251,11 +249,6 @@ def _tags(
     except Exception as error:
         faults.append(f"ListTags: {type(error).__name__}: {error}")
         return record.tags if same else {}
-
-
-def _kept(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags to keep in the register, without AWS's own, which CreateEndpoint refuses."""
-    return {key: value for key, value in tags.items() if not key.startswith("aws:")}
 
 
 def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) -> Endpoint | None:
@@ -283,16 +276,3 @@ def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) 
         # Its limits can still be seen; without variants there is no evidence, so it cannot idle.
         faults.append(f"DescribeEndpoint: {type(error).__name__}: {error}")
         return endpoint
-
-
-def _foreign(endpoint: Endpoint, why: str, faults: tuple[str, ...]) -> ReportEntry:
-    return ReportEntry(
-        name=endpoint.name,
-        arn=endpoint.arn,
-        status=endpoint.status,
-        evidence="",
-        action="foreign",
-        reason=why,
-        owner="foreign",
-        faults=faults,
-    )

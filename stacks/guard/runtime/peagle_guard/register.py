@@ -69,7 +69,9 @@ class DynamoRegister:
 
         Attributes that the guard does not know stay as they are.
         """
-        sets, removes = _split(written(replace(record, version=record.version + 1), now))
+        attributes = written(replace(record, version=record.version + 1), now)
+        sets = {name: value for name, value in attributes.items() if value is not None}
+        removes = [name for name, value in attributes.items() if value is None]
         names = {f"#{n}": n for n in (*sets, *removes)}
         expression = "SET " + ", ".join(f"#{n} = :{n}" for n in sets)
         if removes:
@@ -222,11 +224,6 @@ def _texts(values: Any) -> dict[str, str]:
 
 def _names(values: Any) -> tuple[str, ...]:
     return tuple(each for each in values if isinstance(each, str)) if isinstance(values, list) else ()
-
-
-def _split(held: Mapping[str, dict[str, Any] | None]) -> tuple[Item, list[str]]:
-    sets = {name: value for name, value in held.items() if value is not None}
-    return sets, [name for name, value in held.items() if value is None]
 
 
 def _key(pk: str) -> Item:

@@ -6,18 +6,9 @@ import json
 import os
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
-_REQUIRED = {
-    "PEAGLE_TABLE": "table",
-    "PEAGLE_TOPIC_ARN": "topic_arn",
-    "PEAGLE_SWITCH_FUNCTION": "switch_function",
-    "PEAGLE_LIFETIME_FUNCTION": "lifetime_function",
-    "PEAGLE_SCHEDULER_ROLE_ARN": "scheduler_role_arn",
-    "PEAGLE_DEAD_LETTERS_ARN": "dead_letters_arn",
-}
-_SWEEP = "PEAGLE_SWEEP_MINUTES"
 _CLOCK = "PEAGLE_LOCAL_CLOCK_URL"
 
 
@@ -27,7 +18,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the Lambdas; only the local SageMaker sets ``clock_url``."""
+    """Settings of the Lambdas, from variables PEAGLE_<NAME>; only the local SageMaker has ``clock_url``."""
 
     table: str
     topic_arn: str
@@ -35,7 +26,6 @@ class Settings:
     lifetime_function: str
     scheduler_role_arn: str
     dead_letters_arn: str
-    sweep_minutes: int = 5
     clock_url: str | None = None
 
 
@@ -43,20 +33,17 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from the environment.
 
     Raises:
-        SettingsError: a variable is missing or cannot be read.
+        SettingsError: a variable is missing.
     """
     variables = os.environ if environment is None else environment
-    missing = [name for name in _REQUIRED if not variables.get(name)]
+    by_field = {
+        each.name: f"PEAGLE_{each.name.upper()}" for each in fields(Settings) if each.name != "clock_url"
+    }
+    missing = [name for name in by_field.values() if not variables.get(name)]
     if missing:
         raise SettingsError(f"not set: {', '.join(missing)}. Deploy PeagleGuard again: its stack sets them.")
-    minutes = variables.get(_SWEEP) or "5"
-    if not minutes.isdecimal() or not 1 <= int(minutes) <= 60:
-        raise SettingsError(f"{_SWEEP}: found {minutes!r}; allowed: 1 to 60. Deploy PeagleGuard again.")
-    return Settings(
-        **{field: variables[name] for name, field in _REQUIRED.items()},
-        sweep_minutes=int(minutes),
-        clock_url=variables.get(_CLOCK) or None,
-    )
+    values = {field: variables[name] for field, name in by_field.items()}
+    return Settings(**values, clock_url=variables.get(_CLOCK) or None)
 
 
 def time_of(text: object) -> datetime | None:

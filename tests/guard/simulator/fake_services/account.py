@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any, Self
 
+from peagle_guard.aws import Job
 from peagle_guard.records import Record
 from tests.guard.simulator.fake_services.cloudformation import CloudFormation, Stack
 from tests.guard.simulator.fake_services.cloudwatch import Metrics
-from tests.guard.simulator.fake_services.errors import AccessDenied, DeletionRefused, Killed, Throttled
+from tests.guard.simulator.fake_services.errors import AwsFault, Killed, Refused
 from tests.guard.simulator.fake_services.events import Events
 from tests.guard.simulator.fake_services.sagemaker import BUSY, Life, SageMaker
 from tests.guard.simulator.fake_services.scheduler import Scheduler
@@ -30,6 +31,8 @@ def tags_of(plan: Plan, world: World) -> dict[str, str]:
     if not plan.ours:
         ours = next((each for each in world.plans if each.ours), None)
         return tags_of(ours, world) if plan.borrowed_tags and ours is not None else {"team": "search"}
+    if plan.tags:
+        return dict(plan.tags)
     tags = {
         MANAGED_BY: "peagle-sm",
         "peagle-sm:endpoint": plan.name,
@@ -78,6 +81,15 @@ class Account:
     """Whoever calls repeats what is throttled."""
     deadline: int | None = None
     """When the Lambda that runs now is killed."""
+    faults: dict[str, list[Exception]] = field(default_factory=lambda: defaultdict(list))
+    """By operation: what its next calls raise."""
+    hook: Callable[[str], object] | None = None
+    """Called with the name of each operation before it is carried out."""
+    deeds: list[tuple[int, str, str]] = field(default_factory=list)
+    """(when, what, name) of each call of the guard that changed something."""
+    alarms: set[str] = field(default_factory=set)
+    jobs: dict[str, tuple[Job, dict[str, str]]] = field(default_factory=dict)
+    """Training jobs in progress, with their tags."""
     first_failures: dict[str, int] = field(default_factory=dict)
     """When each operation of ``world.failing`` first failed."""
     marks: dict[str, int] = field(default_factory=dict)
@@ -148,14 +160,18 @@ class Account:
             self.sagemaker.delete(plan.name, now, stack.by)
 
     def call(self, operation: str) -> int:
-        """Count a call and let it fail if the world says so; returns the present moment.
+        """Count a call and let it fail if the world or a test says so; returns the present moment.
 
         Raises:
-            Throttled: this one was too many.
+            AwsFault: this one failed; ThrottlingException if it was one too many.
         """
         self.calls[operation] += 1
         if self.deadline is not None and self.events.now >= self.deadline:
             raise Killed
+        if self.hook is not None:
+            self.hook(operation)
+        if self.faults[operation]:
+            raise self.faults[operation].pop(0)
         if self.world.failing:
             self._fail(operation)
         if (
@@ -163,7 +179,7 @@ class Account:
             and not self.patient
             and self.chance.random() < self.world.throttled_share
         ):
-            raise Throttled(f"{operation}: Rate exceeded")
+            raise AwsFault(f"{operation}: Rate exceeded", "ThrottlingException")
         return self.events.now
 
     def _fail(self, operation: str) -> None:
@@ -172,7 +188,7 @@ class Account:
             if each.operation == operation and self.calls[operation] >= each.nth:
                 first = self.first_failures.setdefault(operation, now)
                 if now < first + each.lasting_s:
-                    raise Throttled(f"{operation}: Rate exceeded")
+                    raise AwsFault(f"{operation}: Rate exceeded", "ThrottlingException")
 
     def spend(self, length_s: int) -> None:
         """Let time pass within a Lambda.
@@ -205,11 +221,12 @@ class Account:
         """The tag condition of the guard's and the scheduler's roles.
 
         Raises:
-            AccessDenied: the endpoint does not carry our tag.
+            AwsFault: AccessDenied: the endpoint does not carry our tag.
         """
         life = self.sagemaker.live.get(name)
         if life is not None and life.tags.get(MANAGED_BY) != "peagle-sm":
-            raise AccessDenied(f"not authorized to perform: sagemaker:DeleteEndpoint on {name}")
+            message = f"not authorized to perform: sagemaker:DeleteEndpoint on {name}"
+            raise AwsFault(message, "AccessDeniedException")
 
     def functions_run(self, now: int) -> bool:
         """Say whether a Lambda of the guard runs at this moment."""
@@ -222,7 +239,5 @@ class Account:
             return
         self.forget(name)
         life.components.clear()
-        try:
+        with suppress(Refused):
             self.sagemaker.delete(name, now, "user")
-        except DeletionRefused:
-            life.refusals.append(now)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.guard.simulator.fake_services.account import ACCOUNT, REGION, Account
-from tests.guard.simulator.fake_services.errors import NoSuchEndpoint, NoSuchSchedule, ScheduleExists
+from tests.guard.simulator.fake_services.errors import AwsFault
 from tests.guard.simulator.fake_services.fake_aws import moment, seconds
 
 Functions = Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
@@ -27,10 +27,12 @@ class SageMakerClient:
         name: str = request["EndpointName"]
         life = self.account.sagemaker.live.get(name)
         if life is None:
-            raise NoSuchEndpoint(f"Could not find endpoint {self.account.sagemaker.arn(name)}.")
+            message = f"Could not find endpoint {self.account.sagemaker.arn(name)}."
+            raise AwsFault(message, "ValidationException")
         return {
             "EndpointName": name,
             "EndpointArn": life.arn,
+            "EndpointConfigName": life.config_name,
             "CreationTime": moment(life.created_at),
             "LastModifiedTime": moment(life.modified_at(now)),
             "EndpointStatus": life.status(now),
@@ -42,6 +44,7 @@ class SageMakerClient:
         plan = self.account.plans[request["EndpointName"]]
         tags = {each["Key"]: each["Value"] for each in request["Tags"]}
         life = self.account.sagemaker.create(plan, now, tags, request["EndpointConfigName"])
+        self.account.deeds.append((now, "create", plan.name))
         return {"EndpointArn": life.arn}
 
 
@@ -57,29 +60,27 @@ class SchedulerClient:
     def create_schedule(self, **request: Any) -> dict[str, Any]:
         self.account.call("CreateSchedule")
         if request["Name"] in self.account.scheduler.armed:
-            raise ScheduleExists(f"Schedule {request['Name']} already exists.")
+            raise AwsFault(f"Schedule {request['Name']} already exists.", "ConflictException")
         return self._arm(request)
 
     def update_schedule(self, **request: Any) -> dict[str, Any]:
-        self.account.call("UpdateSchedule")
-        if request["Name"] not in self.account.scheduler.armed:
-            raise NoSuchSchedule(f"Schedule {request['Name']} does not exist.")
+        self._called("UpdateSchedule", request["Name"])
         return self._arm(request)
 
     def get_schedule(self, **request: Any) -> dict[str, Any]:
-        name: str = request["Name"]
-        self.account.call("GetSchedule")
-        if name not in self.account.scheduler.armed:
-            raise NoSuchSchedule(f"Schedule {name} does not exist.")
-        return self.schedules[name]
+        self._called("GetSchedule", request["Name"])
+        return self.schedules[request["Name"]]
 
     def delete_schedule(self, **request: Any) -> dict[str, Any]:
-        name: str = request["Name"]
-        self.account.call("DeleteSchedule")
-        if not self.account.scheduler.remove(name):
-            raise NoSuchSchedule(f"Schedule {name} does not exist.")
-        del self.schedules[name]
+        self._called("DeleteSchedule", request["Name"])
+        self.account.scheduler.remove(request["Name"])
+        del self.schedules[request["Name"]]
         return {}
+
+    def _called(self, operation: str, name: str) -> None:
+        self.account.call(operation)
+        if name not in self.account.scheduler.armed:
+            raise AwsFault(f"Schedule {name} does not exist.", "ResourceNotFoundException")
 
     def _arm(self, request: dict[str, Any]) -> dict[str, Any]:
         name, target = request["Name"], request["Target"]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tests.guard.simulator.fake_services.errors import AwsFault, NoSuchStack, NothingToUpdate, StackBusy
+from tests.guard.simulator.fake_services.errors import AwsFault, NothingToUpdate
 from tests.guard.simulator.fake_services.events import Events
 from tests.guard.simulator.worlds.world import Interval
 
 UPDATE_S = 40
 """From UpdateStack to the moment at which the stack deletes or creates the endpoint."""
+
+BROKEN = frozenset(
+    {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "UPDATE_ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED"}
+)
+"""Statuses in which CloudFormation refuses an update."""
 
 
 @dataclass(slots=True)
@@ -21,11 +27,12 @@ class Stack:
     endpoint: str
     busy: tuple[Interval, ...]
     state: str = "on"
+    """Its parameter EndpointState; empty for a template without it."""
+    image: str = "chosen"
+    """Another parameter; an update that leaves it out sets it to its default."""
     status: str = "CREATE_COMPLETE"
     by: str = "guard"
     """Who asked for the last update."""
-    updates: int = 0
-    refused: int = 0
 
     def status_at(self, now: int) -> str:
         """Return StackStatus, somebody else's updates included."""
@@ -42,33 +49,28 @@ class CloudFormation:
     turn: Callable[[Stack, str, int], None]
     asked: Callable[[Stack, str], None] = lambda *_: None
     """Called as an update is accepted."""
+    update_s: int = UPDATE_S
     stacks: dict[str, Stack] = field(default_factory=dict)
 
-    def describe(self, name: str, now: int) -> Stack:
-        """DescribeStacks of one stack."""
+    def update(self, name: str, state: str | None, now: int) -> Stack:
+        """UpdateStack with the previous template and another EndpointState; None keeps the previous one."""
         if name not in self.stacks:
-            raise NoSuchStack(f"Stack with id {name} does not exist")
-        return self.stacks[name]
-
-    def update(self, name: str, state: str, now: int) -> None:
-        """UpdateStack with the previous template and another EndpointState."""
-        stack = self.describe(name, now)
-        if stack.status_at(now).endswith("_IN_PROGRESS"):
-            stack.refused += 1
-            raise StackBusy(f"Stack:{name} is in {stack.status_at(now)} state and can not be updated.")
-        if stack.state == state:
-            raise NothingToUpdate("No updates are to be performed.")
+            raise AwsFault(f"Stack with id {name} does not exist", "ValidationError")
+        stack = self.stacks[name]
+        if stack.status_at(now).endswith("_IN_PROGRESS") or stack.status_at(now) in BROKEN:
+            message = f"Stack:{name} is in {stack.status_at(now)} state and can not be updated."
+            raise AwsFault(message, "ValidationError")
+        if state is None or state == stack.state:
+            raise NothingToUpdate
         stack.state, stack.status = state, "UPDATE_IN_PROGRESS"
-        stack.updates += 1
         self.asked(stack, state)
-        self.events.at(now + UPDATE_S, lambda moment: self._cleanup(stack, state, moment))
+        self.events.at(now + self.update_s, lambda moment: self._cleanup(stack, state, moment))
+        return stack
 
     def _cleanup(self, stack: Stack, state: str, now: int) -> None:
         """The resource goes in the clean-up; a failure there is swallowed and the update still completes."""
-        try:
+        with suppress(AwsFault):
             self.turn(stack, state, now)
-        except AwsFault:
-            stack.refused += 1
         stack.status = "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS" if state == "off" else "UPDATE_IN_PROGRESS"
         self.events.at(now + UPDATE_S, lambda _: self._complete(stack))
 

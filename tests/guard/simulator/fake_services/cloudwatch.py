@@ -7,11 +7,11 @@ its own lateness and its own losses. A request enters its series once, when a qu
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.guard.simulator.worlds.traffic import Traffic
-from tests.guard.simulator.worlds.world import CloudWatch, Interval
+from tests.guard.simulator.worlds.world import CloudWatch
 
 MINUTE = 60
 FOREVER = 1 << 40
@@ -84,7 +84,7 @@ class Served:
         return max(MINUTE, self.publish_s) if self.enhanced or not requests else MINUTE
 
 
-def _within(moment: int, pairs: list[list[int]]) -> bool:
+def _within(moment: int, pairs: Iterable[Sequence[int]]) -> bool:
     for begin, end in pairs:  # noqa: SIM110  (a generator takes three times as long)
         if begin <= moment < end:
             return True
@@ -100,7 +100,11 @@ class Metrics:
 
     def failing(self, now: int) -> bool:
         """Say whether GetMetricData fails at this moment."""
-        return any(begin <= now < end for begin, end in self.rules.errors)
+        return _within(now, self.rules.errors)
+
+    def partial(self, now: int) -> bool:
+        """Say whether GetMetricData says that it returns only a part."""
+        return _within(now, self.rules.partial)
 
     def utilisation(self, name: str, begin: int, end: int, now: int, *, samples: bool = False) -> Points:
         """Return the CPU datapoints of each interval in service, traffic or not: a value, or the samples."""
@@ -244,7 +248,7 @@ class Metrics:
         # What is lost is what the publisher sends at the end of an interval.
         sent = start + size - MINUTE - self.rules.skew_s
         gaps = self.rules.request_gaps if requests else self.rules.host_gaps
-        return _inside(sent, self.rules.gaps) or _inside(sent, gaps)
+        return _within(sent, self.rules.gaps) or _within(sent, gaps)
 
     def _lateness(self, start: int, requests: bool) -> int:
         minute = start - self.rules.skew_s
@@ -272,10 +276,3 @@ class Metrics:
             if begin <= now < end:
                 seen = min(seen, begin)
         return seen + self.rules.skew_s - self.rules.lag_s - size
-
-
-def _inside(moment: int, intervals: tuple[Interval, ...]) -> bool:
-    for begin, end in intervals:  # noqa: SIM110  (a generator takes three times as long)
-        if begin <= moment < end:
-            return True
-    return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +28,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ConditionFailed(ClientError):
@@ -160,6 +161,11 @@ class TableRegister(DynamoRegister):
         item = {name: value for name, value in written(record, now).items() if value is not None}
         key = PREFIX + record.name
         self.table.items[key] = {**self.table.items.get(key, {}), **item, "pk": {"S": key}}
+
+    def write(self, name: str, **changes: Any) -> None:
+        """Change a record without a call, as the command line does."""
+        record = self.record(name) or Record(name)
+        self.store(replace(record, **{**changes, "version": record.version + 1}), _EPOCH)
 
     def spoil(self, name: str, attribute: str, value: dict[str, str]) -> None:
         """Make an attribute of an item unreadable; an item that does not exist is made of it."""

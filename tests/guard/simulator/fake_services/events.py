@@ -30,12 +30,3 @@ class Events:
             self.now = max(self.now, moment)
             event(self.now)
         self.now = max(self.now, end)
-
-    def step(self) -> bool:
-        """Let the next thing happen; False when there is none."""
-        if not self._queue:
-            return False
-        moment, _, event = heapq.heappop(self._queue)
-        self.now = max(self.now, moment)
-        event(self.now)
-        return True

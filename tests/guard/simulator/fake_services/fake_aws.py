@@ -16,7 +16,6 @@ from peagle_guard.aws import (
     NoUpdates,
     Page,
     Query,
-    Register,
     Result,
     Stack,
     Tagged,
@@ -24,12 +23,11 @@ from peagle_guard.aws import (
 )
 from peagle_guard.boto_aws import FunctionFailed, endpoint_of
 from peagle_guard.records import Endpoint
-from tests.guard.simulator.fake_services.account import MANAGED_BY, Account
+from tests.guard.simulator.fake_services.account import ACCOUNT, MANAGED_BY, REGION, Account
 from tests.guard.simulator.fake_services.cloudwatch import Points
+from tests.guard.simulator.fake_services.dynamodb import TableRegister
 from tests.guard.simulator.fake_services.errors import (
     AwsFault,
-    NoSuchEndpoint,
-    NoSuchStack,
     NothingToUpdate,
 )
 from tests.guard.simulator.fake_services.sagemaker import Life
@@ -40,8 +38,8 @@ VARIANT = "AllTraffic"
 INVOKE_TIMEOUT_S = 60
 """After this the guard's client gives up an Invoke (peagle_guard.boto_aws)."""
 
-DEFAULT_STATE = "on"
-"""What the parameter EndpointState falls back to where an update leaves it out."""
+DEFAULT_STATE, DEFAULT_IMAGE = "on", "default"
+"""What the parameters EndpointState and Image fall back to where an update leaves them out."""
 
 WAKE_AGAIN_S = 240
 """A wake that is delivered twice comes again within this."""
@@ -64,14 +62,21 @@ def seconds(at: datetime) -> int:
     return int(at.timestamp())
 
 
+def job_arn(name: str) -> str:
+    """Return the ARN of a training job."""
+    return f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/{name}"
+
+
 @dataclass(slots=True)
 class FakeAws:
     """One method per call; each is counted, and each may fail."""
 
     account: Account
-    register: Register
+    register: TableRegister
     functions: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
     notices: list[tuple[int, str, str]] = field(default_factory=list)
+    invoked: list[tuple[int, str, Mapping[str, Any]]] = field(default_factory=list)
+    """(when, function, event) of each Invoke."""
 
     @property
     def calls(self) -> Mapping[str, int]:
@@ -116,15 +121,20 @@ class FakeAws:
         for life in self.account.sagemaker.live.values():
             if life.arn == arn:
                 return life.tags
-        raise NoSuchEndpoint(f"Could not find {arn}")
+        if arn.rpartition("/")[2] in self.account.jobs:
+            return self.account.jobs[arn.rpartition("/")[2]][1]
+        raise AwsFault(f"Could not find {arn}", "ValidationException")
 
     def running_jobs(self, token: str | None) -> Page[tuple[str, str]]:
-        """ListTrainingJobs: these worlds have endpoints alone."""
+        """ListTrainingJobs: those in progress."""
         self.account.call("ListTrainingJobs")
-        return Page(())
+        return _page([(name, job_arn(name)) for name in sorted(self.account.jobs)], token)
 
     def describe_job(self, name: str) -> Job:
-        raise AwsFault(f"Requested resource not found: {name}")
+        self.account.call("DescribeTrainingJob")
+        if name not in self.account.jobs:
+            raise AwsFault(f"Requested resource not found: {name}")
+        return self.account.jobs[name][0]
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
@@ -143,6 +153,7 @@ class FakeAws:
     def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """Invoke one of the guard's functions."""
         now = self.account.call("Invoke")
+        self.invoked.append((now, function, event))
         if not self.account.functions_run(now):
             raise AwsFault(f"{function}: Service exception")
         if self._hangs(event, now):
@@ -179,24 +190,25 @@ class FakeAws:
 
     def describe_stack(self, name: str) -> Stack | None:
         now = self.account.call("DescribeStacks")
-        try:
-            stack = self.account.cloudformation.describe(name, now)
-        except NoSuchStack:
+        stack = self.account.cloudformation.stacks.get(name)
+        if stack is None:
             return None
-        return Stack(name, stack.status_at(now), {"BootstrapVersion": "21", "EndpointState": stack.state})
+        state = {"EndpointState": stack.state} if stack.state else {}
+        parameters = {"Image": stack.image} | state
+        return Stack(name, stack.status_at(now), parameters)
 
     def update_stack(self, name: str, parameters: Sequence[Mapping[str, Any]]) -> None:
         """UpdateStack with the previous template; a parameter that is left out falls back to its default."""
         now = self.account.call("UpdateStack")
-        stack = self.account.cloudformation.describe(name, now)
         given = {each["ParameterKey"]: each for each in parameters}
         row = given.get("EndpointState", {"ParameterValue": DEFAULT_STATE})
-        state = stack.state if row.get("UsePreviousValue") else row["ParameterValue"]
         try:
-            self.account.cloudformation.update(name, state, now)
-            stack.by = self.account.actor
+            stack = self.account.cloudformation.update(name, row.get("ParameterValue"), now)
         except NothingToUpdate as error:
             raise NoUpdates from error
+        stack.by = self.account.actor
+        stack.image = stack.image if "Image" in given else DEFAULT_IMAGE
+        self.account.deeds.append((now, f"stack-{stack.state}", name))
 
     def components(self, endpoint: str) -> Sequence[str]:
         """ListInferenceComponents of one endpoint."""
@@ -207,28 +219,30 @@ class FakeAws:
     def scalable_targets(self, resource_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
         """DescribeScalableTargets: resource id and dimension of each."""
         self.account.call("DescribeScalableTargets")
-        known = {
-            key: value for life in self.account.sagemaker.live.values() for key, value in life.targets.items()
-        }
+        known = self.account.sagemaker.targets
         return [(each, known[each]) for each in resource_ids if each in known]
 
     def deregister(self, resource_id: str, dimension: str) -> None:
         now = self.account.call("DeregisterScalableTarget")
         self.account.sagemaker.deregister(resource_id, now)
+        self.account.deeds.append((now, "deregister", resource_id))
 
     def delete_component(self, name: str) -> None:
         now = self.account.call("DeleteInferenceComponent")
         self.account.sagemaker.delete_component(name, now, self.account.actor)
+        self.account.deeds.append((now, "delete-component", name))
 
     def stop_job(self, name: str) -> None:
-        """StopTrainingJob: these worlds have endpoints alone."""
-        self.account.call("StopTrainingJob")
+        now = self.account.call("StopTrainingJob")
+        if self.account.jobs.pop(name, None) is not None:  # one that has ended is fine
+            self.account.deeds.append((now, "stop-training", name))
 
     def delete_endpoint(self, name: str) -> None:
         """DeleteEndpoint, under the tag condition of the switch's role."""
         now = self.account.call("DeleteEndpoint")
         self.account.may_delete(name)
         self.account.sagemaker.delete(name, now, self.account.actor)
+        self.account.deeds.append((now, "delete", name))
 
     def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
         """StartDate and LastModificationDate of a schedule."""
@@ -244,10 +258,12 @@ class FakeAws:
     def delete_alarms(self, names: Sequence[str]) -> None:
         """DeleteAlarms; those that do not exist are fine."""
         self.account.call("DeleteAlarms")
+        self.account.alarms.difference_update(names)
 
     def _result(self, query: Query, begin: int, stop: int, now: int) -> Result:
         points = self._points(query, begin, stop, now)
-        return Result(query.id, {_moments.get(minute) or moment(minute): value for minute, value in points})
+        values = {_moments.get(minute) or moment(minute): value for minute, value in points}
+        return Result(query.id, values, whole=not self.account.metrics.partial(now))
 
     def _points(self, query: Query, begin: int, stop: int, now: int) -> Points:
         metrics, dimensions = self.account.metrics, dict(query.dimensions)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.guard.simulator.fake_services.cloudwatch import FOREVER, Lane, Metrics, Served
-from tests.guard.simulator.fake_services.errors import DeletionRefused, NoSuchEndpoint
+from tests.guard.simulator.fake_services.errors import AwsFault, Refused
 from tests.guard.simulator.fake_services.events import Events
 from tests.guard.simulator.worlds.world import Plan
 
@@ -31,17 +31,14 @@ class Life:
     gone_at: int | None = None
     ended_by: str = ""
     """Who turned it off first: ``guard``, ``schedule``, ``user``, or a rival's name."""
-    refusals: list[int] = field(default_factory=list)
     double_actions: int = 0
     """Deletions asked for while one was under way."""
     turning_off_at: int | None = None
     """When the first of its components, or it itself, began to go: from then on requests fail."""
-    targets: dict[str, str] = field(default_factory=dict)
-    """Its scalable targets: dimension by resource id."""
     views: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What ListEndpoints and DescribeEndpoint show, by status and time of the last change."""
     targets_lost_at: int | None = None
-    """When the first of them was deregistered."""
+    """When the first of its scalable targets was deregistered."""
 
     @property
     def expires_at(self) -> int:
@@ -66,7 +63,7 @@ class Life:
         moments = [self.created_at, self.in_service_at, self.deleting_at or 0]
         moments += [moment for flap in self.plan.flaps for moment in (flap.begin, flap.end)]
         moments += [moment for moment, _ in self.plan.instances]
-        return max(moment for moment in moments if self.created_at <= moment <= now)
+        return max((each for each in moments if self.created_at <= each <= now), default=self.created_at)
 
 
 @dataclass(slots=True)
@@ -81,6 +78,8 @@ class SageMaker:
     """Called as a life begins to end, while the guard's register still says why."""
     live: dict[str, Life] = field(default_factory=dict)
     lives: list[Life] = field(default_factory=list)
+    targets: dict[str, str] = field(default_factory=dict)
+    """Scalable targets: dimension by resource id. They outlast the endpoint that they scale."""
 
     def arn(self, name: str) -> str:
         """Return the ARN of an endpoint: of its name only, so a new one of the same name has the same."""
@@ -88,7 +87,7 @@ class SageMaker:
 
     def create(self, plan: Plan, now: int, tags: dict[str, str], config_name: str) -> Life:
         if plan.name in self.live:
-            raise DeletionRefused(f"Cannot create already existing endpoint {plan.name}")
+            raise Refused(f"Cannot create already existing endpoint {plan.name}")
         life = Life(
             plan=plan,
             arn=self.arn(plan.name),
@@ -98,8 +97,8 @@ class SageMaker:
             in_service_at=now + plan.creating_s,
             lies_left=plan.lies,
             components=[name for name, _ in plan.traffic] if plan.components else [],
-            targets=_targets(plan),
         )
+        self.targets |= _targets(plan)
         self.live[plan.name] = life
         self.lives.append(life)
         served = self.metrics.served.setdefault(plan.name, Served())
@@ -117,18 +116,16 @@ class SageMaker:
         """DeleteEndpoint: refused while something is in progress, and believed only once it is gone."""
         life = self.live.get(name)
         if life is None:
-            raise NoSuchEndpoint(f"Could not find endpoint {self.arn(name)}.")
+            raise AwsFault(f"Could not find endpoint {self.arn(name)}.", "ValidationException")
         status = life.status(now)
         if status == "Deleting":
             # The schedule's rate goes on while a deletion takes its time: by design.
             life.double_actions += by != "schedule"
-            raise DeletionRefused(f"Cannot update in-progress endpoint {life.arn}.")
+            raise Refused(f"Cannot update in-progress endpoint {life.arn}.")
         if status in BUSY:
-            life.refusals.append(now)
-            raise DeletionRefused(f"Cannot update in-progress endpoint {life.arn}.")
+            raise Refused(f"Cannot update in-progress endpoint {life.arn}.")
         if life.components:
-            life.refusals.append(now)
-            raise DeletionRefused(f"Endpoint {name} still has inference components: {life.components}")
+            raise Refused(f"Endpoint {name} still has inference components: {life.components}")
         if life.lies_left:
             life.lies_left -= 1
             return
@@ -139,19 +136,19 @@ class SageMaker:
         for life in self.live.values():
             if component in life.components:
                 if life.status(now) in BUSY:
-                    raise DeletionRefused(
-                        f"Cannot delete inference component {component}: endpoint in progress"
-                    )
+                    raise Refused(f"Cannot delete inference component {component}: endpoint in progress")
                 life.components.remove(component)
                 served = self.metrics.served[life.plan.name]
                 served.lanes[component].deaf.append([now, FOREVER])
                 self._begin_end(life, now, by)
                 return
-        raise NoSuchEndpoint(f"Could not find inference component {component}")
+        raise AwsFault(f"Could not find inference component {component}", "ValidationException")
 
     def deregister(self, resource_id: str, now: int) -> None:
+        if self.targets.pop(resource_id, None) is None:
+            return
         for life in self.live.values():
-            if life.targets.pop(resource_id, None) is not None and life.targets_lost_at is None:
+            if resource_id in _targets(life.plan) and life.targets_lost_at is None:
                 life.targets_lost_at = now
 
     def stop_serving(self, life: Life, now: int, by: str) -> None:

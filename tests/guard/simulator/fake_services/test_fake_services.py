@@ -3,57 +3,92 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from peagle_guard.aws import Query
 from tests.guard.simulator.fake_services.account import Account
-from tests.guard.simulator.fake_services.cloudwatch import Lane, Metrics, Served
 from tests.guard.simulator.fake_services.dynamodb import Table
-from tests.guard.simulator.fake_services.errors import AccessDenied, DeletionRefused, NoSuchEndpoint
+from tests.guard.simulator.fake_services.errors import AwsFault, Refused
+from tests.guard.simulator.fake_services.fake_aws import moment
 from tests.guard.simulator.fake_services.sagemaker import Life
+from tests.guard.simulator.guard_run import start
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
 from tests.guard.simulator.worlds.traffic import Traffic
-from tests.guard.simulator.worlds.world import CloudWatch, Flap, Plan
+from tests.guard.simulator.worlds.world import CloudWatch, Flap, Late, Plan, World
 
 NOW = BEGIN + 60 * MINUTE
+REQUESTS = ((600, 780), (630, 640))
+"""Seconds after BEGIN; the endpoint is in service from minute 5 on."""
 
 
-def _metrics(rules: CloudWatch) -> Metrics:
-    traffic = Traffic.of([(BEGIN + 600, BEGIN + 780), (BEGIN + 630, BEGIN + 640)])
-    served = Served({"AllTraffic": Lane([traffic], [0])}, [[BEGIN, 1 << 40]])
-    return Metrics(rules, {"code": served})
+def _interval(first: int, last: int) -> tuple[tuple[int, int], ...]:
+    return ((BEGIN + first * MINUTE, BEGIN + last * MINUTE),)
 
 
-def _minutes(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    return [((at - BEGIN) // MINUTE, value) for at, value in points]
+def _points(given: World, metric: str, stat: str = "Sum") -> dict[int, float]:
+    """The datapoints of an endpoint that can be seen at NOW, by minutes after BEGIN."""
+    run = start(given)
+    run.account.events.run_until(NOW)
+    dimensions: tuple[tuple[str, str], ...] = (("EndpointName", "code"),)
+    if metric != "ApproximateBacklogSize":
+        dimensions += (("VariantName", "AllTraffic"),)
+    query = Query("q", "AWS/SageMaker", metric, dimensions, stat)
+    points = run.aws.metric_data([query], moment(BEGIN), moment(NOW), None).items[0].points
+    return {(int(at.timestamp()) - BEGIN) // MINUTE: value for at, value in points.items()}
 
 
-def test_an_arrival_counts_in_its_minute_and_idle_minutes_are_zero_or_absent() -> None:
-    window = ("code", "AllTraffic", BEGIN + 540, BEGIN + 780, NOW)
-    assert _minutes(_metrics(CloudWatch()).invocations(*window)) == [(9, 0), (10, 2), (11, 0), (12, 0)]
-    assert _minutes(_metrics(CloudWatch(zeros=False)).invocations(*window)) == [(10, 2)]
-    assert _minutes(_metrics(CloudWatch(zeros=False)).concurrency(*window)) == [(10, 2), (11, 1), (12, 1)]
-    assert _metrics(CloudWatch(concurrency=False)).concurrency(*window) == []
+CPU, CONCURRENT = "CPUUtilization", "ConcurrentRequestsPerModel"
+STEADILY, GROWING = Late(BEGIN, NOW, 600, 600), Late(BEGIN, NOW, 0, 1800)
 
 
-def test_a_datapoint_appears_after_its_minute_and_the_lag() -> None:
-    metrics = _metrics(CloudWatch(lag_s=90))
-    assert _minutes(metrics.utilisation("code", BEGIN, NOW, BEGIN + 329)) == [(0, 4), (1, 4), (2, 4)]
-    assert _minutes(metrics.utilisation("code", BEGIN, NOW, BEGIN + 330))[-1] == (3, 4)
+@pytest.mark.parametrize(
+    ("metric", "rules", "endpoint", "expected"),
+    [
+        # An arrival counts in its minute, and idle minutes are 0 or absent.
+        ("Invocations", {}, {}, {9: 0, 10: 2, 11: 0, 12: 0}),
+        ("Invocations", {"zeros": False}, {}, {9: None, 10: 2, 11: None}),
+        (CONCURRENT, {"zeros": False}, {}, {9: None, 10: 2, 11: 1, 12: 1}),
+        (CONCURRENT, {"concurrency": False}, {}, {10: None}),
+        # A datapoint appears after its minute and the lag; a skewed clock moves the stamps.
+        (CPU, {"lag_s": 90}, {}, {4: None, 5: 4, 57: 4, 58: None}),
+        ("Invocations", {"skew_s": -120, "lag_s": 0}, {}, {8: 2, 57: 0, 58: None}),
+        # Lost minutes never come, and stale ones come late.
+        (CPU, {"gaps": _interval(20, 22)}, {}, {19: 4, 20: None, 21: None, 22: 4}),
+        (CPU, {"stale": _interval(30, 61), "lag_s": 0}, {}, {29: 4, 30: None}),
+        (CPU, {"stale": _interval(30, 60)}, {}, {58: 4}),
+        # Two publishers: the request metrics alone are late or lost.
+        (CPU, {"late": (STEADILY,)}, {}, {58: 4}),
+        ("Invocations", {"late": (STEADILY,)}, {}, {10: 2, 48: 0, 49: None}),
+        ("Invocations", {"late": (GROWING,), "lag_s": 0}, {}, {39: 0, 40: None}),
+        (CPU, {"request_gaps": _interval(20, 44)}, {}, {20: 4, 43: 4}),
+        ("Invocations", {"request_gaps": _interval(20, 44)}, {}, {19: 0, 20: None, 43: None, 44: 0}),
+        # The publish interval is the host's, and with enhanced metrics that of the requests too.
+        (CPU, {}, {"publish_s": 300}, {5: 4, 6: None, 9: None, 10: 4}),
+        (CPU, {"stamped_at_end": True}, {"publish_s": 300}, {5: None, 9: 4, 14: 4}),
+        ("Invocations", {}, {"publish_s": 300}, {10: 2, 11: 0}),
+        ("Invocations", {}, {"publish_s": 300, "enhanced": True}, {10: 2, 11: None}),
+        # An async endpoint writes a backlog and no invocations; the GPU shows a stream while it runs.
+        ("Invocations", {}, {"async_config": True}, {9: None, 10: None}),
+        ("ApproximateBacklogSize", {}, {"async_config": True}, {9: 0, 10: 2, 11: 1, 12: 1, 14: 0}),
+        ("GPUUtilization", {"concurrency": False}, {}, {9: 0, 12: 40, 14: 0}),
+    ],
+)
+def test_what_cloudwatch_shows(
+    metric: str, rules: dict[str, Any], endpoint: dict[str, Any], expected: dict[int, float | None]
+) -> None:
+    points = _points(world(plan(*REQUESTS, **endpoint), cloudwatch=CloudWatch(**rules)), metric)
+    assert {minute: points.get(minute) for minute in expected} == expected
 
 
-def test_lost_minutes_never_come_and_stale_ones_come_late() -> None:
-    lost = _metrics(CloudWatch(gaps=((BEGIN + 60, BEGIN + 180),), lag_s=0))
-    assert _minutes(lost.utilisation("code", BEGIN, BEGIN + 300, NOW)) == [(0, 4), (3, 4), (4, 4)]
-    stale = _metrics(CloudWatch(stale=((BEGIN + 120, BEGIN + 900),), lag_s=0))
-    assert len(stale.utilisation("code", BEGIN, BEGIN + 840, BEGIN + 899)) == 2
-    assert len(stale.utilisation("code", BEGIN, BEGIN + 840, BEGIN + 900)) == 14
-
-
-def test_a_skewed_clock_moves_the_stamps_and_not_the_delay() -> None:
-    metrics = _metrics(CloudWatch(skew_s=-120, lag_s=0))
-    invocations = metrics.invocations("code", "AllTraffic", BEGIN - 600, NOW, BEGIN + 660)
-    assert _minutes(invocations)[-1] == (8, 2)
+def test_samples_follow_the_instances_and_jitter_moves_them() -> None:
+    given = world(plan(instances=((BEGIN, 1), (BEGIN + 30 * MINUTE, 2))))
+    points = _points(given, CPU, "SampleCount")
+    assert (points[29], points[30]) == (1, 2)
+    points = _points(world(plan(), cloudwatch=CloudWatch(jitter_every=7)), CPU, "SampleCount")
+    assert set(points.values()) == {1, 2}
+    assert sum(points.values()) == pytest.approx(len(range(5, 59)), abs=1)
 
 
 def _account(*plans: Plan) -> Account:
@@ -72,12 +107,12 @@ def test_a_deletion_is_refused_while_something_is_in_progress(status: str) -> No
     account = _account(plan(flaps=(flap,)))
     account.events.run_until(BEGIN + 60 if status == "Creating" else BEGIN + 700)
     assert _life(account).status(account.events.now) == status
-    with pytest.raises(DeletionRefused):
+    with pytest.raises(Refused):
         account.sagemaker.delete("code", account.events.now, "guard")
     account.events.run_until(BEGIN + 1300)
     account.sagemaker.delete("code", account.events.now, "guard")
     account.events.run_until(BEGIN + 3600)
-    with pytest.raises(NoSuchEndpoint):
+    with pytest.raises(AwsFault, match="Could not find endpoint"):
         account.sagemaker.delete("code", account.events.now, "guard")
 
 
@@ -94,7 +129,7 @@ def test_components_block_a_deletion() -> None:
     lane = (("code-copy-0", Traffic()),)
     account = _account(plan(components=True, traffic=lane))
     account.events.run_until(NOW)
-    with pytest.raises(DeletionRefused, match="inference components"):
+    with pytest.raises(Refused, match="inference components"):
         account.sagemaker.delete("code", NOW, "guard")
     account.sagemaker.delete_component("code-copy-0", NOW, "guard")
     account.sagemaker.delete("code", NOW, "guard")
@@ -103,7 +138,7 @@ def test_components_block_a_deletion() -> None:
 def test_the_roles_may_only_delete_what_wears_our_tag() -> None:
     account = _account(plan(owner="foreign"))
     account.events.run_until(NOW)
-    with pytest.raises(AccessDenied):
+    with pytest.raises(AwsFault, match="AccessDenied"):
         account.may_delete("code")
 
 

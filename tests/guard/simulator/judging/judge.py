@@ -10,6 +10,7 @@ the grace in the last minutes before the deletion, which CloudWatch cannot have 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.guard.simulator.fake_services.cloudformation import UPDATE_S
@@ -34,19 +35,6 @@ RATE_S = 600
 LEFT_S = 4 * HOUR
 IDLE = "idle"
 
-BROKEN = (
-    "in_flight",
-    "before_return",
-    "too_early",
-    "survivors",
-    "foreign",
-    "double",
-    "beyond_bound",
-    "kept_killed",
-    "hours_missed",
-)
-"""Counts of a verdict that must be 0."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -62,62 +50,64 @@ class Ended:
     """The end of its lifetime, leases included."""
 
 
-@dataclass(slots=True)
-class Verdict:
-    """Counts of one world."""
+EXPLAINED = ("blind", "lost", "streams", "unproven", "left_running")
+"""What no datapoint could show, and what only some worlds promise: counted apart."""
 
+
+@dataclass(slots=True)
+class Tally:
+    """What was seen in worlds of one kind."""
+
+    worlds: int = 0
     lives: int = 0
     idle_offs: int = 0
-    in_flight: int = 0
-    before_return: int = 0
-    """Turned off before traffic that arrives within the grace."""
-    too_early: int = 0
-    """Turned off for idleness before idle plus grace had passed, harm or not."""
-    survivors: int = 0
-    """Alive after the lifetime limit plus drain."""
-    left_running: int = 0
-    """Alive at the world's end, quiet for more than four hours."""
-    foreign: int = 0
-    double: int = 0
-    beyond_bound: int = 0
-    """Quiet for longer than idle, grace and two sweeps, in a world in which everything works.
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often each promise was broken, and what is counted apart."""
+    broken: list[str] = field(default_factory=list)
+    """Each broken promise, in words."""
 
-    Where CloudWatch writes no zeros, the longest delay of request metrics comes on top.
-    """
-    hours_missed: int = 0
-    """Still on after its hours and the grace, or not on soon after they began; where everything works."""
-    kept_killed: int = 0
-    """Turned off for idleness during a lease that had reached the register."""
-    notes: list[str] = field(default_factory=list)
+    def note(self, name: str, text: str) -> None:
+        """Count something; unless it is explained, remember where."""
+        self.counts[name] += 1
+        if name not in EXPLAINED:
+            self.broken.append(f"{name}: {text}")
+
+    def add(self, other: Tally) -> None:
+        """Add what was seen in other worlds."""
+        self.worlds += other.worlds
+        self.lives += other.lives
+        self.idle_offs += other.idle_offs
+        self.counts.update(other.counts)
+        self.broken += other.broken
 
 
-def judge(world: World, ended: list[Ended]) -> Verdict:
+def judge(world: World, ended: list[Ended]) -> Tally:
     """Judge every life of a world."""
-    verdict = Verdict()
+    tally = Tally(worlds=1)
     for each in ended:
         life = each.life
         if not life.plan.ours:
             if life.ended_by not in ("", "user"):
-                verdict.foreign += 1
-                verdict.notes.append(f"foreign {life.plan.name} deleted by {life.ended_by}")
+                tally.note("foreign", f"{life.plan.name} deleted by {life.ended_by}")
             continue
-        verdict.lives += 1
-        verdict.double += life.double_actions
-        _waste(world, each, verdict)
-        _limits(world, each, verdict)
+        tally.lives += 1
+        if life.double_actions:
+            tally.note("double", f"{life.plan.name} deleted again {life.double_actions} times")
+        _waste(world, each, tally)
+        _limits(world, each, tally)
         if each.cause == IDLE:
-            _idle(world, each, verdict)
+            _idle(world, each, tally)
     if world.metrics_work:
-        _hours(world, ended, verdict)
-    return verdict
+        _hours(world, ended, tally)
+    return tally
 
 
-def _hours(world: World, ended: list[Ended], verdict: Verdict) -> None:
+def _hours(world: World, ended: list[Ended], tally: Tally) -> None:
     timed = [each for each in ended if each.life.plan.hours is not None]
     if timed and all(_undisturbed(world, each) for each in timed):
         missed = missed_hours(world, [(each.life, each.cause) for each in timed])
-        verdict.hours_missed += len(missed)
-        verdict.notes += missed
+        for text in missed:
+            tally.note("hours_missed", text)
 
 
 def requests(plan: Plan) -> list[tuple[int, int]]:
@@ -125,12 +115,12 @@ def requests(plan: Plan) -> list[tuple[int, int]]:
     return sorted(pair for _, lane in plan.traffic for pair in zip(lane.starts, lane.ends, strict=True))
 
 
-def _idle(world: World, each: Ended, verdict: Verdict) -> None:
+def _idle(world: World, each: Ended, tally: Tally) -> None:
     life = each.life
     plan, off = life.plan, life.turning_off_at
     if off is None or life.deleting_at is None:
         return
-    verdict.idle_offs += 1
+    tally.idle_offs += 1
     promise = plan.idle_s + plan.grace_s
     until = life.in_service_at + promise
     shown_by = off - world.cloudwatch.lag_s - FLUSH_S
@@ -148,26 +138,23 @@ def _idle(world: World, each: Ended, verdict: Verdict) -> None:
         if start <= until or start <= shown_by or start <= announced:
             until = max(until, (end if world.cloudwatch.concurrency else start) + promise)
             in_flight = in_flight or end > off
-    verdict.in_flight += in_flight
-    verdict.too_early += off < until
-    verdict.before_return += back is not None and back <= until
+    text = f"{plan.name} off for idleness at {off} (marked {each.marked_at})"
+    if in_flight:
+        tally.note("in_flight", f"{text}, a request in flight")
+    if back is not None and back <= until:
+        tally.note("before_return", f"{text}, a request within the grace at {back}")
     if each.kept_until > off:
-        verdict.kept_killed += 1
-        verdict.notes.append(
-            f"{plan.name} turned off for idleness at {off} though kept until {each.kept_until}"
-        )
-    if off < until:
-        verdict.notes.append(
-            f"{plan.name} turned off {until - off} s early at {off} (marked {each.marked_at})"
-        )
+        tally.note("kept_killed", f"{text}, kept until {each.kept_until}")
+    if off < until:  # harm or not
+        tally.note("too_early", f"{text}, {until - off} s early")
 
 
-def _limits(world: World, each: Ended, verdict: Verdict) -> None:
+def _limits(world: World, each: Ended, tally: Tally) -> None:
     life, off = each.life, each.life.deleting_at
     limit = each.expires_at + _drain_s(life, each.expires_at, off or world.end)
     if (off if off is not None else world.end) > limit:
-        verdict.survivors += 1
-        verdict.notes.append(f"{life.plan.name} alive after {limit} (expired {each.expires_at}, ended {off})")
+        text = f"{life.plan.name} alive after {limit} (expired {each.expires_at}, ended {off})"
+        tally.note("survivors", text)
 
 
 def _drain_s(life: Life, expires: int, off: int) -> int:
@@ -182,7 +169,7 @@ def _drain_s(life: Life, expires: int, off: int) -> int:
     return (HARD_S if plan.owner == "stack" else 0) + busy + RATE_S * tries
 
 
-def _waste(world: World, each: Ended, verdict: Verdict) -> None:
+def _waste(world: World, each: Ended, tally: Tally) -> None:
     life = each.life
     end = life.deleting_at if life.deleting_at is not None else world.end
     served_until = end if life.turning_off_at is None else life.turning_off_at
@@ -190,7 +177,7 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
         return
     stretches = quiet_stretches(life, end, served_until)
     tail = stretches[-1][1] - stretches[-1][0] if stretches and stretches[-1][1] == end else 0
-    verdict.left_running += life.deleting_at is None and tail > LEFT_S
+    tally.counts["left_running"] += life.deleting_at is None and tail > LEFT_S
     if not world.metrics_work or not _undisturbed(world, each):
         return
     allowed = life.plan.idle_s + life.plan.grace_s
@@ -200,8 +187,8 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
     longest = max((min(stop, acted) - begin for begin, stop in stretches), default=0)
     # Traffic that CloudWatch shows only after the first mark moves the mark by a sweep.
     if longest > allowed + 2 * SWEEP_S + world.cloudwatch.lag_s + MINUTE_S:
-        verdict.beyond_bound += 1
-        verdict.notes.append(f"{life.plan.name} quiet for {longest - allowed} s above idle plus grace")
+        text = f"{life.plan.name} quiet for {longest - allowed} s above idle plus grace"
+        tally.note("beyond_bound", text)
 
 
 def acted_at(life: Life, end: int) -> int:

@@ -8,14 +8,14 @@ asked for. No request may have begun in the grace after the mark, or less than i
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 
+from peagle_sm.core.plan.tags_and_schedules import schedule_name
 from tests.guard.simulator.guard_run import NO_REASON, GuardRun
 from tests.guard.simulator.judging.judge import (
     IDLE,
     LATEST_S,
     Ended,
-    Verdict,
+    Tally,
     acted_at,
     judge,
     quiet_stretches,
@@ -32,72 +32,42 @@ SEEN_GONE_S = 15 * 60
 LIMIT_S = 90
 """A schedule that was moved later than its life's end by more than this is wrong."""
 
-PROMISES = (
-    "in_grace",
-    "shown",
-    "kept",
-    "no_reason",
-    "half",
-    "never_ended",
-    "overdue",
-    "notices",
-    "schedule_moved",
-    "hours",
-    "double",
-    "crashes",
-)
-"""What must be 0. The first five are harm to traffic, the others cost money."""
-
-EXPLAINED = ("blind", "lost", "streams", "unproven")
-"""What no datapoint could show, counted apart."""
+LIMITS = ("survivors", "hours_missed", "double")
+"""What counts of the plain judge: its rules about traffic would need to know which fault explains what."""
 
 
-@dataclass(slots=True)
-class Findings:
-    """Counts of one world; ``notes`` names each broken promise."""
-
-    lives: int = 0
-    idle_offs: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
-
-    def note(self, name: str, text: str) -> None:
-        """Count something and remember where."""
-        self.counts[name] += 1
-        if name not in EXPLAINED:
-            self.notes.append(f"{name}: {text}")
-
-
-def judge_events(world: World, run: GuardRun) -> Findings:
+def judge_events(world: World, run: GuardRun) -> Tally:
     """Judge every life of a world."""
-    findings = Findings()
-    ended = run.ended()
-    verdict = judge(world, ended)
+    tally, ended = Tally(worlds=1), run.ended()
+    limits = judge(world, ended)
     for each in ended:
         if not each.life.plan.ours:
             continue
-        findings.lives += 1
-        findings.idle_offs += each.cause == IDLE
-        _traffic(run, each, findings)
-        _kept(run, each, findings)
-        _half(run, each, findings)
-        _overdue(world, each, findings)
-        _moved(run, each, findings)
-        _notices(run, each, findings)
-    _limits(verdict, findings)
+        tally.lives += 1
+        tally.idle_offs += each.cause == IDLE
+        _traffic(run, each, tally)
+        _kept(run, each, tally)
+        _half(run, each, tally)
+        _overdue(world, each, tally)
+        _moved(run, each, tally)
+        _notices(run, each, tally)
+    if limits.counts["left_running"]:
+        tally.note("never_ended", "quiet for hours at the world's end")
+    tally.counts += Counter({name: limits.counts[name] for name in LIMITS})
+    tally.broken += [text for text in limits.broken if text.startswith(LIMITS)]
     for text in run.crashes:
-        findings.note("crashes", text)
-    return findings
+        tally.note("crashes", text)
+    return tally
 
 
-def _traffic(run: GuardRun, each: Ended, findings: Findings) -> None:
+def _traffic(run: GuardRun, each: Ended, tally: Tally) -> None:
     """Requests that were cut, by what was announced and by what CloudWatch showed."""
     life, off = each.life, each.life.turning_off_at
     if off is None or each.cause not in (IDLE, NO_REASON):
         return
     name, plan = life.plan.name, life.plan
     if each.cause == NO_REASON:
-        findings.note("no_reason", f"{name} ended at {off} without a reason of its own")
+        tally.note("no_reason", f"{name} ended at {off} without a reason of its own")
         return
     acted = acted_at(life, run.account.world.end)
     if life.targets_lost_at is not None:
@@ -124,7 +94,7 @@ def _traffic(run: GuardRun, each: Ended, findings: Findings) -> None:
         elif end > off and (shown is None or shown > acted):
             seen.add("blind")
     for what in sorted(seen):
-        findings.note(what, f"{name} marked {marked}, announced {announced}, acted {acted}, off {off}")
+        tally.note(what, f"{name} marked {marked}, announced {announced}, acted {acted}, off {off}")
 
 
 def _proof(world: World) -> bool:
@@ -132,18 +102,18 @@ def _proof(world: World) -> bool:
     return bool(world.cloudwatch.gaps) or world.cloudwatch.zeros
 
 
-def _kept(run: GuardRun, each: Ended, findings: Findings) -> None:
+def _kept(run: GuardRun, each: Ended, tally: Tally) -> None:
     """Lives that ended before the end that ``keep`` promised."""
     life, off = each.life, each.life.turning_off_at
     if off is None or each.cause in ("user", "budget"):
         return
     for lease in run.account.kept.get(id(life), ()):
         if off < lease.until:
-            findings.note("kept", f"{life.plan.name} off at {off}, kept at {lease.at} until {lease.until}")
+            tally.note("kept", f"{life.plan.name} off at {off}, kept at {lease.at} until {lease.until}")
             return
 
 
-def _half(run: GuardRun, each: Ended, findings: Findings) -> None:
+def _half(run: GuardRun, each: Ended, tally: Tally) -> None:
     """Endpoints that lost a component or a scalable target, still bill, and neither go on nor come back."""
     life, account = each.life, run.account
     begun = [moment for moment in (life.turning_off_at, life.targets_lost_at) if moment is not None]
@@ -156,10 +126,10 @@ def _half(run: GuardRun, each: Ended, findings: Findings) -> None:
     limit = max(min(begun), *failing, 0) + HALF_S + missed
     end = life.deleting_at if life.deleting_at is not None else account.world.end
     if end > limit:
-        findings.note("half", f"{life.plan.name} half dismantled from {min(begun)} to {end}")
+        tally.note("half", f"{life.plan.name} half dismantled from {min(begun)} to {end}")
 
 
-def _overdue(world: World, each: Ended, findings: Findings) -> None:
+def _overdue(world: World, each: Ended, tally: Tally) -> None:
     """Quiet for more than an hour beyond what the rules take.
 
     Where CloudWatch writes nothing when idle, or is late, the lateness has to be waited out. A register item
@@ -182,10 +152,10 @@ def _overdue(world: World, each: Ended, findings: Findings) -> None:
         known = max(known, stop - max(begin, lost_until))
     if longest > allowed:
         name = "overdue" if known > allowed else "unproven"
-        findings.note(name, f"{life.plan.name} quiet for {longest - allowed} s too long, ended {end}")
+        tally.note(name, f"{life.plan.name} quiet for {longest - allowed} s too long, ended {end}")
 
 
-def _notices(run: GuardRun, each: Ended, findings: Findings) -> None:
+def _notices(run: GuardRun, each: Ended, tally: Tally) -> None:
     """Count lives with more than three notices within a day.
 
     A lease needs one of its own, and a register item that was lost takes with it what was sent.
@@ -198,24 +168,20 @@ def _notices(run: GuardRun, each: Ended, findings: Findings) -> None:
     about = (at for at, subject, _ in run.aws.notices if f": {name} " in subject)
     sent = sorted(at for at in about if life.created_at < at <= end)
     if any(later - first < 24 * HOUR for first, later in zip(sent, sent[3:], strict=False)):
-        findings.note("notices", f"{len(sent)} about {name}")
+        tally.note("notices", f"{len(sent)} about {name}")
 
 
-def _moved(run: GuardRun, each: Ended, findings: Findings) -> None:
+def _moved(run: GuardRun, each: Ended, tally: Tally) -> None:
     """Lives with a lifetime schedule later than their end, although nobody kept them."""
     life = each.life
     if any(lease.endpoint == life.plan.name for lease in run.account.world.leases):
         return
     end = life.gone_at if life.gone_at is not None else run.account.world.end
     for at, name, start in run.account.scheduler.log:
-        if name == run.limit_of(life) and life.created_at < at < end and start > life.expires_at + LIMIT_S:
-            findings.note("schedule_moved", f"{life.plan.name} at {at} from {life.expires_at} to {start}")
+        if (
+            name == schedule_name(life.plan.name)
+            and life.created_at < at < end
+            and start > life.expires_at + LIMIT_S
+        ):
+            tally.note("schedule_moved", f"{life.plan.name} at {at} from {life.expires_at} to {start}")
             return
-
-
-def _limits(verdict: Verdict, findings: Findings) -> None:
-    findings.counts["never_ended"] += verdict.survivors + verdict.left_running
-    findings.counts["hours"] += verdict.hours_missed
-    findings.counts["double"] += verdict.double
-    if verdict.survivors + verdict.left_running + verdict.hours_missed + verdict.double:
-        findings.notes += [f"limits: {note}" for note in verdict.notes]

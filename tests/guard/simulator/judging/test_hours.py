@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from tests.guard.simulator.guard_run import run_guard
 from tests.guard.simulator.judging.judge_hours import missed_hours
-from tests.guard.simulator.making import plan, run
+from tests.guard.simulator.making import plan
 from tests.guard.simulator.worlds.traffic import DAY, HOUR, Traffic
 from tests.guard.simulator.worlds.world import Hours, World
 
@@ -27,32 +25,16 @@ BERLIN = Hours(
 )
 
 
-def _world(owner: str) -> World:
+def test_local_time_is_kept_and_a_timetable_that_nobody_keeps_is_missed() -> None:
     begin = _at("2026-10-24 06:30")
     busy = Traffic.of([(at, at + 5) for at in range(begin, begin + 3 * DAY, 400)])
-    endpoint = plan(
-        owner=owner, created_at=begin, traffic=(("AllTraffic", busy),), hours=BERLIN, lifetime_hours=200.0
-    )
-    return World(seed=0, begin=begin, end=begin + 2 * DAY + 20 * HOUR, plans=(endpoint,))
-
-
-@pytest.mark.parametrize("owner", ["direct", "stack"])
-def test_it_goes_and_comes_with_local_time(owner: str) -> None:
-    guard, verdict = run(_world(owner))
-    assert verdict.hours_missed == 0, verdict.notes
-    lives = guard.account.sagemaker.lives
-    assert len(lives) == 3
-    for life, (opens, closes) in zip(lives[1:], BERLIN.open[1:], strict=True):
-        assert opens <= life.created_at <= opens + 700
-        assert life.turning_off_at is not None
-        assert closes <= life.turning_off_at <= closes + 1300
-
-
-def test_a_timetable_that_nobody_keeps_is_missed() -> None:
-    given = _world("direct")
-    guard = run_guard(given)
+    lanes = (("AllTraffic", busy),)
+    endpoint = plan(created_at=begin, traffic=lanes, hours=BERLIN, lifetime_hours=200.0)
+    given = World(seed=0, begin=begin, end=begin + 2 * DAY + 20 * HOUR, plans=(endpoint,))
+    lives = [(each.life, each.cause) for each in run_guard(given).ended()]
+    assert len(lives) == len(BERLIN.open)
+    assert missed_hours(given, lives) == []
     late = Hours(BERLIN.text, tuple((opens - 2 * HOUR, closes - 2 * HOUR) for opens, closes in BERLIN.open))
-    lives = [(each.life, each.cause) for each in guard.ended()]
     other = plan(hours=late)
     for life, _ in lives:
         life.plan = other

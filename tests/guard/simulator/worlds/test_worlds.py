@@ -13,10 +13,6 @@ from tests.guard.simulator.worlds.timetables import timetable
 from tests.guard.simulator.worlds.traffic import DAY, HOUR, SHAPES, STREAM_LIMIT_S, Span, Traffic
 
 
-def test_the_same_seed_gives_the_same_world() -> None:
-    assert [make_world(seed) for seed in range(20)] == [make_world(seed) for seed in range(20)]
-
-
 def test_every_fault_and_special_comes_up() -> None:
     names = {fault for seed in range(150) for fault in make_world(seed).faults}
     special = {"250 endpoints", "timetable", "reused names", "foreign endpoints"}
@@ -31,10 +27,8 @@ def test_no_request_lasts_longer_than_sagemaker_allows(shape: str) -> None:
         assert all(0 < end - start <= STREAM_LIMIT_S and start >= BEGIN for start, end in requests)
 
 
-def test_traffic_knows_what_is_in_flight() -> None:
+def test_traffic_is_sorted_and_can_be_cut() -> None:
     traffic = Traffic.of([(100, 200), (0, 480), (150, 160)])
-    assert [traffic.starts[i] for i in traffic.active_at(155)] == [0, 100, 150]
-    assert [traffic.starts[i] for i in traffic.active_at(200)] == [0]
     assert traffic.until(150) == Traffic((0, 100), (480, 200))
 
 

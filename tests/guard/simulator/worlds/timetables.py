@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Container
+from datetime import UTC, date, datetime
 from random import Random
 from zoneinfo import ZoneInfo
 
-from tests.guard.simulator.worlds.traffic import HOUR
+from tests.guard.simulator.worlds.traffic import DAY, HOUR
 from tests.guard.simulator.worlds.world import Hours, Interval
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -41,16 +42,8 @@ def timetable(random: Random, begin: int, end: int) -> Hours:
     opens, closes = random.randint(4, 11), random.randint(14, 23)
     minute = random.choice((0, 0, 15, 30))
     text = f"{DAYS[first]}-{DAYS[last]} {opens:02}:{minute:02}-{closes:02}:{minute:02} {zone}"
-    info = ZoneInfo(zone)
-    day = datetime.fromtimestamp(begin, UTC).date() - timedelta(days=2)
-    rows: list[Interval] = []
-    while datetime.combine(day, time(), tzinfo=UTC).timestamp() < end + 2 * 86400:
-        if first <= day.weekday() <= last:
-            on = datetime.combine(day, time(opens, minute), tzinfo=info)
-            off = datetime.combine(day, time(closes, minute), tzinfo=info)
-            rows.append((int(on.timestamp()), int(off.timestamp())))
-        day += timedelta(days=1)
-    return Hours(text, tuple(rows))
+    days, span = range(first, last + 1), (begin - 2 * DAY, end + 2 * DAY)
+    return Hours(text, tuple(_open(ZoneInfo(zone), opens * 60 + minute, closes * 60 + minute, *span, days)))
 
 
 def repeated_hour(random: Random) -> tuple[Hours, int, int]:
@@ -74,7 +67,9 @@ def _clock(minutes: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
-def _open(zone: ZoneInfo, opens: int, closes: int, begin: int, end: int) -> list[Interval]:
+def _open(
+    zone: ZoneInfo, opens: int, closes: int, begin: int, end: int, days: Container[int] = range(7)
+) -> list[Interval]:
     """The open times: from the first to the last moment at which the clock's reading is in the range.
 
     Found by reading the zone's clock every quarter of an hour, which divides every change of it.
@@ -84,7 +79,7 @@ def _open(zone: ZoneInfo, opens: int, closes: int, begin: int, end: int) -> list
         reading = datetime.fromtimestamp(moment, zone)
         minute = reading.hour * 60 + reading.minute
         inside = opens <= minute < closes if opens < closes else minute >= opens or minute < closes
-        if not inside:
+        if not inside or reading.weekday() not in days:
             continue
         if rows and moment - rows[-1][1] <= HOUR:  # A reading that comes twice does not close in between.
             rows[-1] = (rows[-1][0], moment + 900)

@@ -7,7 +7,7 @@ stream.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -36,16 +36,6 @@ class Traffic:
         """Return the requests that arrive before a moment."""
         count = bisect_left(self.starts, moment)
         return Traffic(self.starts[:count], self.ends[:count])
-
-    def between(self, begin: int, end: int) -> range:
-        """Return the indices of the requests that arrive in [begin, end)."""
-        return range(bisect_left(self.starts, begin), bisect_left(self.starts, end))
-
-    def active_at(self, moment: int) -> list[int]:
-        """Return the indices of the requests in flight at a moment."""
-        last = bisect_right(self.starts, moment)
-        first = bisect_left(self.starts, moment - STREAM_LIMIT_S)
-        return [i for i in range(first, last) if self.ends[i] > moment]
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,10 +73,6 @@ class Hours:
     text: str
     open: tuple[Interval, ...]
 
-    def is_open(self, moment: int) -> bool:
-        """Say whether the endpoint shall run at a moment."""
-        return any(begin <= moment < end for begin, end in self.open)
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -120,6 +116,8 @@ class Plan:
     """(from when, how many instances for each variant); one instance before the first."""
     scales: bool = False
     """Application Auto Scaling has a target for each variant or component."""
+    tags: tuple[tuple[str, str], ...] = ()
+    """All its tags, where a test writes them; otherwise they follow from the fields above."""
 
     @property
     def ours(self) -> bool:
@@ -163,6 +161,8 @@ class CloudWatch:
     """Times in which no new datapoint appears; afterwards the missing ones do."""
     errors: tuple[Interval, ...] = ()
     """Times in which GetMetricData fails."""
+    partial: tuple[Interval, ...] = ()
+    """Times in which GetMetricData says that it returns only a part (PartialData)."""
     skew_s: int = 0
     """CloudWatch's clock minus the guard's."""
 
@@ -174,7 +174,7 @@ class CloudWatch:
     @property
     def works(self) -> bool:
         """Say whether the metrics are complete, on time and readable throughout."""
-        whole = not (self.lost or self.stale or self.errors or self.late)
+        whole = not (self.lost or self.stale or self.errors or self.late or self.partial)
         return whole and not self.skew_s and self.lag_s <= 120
 
 

@@ -93,7 +93,7 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
         ServiceFault: the endpoint is not in service.
         SpecError: the endpoint runs several inference components, and none was named.
     """
-    from peagle_sm.aws.control.prices import hourly
+    from peagle_bench.prices import hourly
     from peagle_sm.service.inventory.inspection import status  # a bare server needs neither
 
     facts = status(name, session=session)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain, cycle, islice
 from typing import Any
 
 from peagle_bench.benchmark.endpoint_arm import Described
 from peagle_bench.load import LoadOptions, Target, WorkItem
 from peagle_bench.load.points import Objective
-from peagle_bench.results.records import ArmRecord, Load, Mode, RequestRecord
+from peagle_bench.results.records import Load, Mode, RequestRecord
 from peagle_bench.workloads import Workload, limit_of, rounds, salted, size_of
 from peagle_sm.core.errors import ServiceFault, SpecError
 
@@ -101,27 +101,6 @@ def check_plan(plan: BenchPlan, workload: Workload) -> None:
             next_step=f"use --concurrency up to {requests}, or more --requests",
             details={"found": most, "allowed": requests},
         )
-
-
-def config_of(plan: BenchPlan, workload: Workload, arm: ArmRecord) -> dict[str, Any]:
-    """Return all settings that a resumed run must share with the first run."""
-    described = workload.describe()
-    return {
-        "endpoint": arm.endpoint,
-        "component": arm.component,
-        "mode": arm.mode,
-        "deployment": arm.deployment,
-        "workload": {key: value for key, value in described.items() if key != "notes"},
-        "limits": sorted({_limit(item) for item in workload.items}),
-        "loads": [load.label for load in plan.loads],
-        **{key: value for key, value in asdict(plan).items() if key not in ("loads", "objective")},
-        "objective": None if plan.objective is None else asdict(plan.objective),
-    }
-
-
-def _limit(item: WorkItem) -> str:
-    limit = limit_of(item)
-    return "the engine's" if limit is None else str(limit)
 
 
 def items_of(plan: BenchPlan, workload: Workload, load: Load, salt: str) -> Iterator[WorkItem]:

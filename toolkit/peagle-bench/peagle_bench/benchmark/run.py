@@ -1,4 +1,4 @@
-"""`bench`: measure one arm under each load in turn, write every request as it ends, and resume.
+"""`bench`: measure one arm under each load in turn, and write every request as it ends.
 
 `plan` says what to send, the load client (`load`) sends it, `progress` reports meanwhile, and `acceptance`
 reads the engine's counters where the answers carry no draft statistics. The notes name what the figures
@@ -10,11 +10,11 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from peagle_bench.benchmark import acceptance
 from peagle_bench.benchmark.acceptance import EngineSource, is_ineffective
@@ -22,15 +22,14 @@ from peagle_bench.benchmark.endpoint_arm import Described, look_at
 from peagle_bench.benchmark.plan import (
     BenchPlan,
     check_plan,
-    config_of,
     items_of,
     measured_of,
     options_of,
     probed,
 )
 from peagle_bench.benchmark.progress import LoadWatch, Spending
-from peagle_bench.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
-from peagle_bench.load.points import Objective, doubt_lines, is_withheld, withheld_lines
+from peagle_bench.load import LoadStopped, Target, measure_point
+from peagle_bench.load.points import doubt_lines, is_withheld, withheld_lines
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import (
     Acceptance,
@@ -44,8 +43,6 @@ from peagle_bench.results.result_file import (
     Outcome,
     Results,
     ResultWriter,
-    demand_command,
-    of_finished_loads,
     read,
 )
 from peagle_bench.workloads import Workload
@@ -104,24 +101,6 @@ def _drafting(point: PointRecord, arm: ArmRecord) -> list[str]:
     return []
 
 
-class Measure(Protocol):
-    """Function that runs one load: :func:`peagle_bench.load.measure_point`, or a test's own."""
-
-    def __call__(  # noqa: D102
-        self,
-        target: Target,
-        load: Load,
-        items: Iterable[WorkItem],
-        options: LoadOptions,
-        *,
-        observer: Observer | None = ...,
-        temperature: float | None = ...,
-        objective: Objective | None = ...,
-        acceptance: Callable[[Sequence[RequestRecord]], Acceptance | None] | None = ...,
-        usd_per_hour: float | None = ...,
-    ) -> tuple[list[RequestRecord], PointRecord]: ...
-
-
 @dataclass(frozen=True)
 class BenchDependencies:
     """Services that a benchmark run depends on; tests replace them."""
@@ -131,7 +110,7 @@ class BenchDependencies:
     look: Callable[[], str | None]
     provenance: Callable[[], dict[str, Any]]
     source: EngineSource | None = None
-    measure: Measure = measure_point
+    measure: Callable[..., tuple[list[RequestRecord], PointRecord]] = measure_point
     clock: Callable[[], float] = time.perf_counter
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(4)
@@ -165,10 +144,8 @@ def bench(
     plan: BenchPlan,
     path: Path,
     dependencies: BenchDependencies,
-    *,
-    resume: bool = False,
 ) -> Outcome:
-    """Measure every load of ``plan`` and write ``path``; with ``resume``, only the missing loads.
+    """Measure every load of ``plan`` and write ``path``.
 
     A probe with the longest prompt comes first: it shows whether the prompt fits into the context, and
     whether answers report their acceptance.
@@ -180,25 +157,12 @@ def bench(
     """
     check_plan(plan, workload)
     try:
-        config = config_of(plan, workload, described.arm)
-        if resume:
-            demand_command(path, "bench")
-        writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
         salt = dependencies.token()
-        if writer is None or len(_points(writer)) < len(plan.loads):
-            described = probed(
-                target,
-                workload,
-                described,
-                salt,
-                dependencies.measure,
-            )
-        with writer or ResultWriter(path) as opened:
-            run = _Run(described.arm, target, workload, plan, opened, dependencies, salt)
-            if opened.found is None:
-                opened.append(_header(described, config, dependencies))
-            if not _is_known(described.arm, opened.found):
-                opened.append(described.arm)
+        with ResultWriter(path) as writer:
+            described = probed(target, workload, described, salt, dependencies.measure)
+            run = _Run(described.arm, target, workload, plan, writer, dependencies, salt)
+            writer.append(_header(described, workload, plan, dependencies))
+            writer.append(described.arm)
             run.all_loads()
         results = read(path)
         return Outcome(
@@ -212,10 +176,10 @@ def bench(
             ),
         )
     except KeyboardInterrupt:
-        kept = path.exists() and path.stat().st_size
+        kept = path.exists()
         raise Interrupted(
-            f"interrupted before the first load; {f'{path} is kept' if kept else 'nothing was saved'}",
-            next_step=_resume_command(path) if kept else "run the same command again",
+            f"interrupted; {f'the finished loads are in {path}' if kept else 'nothing was saved'}",
+            next_step=f"see them with `peagle-sm report {path}`" if kept else "run the same command again",
         ) from None
 
 
@@ -230,19 +194,16 @@ class _Run:
     salt: str
 
     def __post_init__(self) -> None:
-        self.done = _points(self.writer)
-        # A resumed run's times continue where those of the first part ended.
-        earlier = self.writer.found
-        before = max((record.done_s for record in (earlier.requests if earlier else ())), default=0.0)
-        self.began = self.dependencies.clock() - before
+        self.finished = 0
+        self.began = self.dependencies.clock()
         self.spending = Spending(self.arm.usd_per_hour, self.dependencies.clock)
 
     def all_loads(self) -> None:
         for load in self.plan.loads:
-            if load not in self.done:
-                self.done[load] = self._one(load)
+            self._one(load)
+            self.finished += 1
 
-    def _one(self, load: Load) -> PointRecord:
+    def _one(self, load: Load) -> None:
         watch = LoadWatch(
             load,
             self.writer.append,
@@ -250,7 +211,7 @@ class _Run:
             self.spending,
             total=measured_of(self.plan, self.workload),
             seconds=self.plan.seconds,
-            loads_after=sum(each not in self.done for each in self.plan.loads) - 1,
+            loads_after=len(self.plan.loads) - self.finished - 1,
             every_s=self.dependencies.every_s,
         )
         try:
@@ -259,7 +220,8 @@ class _Run:
             raise self._stopped(load, watch, stopped.message.removeprefix(f"{self.arm.name}: ")) from stopped
         except KeyboardInterrupt:
             raise Interrupted(
-                f"interrupted at {load.label}; {self._saved(watch)}", next_step=self._go_on()
+                f"interrupted at {load.label}; {self._saved(watch)}",
+                next_step=f"see it with `peagle-sm report {self.writer.path}`, and measure the other loads",
             ) from None
         if sum(point.errors.values()) >= point.requests:
             raise self._stopped(load, watch, "every request failed: " + errors_in_words(point))
@@ -267,7 +229,6 @@ class _Run:
         self.dependencies.progress(
             Event("done", _in_a_line(point), load.label, self.spending.seconds, self.spending.usd)
         )
-        return point
 
     def _measured(self, load: Load, watch: LoadWatch) -> PointRecord:
         source = self.dependencies.source
@@ -299,23 +260,16 @@ class _Run:
             + f"; {self._saved(watch)}",
             operation="bench",
             code="EndpointStopped",
-            next_step=f"when the endpoint answers again, {self._go_on()}",
-            details={"file": str(self.writer.path), "points": len(self.done), "why": why},
+            next_step="when the endpoint answers again, measure the other loads",
+            details={"file": str(self.writer.path), "points": self.finished, "why": why},
         )
 
     def _saved(self, watch: LoadWatch) -> str:
-        points = len(self.done)
+        points = self.finished
         return (
             f"saved in {self.writer.path}: {points} finished load{'' if points == 1 else 's'}, and"
             f" {watch.requests - watch.errors} answered requests of this load"
         )
-
-    def _go_on(self) -> str:
-        return _resume_command(self.writer.path)
-
-
-def _resume_command(path: Path) -> str:
-    return f"run the same command with --resume {path}: finished loads are not measured again"
 
 
 def _in_a_line(point: PointRecord) -> str:
@@ -327,23 +281,19 @@ def _in_a_line(point: PointRecord) -> str:
     return ", ".join(words)
 
 
-def _points(writer: ResultWriter) -> dict[Load, PointRecord]:
-    return {point.load: point for point in (writer.found.points if writer.found else ())}
-
-
-def _is_known(arm: ArmRecord, earlier: Results | None) -> bool:
-    """Decide whether the file has the arm; a run with nothing left to measure does not read K again."""
-    return earlier is not None and any(
-        arm in (known, replace(known, num_speculative_tokens=None)) for known in earlier.arms
-    )
-
-
-def _header(described: Described, config: dict[str, Any], dependencies: BenchDependencies) -> Header:
+def _header(
+    described: Described, workload: Workload, plan: BenchPlan, dependencies: BenchDependencies
+) -> Header:
     moment = dependencies.now()
     return Header(
         run_id=f"bench-{moment:%Y%m%dT%H%M%SZ}-{dependencies.token()}",
         command="bench",
-        config=config,
+        config={
+            "endpoint": described.arm.endpoint,
+            "workload": workload.describe(),
+            **asdict(plan),
+            "loads": [load.label for load in plan.loads],
+        },
         provenance={**dependencies.provenance(), "endpoint": dict(described.origin)},
         stand_in_weights=described.stand_in_weights,
     )

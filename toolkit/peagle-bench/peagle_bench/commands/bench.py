@@ -12,7 +12,6 @@ from peagle_bench.commands.options import (
     FILE,
     POSITIVE,
     Numbers,
-    api_option,
     goal_option,
     max_tokens_option,
     objective_of,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 @click.option("--seconds", type=POSITIVE, help="Seconds measured per load.")
 @max_tokens_option
 @temperature_option
-@api_option
 @goal_option
 @click.option(
     "--usd-per-hour",
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, help="Seed for prompts, order and arrivals.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/bench-NAME-TIME.jsonl]")
-@click.option("--resume", type=FILE, help="Run the unfinished loads of this results file; same command.")
 @global_options
 @click.pass_obj
 def bench(state: State, /, endpoint: str, **options: Any) -> None:
@@ -82,7 +79,6 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
         count=options["prompts"],
         max_tokens=options["max_tokens"],
         temperature=options["temperature"],
-        api=options["api"],
         session=lambda: open_session(state),
     )
     plan = plan_of(
@@ -98,14 +94,13 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     described = describe_arm(session, endpoint, usd_per_hour=options["usd_per_hour"])
     arm, stand_in = described.arm, described.stand_in_weights
     note(state, render_before(arm, workload, plan, stand_in=stand_in) + "\n")
-    path = options["resume"] or options["out"] or results_file("bench", arm.name)
+    path = options["out"] or results_file("bench", arm.name)
     every_s = 5.0 if state.format == "json" else 0.5
     with termination_is_ctrl_c(), follower(state) as follow:
         dependencies = BenchDependencies.of(
             session, arm, follow, seed=plan.seed, every_s=every_s, sleep=state.sleep
         )
-        target, resume = make_target(session, arm), options["resume"] is not None
-        outcome = measure(described, target, workload, plan, path, dependencies, resume=resume)
+        outcome = measure(described, make_target(session, arm), workload, plan, path, dependencies)
     emit(
         state,
         table=lambda: render_outcome(outcome, stand_in=stand_in),

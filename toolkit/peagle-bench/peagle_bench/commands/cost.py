@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_bench.commands.options import POSITIVE, RESULTS_FILE, goal_option, objective_of
+from peagle_bench.commands.options import FILE, POSITIVE, goal_option, objective_of
 from peagle_bench.commands.report import caution_lines
 from peagle_sm.cli.arguments import open_session
 from peagle_sm.cli.base import Command, State, global_options
@@ -23,14 +23,14 @@ from peagle_sm.core.errors import CredentialsError
 
 if TYPE_CHECKING:
     from peagle_bench.report.costs import CostRow, Pricing
+    from peagle_bench.report.fleet import Demand
     from peagle_bench.report.view import View
     from peagle_bench.results.records import ArmRecord
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.plan.cost import Demand
 
 
 @click.command(cls=Command)
-@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=FILE)
 @click.option("--otps", type=POSITIVE, help="Size a fleet for this many output tokens per second.")
 @click.option("--requests-per-s", type=POSITIVE, help="Size a fleet for this many requests per second.")
 @goal_option
@@ -68,9 +68,9 @@ def cost(
     load; files of tune and verify do not.
     """
     from peagle_bench.report.costs import cheapest, cost_rows
-    from peagle_bench.report.files import read_files
+    from peagle_bench.report.fleet import Demand
     from peagle_bench.report.merging import demand_loads, parts_of, uncosted_notes
-    from peagle_sm.core.plan.cost import Demand
+    from peagle_bench.results.result_file import read_files
 
     if otps is not None and requests_per_s is not None:
         raise click.UsageError("--otps and --requests-per-s both set the demand; give only one.")
@@ -116,8 +116,8 @@ def pricing_for(state: State, views: Sequence[View], usd_per_hour: float | None)
 
     ``usd_per_hour`` is for one instance and overrides the others.
     """
+    from peagle_bench.prices import HourlyPrice, hourly
     from peagle_bench.report.costs import recorded
-    from peagle_sm.aws.control.prices import HourlyPrice, hourly
 
     known: dict[tuple[str | None, int], HourlyPrice] = {}
     regions = {header.provenance.get("region") for view in views for header in view.headers} - {None}

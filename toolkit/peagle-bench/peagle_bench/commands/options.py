@@ -29,25 +29,6 @@ POSITIVE = click.FloatRange(min=0, min_open=True)
 GOALS = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 
-class _ResultsFile(click.Path):
-    """Type of a results file; the error for a folder lists the files in it."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = Path(value)
-        if path.is_dir():
-            inside = sorted(str(each) for each in path.glob("*.jsonl"))
-            hint = (
-                f"Give the files in it: {' '.join(inside[:3])}{' …' if len(inside) > 3 else ''}"
-                if inside
-                else "It contains no results file (*.jsonl)."
-            )
-            self.fail(f"{str(path)!r} is a folder. {hint}", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-RESULTS_FILE = _ResultsFile(path_type=Path)
-
-
 workload_option = click.option(
     "--workload",
     "-w",
@@ -62,12 +43,6 @@ temperature_option = click.option(
     "--temperature",
     type=click.FloatRange(0, 2),
     help="Sampling temperature.  [default: 0, or the value in your request body]",
-)
-api_option = click.option(
-    "--api",
-    type=click.Choice(("auto", "chat", "completion")),
-    default="auto",
-    help="API of the requests; auto: as the workload needs.",
 )
 goal_option = click.option(
     "--goal",

@@ -126,7 +126,7 @@ def checked_packs(options: Mapping[str, Any]) -> list[Pack]:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise SpecError(
             f"{words} cannot be used with --packs: a pack decides its requests itself",
-            next_step=f"leave out {words}; --prompts, --context and --seed set a pack's size",
+            next_step=f"leave out {words}; --prompts and --context set a pack's size",
         )
     return chosen_packs(options["packs"])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_bench.commands.options import RESULTS_FILE
+from peagle_bench.commands.options import FILE
 from peagle_bench.commands.packs import scorecard_data
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from peagle_bench.report.view import View
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
 @click.command(cls=Command)
-@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
-@click.option("--html", "page", type=_FILE, help="Write an HTML page to this file; it contains its data.")
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=FILE)
+@click.option("--html", "page", type=FILE, help="Write an HTML page to this file.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for example for a pull request.")
 @click.option("--title", help="Title of the report.  [default: P-EAGLE report]")
 @global_options
@@ -35,16 +32,17 @@ def report(
 ) -> None:
     """Summarise results files: in the terminal, as an HTML page, or as Markdown.
 
-    FILE is a results file of bench, compare, tune or verify, or an HTML page that this command wrote. Several
-    files make one report with one part for each run; figures of different runs cannot be compared. Exit code
-    2 if a file is not a results file, or if no file contains a finished load.
+    FILE is a results file of bench, compare, tune or verify. Several files make one report with one part for
+    each run; figures of different runs cannot be compared. Exit code 2 if a file is not a results file, or if
+    no file contains a finished load.
     """
     from peagle_bench.report import slices
-    from peagle_bench.report.files import read_files, write_page
     from peagle_bench.report.markdown import markdown as as_markdown
     from peagle_bench.report.merging import demand_figures, parts_of
     from peagle_bench.report.page import html_page
     from peagle_bench.report.verdict import verdict
+    from peagle_bench.results.result_file import read_files
+    from peagle_sm.aws.files import write_file
 
     results = read_files(files)
     parts = parts_of(results)
@@ -54,7 +52,7 @@ def report(
     for line in (text for part in parts for text in part.view.empty):
         note(state, f"note: {line}")
     if page is not None:
-        write_page(page, html_page(results, title=title))
+        write_file(page, html_page(results, title=title), parents=True)
         note(state, f"wrote {page}")
     if markdown:
         click.echo(as_markdown(results, title=title), nl=False)

@@ -46,7 +46,7 @@ MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` s
 @workload_option
 @click.option("--requests", type=click.IntRange(min=4), default=24, help="Requests measured per window.")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/tune-NAME-TIME.jsonl]")
-@click.option("--resume", type=FILE, help="Run the unfinished windows of this results file; same command.")
+@click.option("--resume", type=FILE, help="Use the windows of this interrupted tuning; same options.")
 @click.option("--write/--no-write", default=True, help="Write the chosen K into SPEC.")
 @click.option("--dry-run", is_flag=True, help="Print the first requests as JSON; create nothing.")
 @click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
@@ -117,8 +117,8 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
             options["workload"], max_tokens=MAX_TOKENS, first_turn_only=True, session=lambda: session
         ),
         max_tokens=MAX_TOKENS,
-        out=options["resume"] or options["out"] or results_file("tune", spec.name),
-        resume=options["resume"] is not None,
+        out=options["out"] or results_file("tune", spec.name),
+        resume=options["resume"],
     )
 
 
@@ -164,8 +164,7 @@ def render_done(done: Done) -> str:
         mode, k, rate = best_mode(tuned.results, concurrency)
         lines.append(f"best estimate at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
     parts.append("\n".join(lines))
-    notes = _slower(done)
-    notes += [f"do not publish: {line}" for line in tuned.untrusted]
+    notes = [f"do not publish: {line}" for line in tuned.untrusted]
     notes += [STAND_IN] if view.stand_in else []
     notes.append("the confidence intervals cover only the windows of this deployment")
     parts.append("\n".join(f"note: {line}" for line in notes))
@@ -173,22 +172,6 @@ def render_done(done: Done) -> str:
     if done.written:
         ending.append(f"written into {done.written}")
     return "\n\n".join([*parts, "\n".join(ending)])
-
-
-def _slower(done: Done) -> list[str]:
-    """Return a note for each mode that is slower than no speculation at some loads."""
-    from peagle_bench.tune.outcome import common_against_none
-
-    sentences = []
-    for result in done.tuned.results:
-        pays = common_against_none(result)
-        loads = ", ".join(f"c={c}" for c, ratio in pays.items() if ratio.verdict == "slower")
-        if loads:
-            sentences.append(
-                f"{result.mode} at K={result.common.k} is slower than no speculation at {loads}; "
-                "deploy mode none for such a load"
-            )
-    return sentences
 
 
 def spent(done: Done) -> str:

@@ -71,7 +71,7 @@ def verify(
     ENDPOINT and the baseline are names of endpoints, NAME/COMPONENT, or http(s) URLs of vLLM servers. Greedy
     answers must equal the baseline's, or differ no more than the baseline differs from itself. Sampled tokens
     must have the frequencies that the baseline's probabilities predict. Tool calls, JSON schemas, long
-    prompts, log probabilities, stop strings, seeds and streaming are compared too. A check that cannot decide
+    prompts, log probabilities, stop strings and streaming are compared too. A check that cannot decide
     is "undecided"; it does not pass. A check is "not applicable" if neither side supports it, for example
     tool calls without a tool parser.
 

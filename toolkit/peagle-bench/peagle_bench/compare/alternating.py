@@ -183,7 +183,8 @@ async def by_block(
     places = load.concurrency or 1
     each = requests_per_window(len(items), places, blocks, repeat=repeat, load=load)
     by_name = {contender.target.arm: contender for contender in contenders}
-    parts = dict(enumerate(_parts(rounds(items, repeat=repeat), each, 2 * blocks)))
+    source = rounds(items, repeat=repeat)
+    parts = [list(islice(source, each)) for _ in range(2 * blocks)]
     first = list(islice(rounds(items, repeat=True), places))
     windows: Counter[tuple[int, str]] = Counter()
     async with context.connected(contenders, places) as connect:
@@ -198,11 +199,6 @@ async def by_block(
             if all(record.error is not None for record in run.records):
                 raise _stopped(f"every request of block {block + 1} failed", run.records, untaken=run.records)
             context.on_run(run)
-
-
-def _parts(items: Iterator[WorkItem], each: int, count: int) -> Iterator[list[WorkItem]]:
-    for _ in range(count):
-        yield list(islice(items, each))
 
 
 def requests_per_window(prompts: int, places: int, blocks: int, *, repeat: bool, load: Load) -> int:

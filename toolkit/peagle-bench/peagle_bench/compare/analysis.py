@@ -329,10 +329,10 @@ def ratios_of(
         )
         return compare_cells(faster, slower, confidence=confidence)
 
-    alone, counts = measured[0].one_at_a_time, _counts(pair, measured)
-    if alone or counts.conversations == counts.prompts:
-        return replace(ratios(alone), conversations=counts.conversations)
-    return replace(_wider(ratios(False), ratios(True)), conversations=counts.conversations)
+    alone, (conversations, prompts) = measured[0].one_at_a_time, _counts(pair, measured)
+    if alone or conversations == prompts:
+        return replace(ratios(alone), conversations=conversations)
+    return replace(_wider(ratios(False), ratios(True)), conversations=conversations)
 
 
 def _wider(over_blocks: Ratios, over_conversations: Ratios) -> Ratios:
@@ -349,13 +349,7 @@ def _wider(over_blocks: Ratios, over_conversations: Ratios) -> Ratios:
     )
 
 
-@dataclass(frozen=True)
-class _Counts:
-    conversations: int
-    prompts: int
-
-
-def _counts(pair: Pair, measured: Sequence[Measured]) -> _Counts:
+def _counts(pair: Pair, measured: Sequence[Measured]) -> tuple[int, int]:
     """Count the conversations and the prompts that both arms of a pair answered: only these are compared."""
     shared: set[tuple[str, str]] = set()
     for measurement in measured:
@@ -364,7 +358,7 @@ def _counts(pair: Pair, measured: Sequence[Measured]) -> _Counts:
             for side in (pair.faster, pair.slower)
         )
         shared |= faster & slower
-    return _Counts(len({unit for unit, _ in shared}), len(shared))
+    return len({unit for unit, _ in shared}), len(shared)
 
 
 def _answered_prompts(records: Iterable[RequestRecord]) -> set[tuple[str, str]]:
@@ -396,8 +390,8 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
     """
     load, alone = measured[0].load, measured[0].one_at_a_time
     ratios = ratios_of(pair, measured)
-    counts = _counts(pair, measured)
-    turns: Over = "prompts" if counts.conversations == counts.prompts else "conversations"
+    conversations, prompts = _counts(pair, measured)
+    turns: Over = "prompts" if conversations == prompts else "conversations"
     over: Over = "deployments" if len(measured) > 1 else turns if alone else "blocks"
     alike = identical_outputs(pair, measured) if temperature == 0 else None
     return ComparisonRecord(

@@ -67,7 +67,7 @@ def spec_of(
     chosen = None
     if mode != "none":
         chosen = head or (own.draft_head if own else None) or _catalogued(base, mode, catalog)
-    fields["name"] = name_of(base.name, mode, deployment)
+    fields["name"] = name_of(base.name, mode, str(deployment) if deployment > 1 else "")
     fields["speculation"] = {
         "mode": mode,
         "num_speculative_tokens": k or (own.num_speculative_tokens if own else None),
@@ -95,12 +95,12 @@ def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, 
     return {name: value for name, value in fields.items() if name not in without}
 
 
-def name_of(base: str, mode: str, deployment: int) -> str:
+def name_of(base: str, mode: str, ending: str = "", *, prefix: str = PREFIX) -> str:
     """Return the endpoint's name: ``cmp-tiny-code-eagle3``, and ``…-2`` for a second deployment."""
     stem = base
-    for ending in MODES:
-        stem = stem.removesuffix(f"-{ending}")
-    return "-".join([PREFIX, stem, mode, *([str(deployment)] if deployment > 1 else [])])
+    for known in MODES:
+        stem = stem.removesuffix(f"-{known}")
+    return "-".join([prefix, stem, mode, *([ending] if ending else [])])
 
 
 def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> str | None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from peagle_bench.benchmark import acceptance
 from peagle_bench.compare.alternating import (
@@ -28,6 +28,7 @@ from peagle_bench.load import ClientUsage, LoadRun, LoadStopped, Target, Window,
 from peagle_bench.load.points import make_point
 from peagle_bench.load.run import run_quietly
 from peagle_bench.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, Record
+from peagle_bench.results.result_file import ResultWriter
 from peagle_bench.workloads import MAX_TOKENS, Workload, limit_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.planning import Plan
@@ -150,13 +151,6 @@ def setup_of(workload: Workload, concurrencies: Sequence[int]) -> Setup:
     return setup
 
 
-class Writer(Protocol):
-    """Keeper of the records of a contest, such as a results file."""
-
-    def append(self, record: Record) -> None:
-        """Keep a record."""
-
-
 @dataclass
 class Contest:
     """Load on the arms in turns, records of every request, and the comparison at the end.
@@ -167,7 +161,7 @@ class Contest:
     """
 
     setup: Setup
-    writer: Writer
+    writer: ResultWriter
     salt: str
     context_of: Callable[[Callable[[LoadRun], None]], TurnContext]
     run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = run_quietly

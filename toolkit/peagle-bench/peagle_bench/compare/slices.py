@@ -31,11 +31,13 @@ from peagle_bench.compare.analysis import (
     ratios_of_requests,
 )
 from peagle_bench.compare.confidence_intervals import ratio, share_over_units
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.results.records import Interval, RequestRecord, SliceRecord
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
-from peagle_sm.core.request_slices import BUCKETS, DIMENSIONS, frequent_values, slices_of
-from peagle_sm.core.slice_values import OTHER
+from peagle_sm.core.request_slices import frequent_values, request_slices
+from peagle_sm.core.slice_values import BUCKETS, OTHER, SERVED
 
+#: Dimensions of every request; labels are added to them as ``label:NAME``.
+DIMENSIONS = ("category", "api", "turn", *(name for name in SERVED if name != "api"))
 #: Chance of a false alarm in a run, divided among its slices; what the jackknife lacks makes it 0.05.
 FAMILY_ERROR = 0.03
 MOST_RATIO = 100  #: of an interval's bounds; a wider one says nothing
@@ -122,6 +124,18 @@ def of_both(one: Sequence[RequestRecord], other: Sequence[RequestRecord]) -> lis
 def _mean(counts: Sequence[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return round(fmean(known)) if len(known) == len(counts) else None
+
+
+def slices_of(record: RequestRecord) -> dict[str, str]:
+    """Return all slices of a measured request: those of its body, and those of its answer."""
+    return request_slices(
+        record.slices,
+        record.turn,
+        record.category,
+        input_tokens=record.input_tokens,
+        cached_tokens=record.cached_tokens,
+        output_tokens=record.output_tokens,
+    )
 
 
 def keys_by_slice(records: Iterable[RequestRecord]) -> dict[Slice, set[Key]]:

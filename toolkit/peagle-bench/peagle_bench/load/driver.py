@@ -16,7 +16,7 @@ from peagle_bench.load.http_client import Sender, Target
 from peagle_bench.load.work import Clock, LoadOptions, LoadStopped, Observer, WorkItem
 from peagle_bench.results.records import Load, Phase, RequestRecord
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.request_slices import slices_of_body
+from peagle_sm.core.slice_values import slices_of_body
 
 
 def arrivals(rate_per_s: float, *, seed: int) -> Iterator[float]:

@@ -11,7 +11,7 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
@@ -112,14 +112,11 @@ class SageMakerTarget:
 class HttpTarget:
     """A bare vLLM (or any server with the OpenAI API).
 
-    ``path`` None: ``/v1/chat/completions`` for a body with ``messages``, ``/v1/completions`` otherwise.
-    ``headers``: for example ``{"authorization": "Bearer …"}``.
+    A body with ``messages`` goes to ``/v1/chat/completions``, any other to ``/v1/completions``.
     """
 
     base_url: str
-    path: str | None = None
     arm: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
     framed: bool = False
 
     def __post_init__(self) -> None:
@@ -139,8 +136,8 @@ class HttpTarget:
 
     def request(self, body: Mapping[str, Any], data: bytes) -> tuple[str, dict[str, str]]:
         """Choose the path by the kind of body."""
-        path = self.path or ("/v1/chat/completions" if "messages" in body else "/v1/completions")
-        headers = {"content-type": "application/json", "user-agent": USER_AGENT, **self.headers}
+        path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+        headers = {"content-type": "application/json", "user-agent": USER_AGENT}
         return self.base_url.rstrip("/") + path, headers
 
     def failure(self, status: int, headers: Mapping[str, str], content: bytes) -> tuple[str, str]:

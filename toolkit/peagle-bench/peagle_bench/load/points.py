@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.load.work import ClientUsage, LoadRun, Window
 from peagle_bench.results.records import (
     Acceptance,
@@ -33,7 +34,6 @@ from peagle_bench.results.records import (
     PointRecord,
     RequestRecord,
 )
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -128,11 +128,6 @@ class Separated:
     comparisons: tuple[ComparisonRecord, ...]
     withheld_points: tuple[PointRecord, ...]
     withheld_comparisons: tuple[ComparisonRecord, ...]
-
-    @property
-    def late(self) -> tuple[PointRecord, ...]:
-        """Points that are shown with a note on their latencies."""
-        return tuple(point for point in self.points if is_late(point.client))
 
 
 def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]) -> Separated:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import itertools
 import os
-import struct
-import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractAsyncContextManager
@@ -38,7 +35,7 @@ from peagle_sm.core.errors import SpecError
 
 #: Seconds between two samples. At one chunk every 10 ms, samples as frequent would cost more than the chunks.
 EVERY_S = 0.05
-_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC = 1, 0o4000 | 0o2000000
+_EARLY_S = 0.0005  #: uvloop's timers have whole milliseconds, so a signal may come so much too early
 
 
 class Meter:
@@ -51,7 +48,7 @@ class Meter:
         self.samples: list[tuple[float, float]] = []
         self._clock = clock
         self._cpu = cpu
-        self._stop: Callable[[], None] = lambda: None
+        self._handle: asyncio.TimerHandle
 
     def cpu_s(self) -> float:
         """Return the CPU seconds of this process so far."""
@@ -59,73 +56,27 @@ class Meter:
 
     def start(self) -> None:
         """Start sampling in the running loop."""
-        loop = asyncio.get_running_loop()
-        if sys.platform == "linux" and self._clock is time.perf_counter:
-            self._stop = _kernel_signal(loop, self._clock, self.samples)
-        else:
-            self._stop = _timer_signal(loop, self._clock, self.samples)
+        self._wait(self._clock() + EVERY_S)
+
+    def _wait(self, due: float) -> None:
+        delay = max(due - self._clock(), 0.0)
+        self._handle = asyncio.get_running_loop().call_later(delay, self._tick, due)
+
+    def _tick(self, due: float) -> None:
+        now = self._clock()
+        # Every delayed signal is a sample: in a long stall each counts with its own delay.
+        while due <= now + _EARLY_S:
+            self.samples.append((now, max(now - due, 0.0) * 1000))
+            due += EVERY_S
+        self._wait(due)
 
     def stop(self) -> None:
         """Stop sampling."""
-        self._stop()
+        self._handle.cancel()
 
     def lags_between(self, start: float, end: float) -> tuple[float, ...]:
         """Return the lags in milliseconds that were sampled between two times."""
         return tuple(lag for at, lag in self.samples if start <= at <= end)
-
-
-def _timer_signal(
-    loop: asyncio.AbstractEventLoop, clock: Clock, samples: list[tuple[float, float]]
-) -> Callable[[], None]:
-    """Sample with the loop's timers; uvloop's have whole milliseconds, so a lag may read 1 ms too much."""
-    handle: asyncio.TimerHandle
-
-    def tick(due: float) -> None:
-        nonlocal handle
-        now = clock()
-        samples.append((now, max(now - due, 0.0) * 1000))
-        handle = loop.call_later(EVERY_S, tick, now + EVERY_S)
-
-    handle = loop.call_later(EVERY_S, tick, clock() + EVERY_S)
-    return lambda: handle.cancel()
-
-
-def _kernel_signal(
-    loop: asyncio.AbstractEventLoop, clock: Clock, samples: list[tuple[float, float]]
-) -> Callable[[], None]:
-    """Sample with a kernel timer (timerfd), which wakes the loop as a socket does: exact to 0.1 ms.
-
-    os.timerfd_create exists only from Python 3.13 on. ``clock`` must be CLOCK_MONOTONIC, as
-    ``time.perf_counter`` is on Linux.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = libc.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC)
-    if descriptor < 0:
-        return _timer_signal(loop, clock, samples)
-    first = clock() + EVERY_S
-    whole = struct.pack("@qqqq", 0, round(EVERY_S * 1e9), int(first), int(first % 1 * 1e9))
-    libc.timerfd_settime(descriptor, 1, whole, None)  # 1: the first expiry is an absolute time
-    passed = 0
-
-    def ready() -> None:
-        nonlocal passed
-        now = clock()
-        try:
-            (count,) = struct.unpack("@Q", os.read(descriptor, 8))
-        except BlockingIOError:
-            return
-        # Every delayed expiry is a sample: in a long stall each counts with its own delay.
-        for number in range(passed, passed + count):
-            samples.append((now, max(now - first - number * EVERY_S, 0.0) * 1000))
-        passed += count
-
-    loop.add_reader(descriptor, ready)
-
-    def stop() -> None:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-    return stop
 
 
 Connect = Callable[[list[Target], Timeouts, int, Clock], AbstractAsyncContextManager[Sender]]

@@ -42,14 +42,6 @@ class Timeouts:
     read_s: float = 120.0  #: longest time without any byte, also before the first
     total_s: float = 490.0  #: SageMaker ends a stream after 8 minutes
 
-    def __post_init__(self) -> None:
-        for name in ("connect_s", "read_s", "total_s"):
-            if not getattr(self, name) > 0:
-                raise SpecError(
-                    f"timeouts.{name}: found {getattr(self, name)}; allowed: a number of seconds above 0.",
-                    next_step="Give a positive number of seconds.",
-                )
-
 
 @dataclass(frozen=True)
 class LoadOptions:
@@ -78,20 +70,6 @@ class LoadOptions:
     pause_after_error_s: float = 0.5  #: in a slot of a closed loop, to spare an endpoint that refuses
     began: float | None = None
     block: int = 0
-
-    def __post_init__(self) -> None:
-        if (self.requests is None) == (self.seconds is None):
-            raise _refused("requests, seconds", (self.requests, self.seconds), "exactly one of the two")
-        if self.requests is not None and self.requests < 1:
-            raise _refused("requests", self.requests, "a whole number from 1")
-        if self.seconds is not None and not self.seconds > 0:
-            raise _refused("seconds", self.seconds, "a number above 0")
-        if not self.pause_after_error_s >= 0:
-            raise _refused("pause_after_error_s", self.pause_after_error_s, "0 or more seconds")
-        for name, least in (("warm_up_requests", 0), ("max_connections", 1), ("give_up_after", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise _refused(name, value, f"a whole number from {least}")
 
 
 def check_load(load: Load) -> None:

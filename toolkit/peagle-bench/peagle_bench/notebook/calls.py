@@ -26,7 +26,7 @@ from peagle_bench.notebook.endpoints import (
     demanded,
     name_of,
 )
-from peagle_bench.notebook.results import BenchResult, CompareResult, TuneResult, VerifyResult
+from peagle_bench.notebook.results import Measured, TuneResult
 from peagle_bench.results.result_file import read
 from peagle_bench.workloads import Workload
 from peagle_sm.aws.session.session import Session
@@ -57,7 +57,7 @@ def bench(
     profile: str | None = None,
     region: str | None = None,
     progress: Progress | None = None,
-) -> BenchResult:
+) -> Measured:
     """Measure an endpoint under load, as `peagle-sm bench` does.
 
     ``endpoint`` is an `Endpoint`, a name, or the http(s) URL of a bare vLLM. ``concurrency`` gives closed
@@ -85,7 +85,7 @@ def bench(
         dependencies = benchmark.BenchDependencies.of(opened, arm, follow, seed=seed)
         target = make_target(opened, arm)
         outcome = blocking(lambda: benchmark.bench(described, target, work, plan, path, dependencies))
-    return BenchResult(outcome.path, outcome.results, outcome.notes)
+    return Measured(outcome.path, outcome.results, outcome.notes)
 
 
 def compare(
@@ -103,7 +103,7 @@ def compare(
     profile: str | None = None,
     region: str | None = None,
     progress: Progress | None = None,
-) -> CompareResult:
+) -> Measured:
     """Compare endpoints in service, in turns, as `peagle-sm compare` does; ratios have 95% intervals.
 
     An arm is an endpoint, its name, or the http(s) URL of a bare vLLM; ``arms`` gives them names
@@ -136,7 +136,7 @@ def compare(
     with followed(progress) as follow:
         dependencies = comparison.CompareDependencies.of(opened, follow, seed=seed)
         outcome = blocking(lambda: comparison.compare(rounds, setup, work, path, dependencies, config=config))
-    return CompareResult(outcome.path, outcome.results, outcome.notes)
+    return Measured(outcome.path, outcome.results, outcome.notes)
 
 
 def tune(
@@ -229,12 +229,12 @@ def verify(
     profile: str | None = None,
     region: str | None = None,
     progress: Progress | None = None,
-) -> VerifyResult:
+) -> Measured:
     """Check that an endpoint's answers are its target's own, as `peagle-sm verify` does.
 
     ``baseline`` is the same target without speculation. ``checks`` are names in
     `peagle_bench.verify` (default: all). ``quick`` uses a fifth of the tokens and detects only larger
-    faults. A fault raises no error: see ``VerifyResult.passed``, which is None for undecided checks.
+    faults. A fault raises no error: see ``Measured.passed``, which is None for undecided checks.
 
     Raises:
         NotFound: there is no such endpoint.
@@ -263,4 +263,4 @@ def verify(
 
     with followed(progress) as follow:
         blocking(lambda: work(follow))
-    return VerifyResult(path, read(path))
+    return Measured(path, read(path))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from peagle_bench.load.points import doubt_lines, withheld_lines
-from peagle_bench.report.files import read_files, write_page
 from peagle_bench.report.markdown import markdown
 from peagle_bench.report.merging import demand_figures, parts_of
 from peagle_bench.report.page import html_page
@@ -22,7 +21,8 @@ from peagle_bench.results.records import (
     PointRecord,
     all_passed,
 )
-from peagle_bench.results.result_file import Results
+from peagle_bench.results.result_file import Results, read_files
+from peagle_sm.aws.files import write_file
 from peagle_sm.core.display import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import SpecError
 
@@ -43,7 +43,7 @@ class Report(Shown):
 
     @property
     def html(self) -> str:
-        """HTML page that includes its data."""
+        """HTML page, one file that needs nothing else."""
         return html_page(self.files, title=self.title)
 
     @property
@@ -57,7 +57,7 @@ class Report(Shown):
         Raises:
             SpecError: the file cannot be written.
         """
-        write_page(Path(path), self.html)
+        write_file(Path(path), self.html, parents=True)
         return Path(path)
 
     def card(self) -> Card:
@@ -87,30 +87,30 @@ class Measured(Shown):
         header = self.results.header
         return files_card((self.results,), f"{header.command}: {self.path}", self.notes)
 
-
-@dataclass(frozen=True)
-class BenchResult(Measured):
-    """Result of `bench`."""
-
     @property
     def points(self) -> tuple[PointRecord, ...]:
-        """One point for each load; `PointRecord.client` says whether its figures may be published."""
-        return self.results.points
-
-
-@dataclass(frozen=True)
-class CompareResult(Measured):
-    """Result of `compare`."""
-
-    @property
-    def points(self) -> tuple[PointRecord, ...]:
-        """One point for each arm and load."""
+        """One point for each arm and load; `PointRecord.client` says whether its figures may be published."""
         return self.results.points
 
     @property
     def comparisons(self) -> tuple[ComparisonRecord, ...]:
         """Ratio of each pair, with its 95% interval; ``control`` marks an A/A pair."""
         return self.results.comparisons
+
+    @property
+    def fits(self) -> tuple[FitRecord, ...]:
+        """Fitted curve over K, for each mode and load."""
+        return self.results.fits
+
+    @property
+    def checks(self) -> tuple[CheckRecord, ...]:
+        """Each check of `verify` with its verdict and its power."""
+        return self.results.checks
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether all checks passed; None if none failed but one is undecided, or none applies."""
+        return all_passed(self.checks)
 
 
 @dataclass(frozen=True)
@@ -122,26 +122,6 @@ class TuneResult(Measured):
     written: str | None = None
     minutes: float = 0.0
     usd: float | None = None
-
-    @property
-    def fits(self) -> tuple[FitRecord, ...]:
-        """Fitted curve over K, for each mode and load."""
-        return self.results.fits
-
-
-@dataclass(frozen=True)
-class VerifyResult(Measured):
-    """Result of `verify`."""
-
-    @property
-    def checks(self) -> tuple[CheckRecord, ...]:
-        """Each check with its verdict and its power."""
-        return self.results.checks
-
-    @property
-    def passed(self) -> bool | None:
-        """Whether all checks passed; None if none failed but one is undecided, or none applies."""
-        return all_passed(self.checks)
 
 
 def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:
@@ -190,7 +170,7 @@ def _tables(view: View) -> list[Table]:
 
 
 def report(*results: Measured | str | Path, title: str | None = None) -> Report:
-    """Make a report of results: from measuring calls, results files, or report pages.
+    """Make a report of results: from measuring calls and results files.
 
     Raises:
         SpecError: no argument, a file that is missing or cannot be read, or no finished load in any file.

@@ -81,15 +81,12 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
     """
     pair = EnginePair(engine, engine, Options(longest_tokens=_LONGEST, concurrency=1))
 
-    def render(body: Mapping[str, Any]) -> Sequence[int]:
+    def tokenize(text: str) -> Sequence[int]:
         try:
-            (prompt,) = pair.prompts([("prompt", body)])
+            (prompt,) = pair.prompts([("prompt", {"prompt": text})])
         except SideFailed as failed:
             raise failed.error from failed
         return prompt.ids
-
-    def tokenize(text: str) -> Sequence[int]:
-        return render({"prompt": text})
 
     context = described.context or context_of(pair, TokenPrompt("context", tuple(tokenize("a b c"))))
     if context is None:
@@ -101,7 +98,7 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
     served = min(context, most or context)
     # A context that was only tried, and not refused, is not the limit.
     limit = None if described.context is None and context > _LONGEST else context
-    return ServedModel(served, described.stand_in_weights, tokenize, render, limit)
+    return ServedModel(served, described.stand_in_weights, tokenize, limit)
 
 
 def demand_context(pack: Pack, model: ServedModel) -> None:

@@ -1,328 +1,31 @@
-"""Pack "structured-output": JSON schemas, regular expressions, choices and tool calls.
-
-A demand is a request for an answer of a form, with a check of that form: `jsonschema` for JSON and arguments,
-a regular expression for the rest. The languages are finite and short, so an answer that follows its form ends
-by itself. vLLM masks tokens by grammar at each draft position; releases have lost the mask there, for example
-behind the end of reasoning (vllm pull request 36138), which only requests with speculation see.
-"""
+"""Pack "structured-output": JSON schemas, regular expressions, choices and tool calls."""
 
 from __future__ import annotations
 
-import json
-import random
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from peagle_bench.benchmark.acceptance import from_requests
 from peagle_bench.load import WorkItem
 from peagle_bench.packs.judges import answered
-from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackWork, Probe
+from peagle_bench.packs.pack import ALPHA, Judgement, Make, Observed, Pack, PackWork, Probe
 from peagle_bench.results.records import RequestRecord
-from peagle_bench.verify.answers import TokenAnswer, whole_or_cut
-from peagle_bench.verify.engines import Engine, EnginePair, Options, failing
-from peagle_bench.verify.statistics import (
-    CheckVerdict,
-    counted,
-    fisher_greater,
-    not_applicable,
-    percent,
-    rate_found,
-    undecided,
+from peagle_bench.verify.answers import TokenAnswer
+from peagle_bench.verify.engines import EnginePair, Options
+from peagle_bench.verify.forms import (
+    FORMS,
+    TOOL_FORMS,
+    FormDemand,
+    StructuredAnswers,
+    demands,
+    judge_forms,
+    judge_tools,
 )
-from peagle_sm.core.errors import SpecError
-
-Form = Literal["json-schema", "regex", "choice", "tool", "parallel-tools"]
-FORMS: tuple[Form, ...] = ("json-schema", "regex", "choice", "tool", "parallel-tools")
-TOOL_FORMS: tuple[Form, ...] = ("tool", "parallel-tools")
-
-_WORDS = ("red", "green", "blue", "small", "large", "north", "south", "paid", "open", "express", "fragile")
-_NOUNS = ("box", "parcel", "crate", "letter", "pallet", "bag")
-_VERBS = ("record", "cancel", "route", "price", "label", "weigh")
-
-
-@dataclass(frozen=True)
-class FormDemand:
-    """One request for a form, without its model and sampling fields.
-
-    ``schemas``: of the answer under "", or of the arguments of each tool by its name. ``pattern``: the
-    regular expression that an answer matches as a whole, for forms that are not JSON; ``longest``: the
-    characters of the longest such answer.
-    """
-
-    name: str
-    form: Form
-    body: Mapping[str, Any]
-    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    pattern: str | None = None
-    longest: int | None = None
-
-
-def demands(seed: int, count: int, forms: Sequence[Form] = FORMS) -> list[FormDemand]:
-    """Make ``count`` demands, the forms in turn; the same for the same seed, and a larger count extends."""
-    drawn = []
-    for number in range(count):
-        form = forms[number % len(forms)]
-        drawn.append(
-            _MAKERS[form](f"{form}/{number:03}", random.Random(f"structured {seed} {number} {form}"))
-        )
-    return drawn
-
-
-def _messages(rng: random.Random, ask: str) -> dict[str, Any]:
-    order = f"{rng.randint(1, 9)} {rng.choice(_WORDS)} {rng.choice(_NOUNS)}s, order {rng.randint(100, 999)}"
-    return {"messages": [{"role": "user", "content": f"{ask}\n\n{order}"}]}
-
-
-def value_schema(rng: random.Random, depth: int = 0) -> dict[str, Any]:
-    """Make a schema of a short value: enum, boolean, small integer, null, array, or object."""
-    kind = rng.choice(("enum", "boolean", "integer", *(("array", "object", "nullable") if depth < 2 else ())))
-    if kind == "boolean":
-        return {"type": "boolean"}
-    if kind == "integer":
-        return {"type": "integer", "minimum": 1, "maximum": rng.choice((9, 99))}
-    if kind == "array":
-        return {"type": "array", "minItems": 1, "maxItems": 3, "items": value_schema(rng, 2)}
-    if kind == "object":
-        return object_schema(rng, depth + 1)
-    if kind == "nullable":
-        return {"anyOf": [value_schema(rng, 2), {"type": "null"}]}
-    return {"type": "string", "enum": rng.sample(_WORDS, 3)}
-
-
-def object_schema(rng: random.Random, depth: int = 0) -> dict[str, Any]:
-    """Make a schema of an object with two or three required properties and no others."""
-    names = rng.sample(_WORDS, rng.randint(2, 3))
-    return {
-        "type": "object",
-        "properties": {name: value_schema(rng, depth + 1) for name in names},
-        "required": names,
-        "additionalProperties": False,
-    }
-
-
-def _json(name: str, rng: random.Random) -> FormDemand:
-    schema = object_schema(rng)
-    demanded = {"type": "json_schema", "json_schema": {"name": "order", "schema": schema, "strict": True}}
-    # A small model can fill an object with white space for ever; the penalty on what it repeats ends that.
-    body = {
-        **_messages(rng, "Sum up this order as JSON."),
-        "response_format": demanded,
-        "frequency_penalty": 1.0,
-    }
-    return FormDemand(name, "json-schema", body, {"": schema})
-
-
-def _regex(name: str, rng: random.Random) -> FormDemand:
-    colours, digits = rng.sample(_WORDS, 3), rng.randint(2, 5)
-    pattern = rf"[A-Z]{{2}}-[0-9]{{{digits}}}( ({'|'.join(colours)})){{1,3}}"
-    body = {**_messages(rng, "Write the code of this order."), "structured_outputs": {"regex": pattern}}
-    longest = len("AB-") + digits + 3 * (1 + max(map(len, colours)))
-    return FormDemand(name, "regex", body, pattern=pattern, longest=longest)
-
-
-def _choice(name: str, rng: random.Random) -> FormDemand:
-    places = rng.sample(_WORDS, 4)
-    choices = [f"deliver it to the {place} corner of the building" for place in places]
-    body = {**_messages(rng, "What shall we do?"), "structured_outputs": {"choice": choices}}
-    longest = max(map(len, choices))
-    return FormDemand(name, "choice", body, pattern="|".join(map(re.escape, choices)), longest=longest)
-
-
-def _tool(name: str, rng: random.Random) -> FormDemand:
-    schemas = {verb: object_schema(rng, 1) for verb in rng.sample(_VERBS, 2)}
-    called = rng.choice(list(schemas))
-    body = {
-        **_messages(rng, "Call the tool for this order."),
-        "tools": [_tool_of(verb, schema) for verb, schema in schemas.items()],
-        "tool_choice": {"type": "function", "function": {"name": called}},
-        "frequency_penalty": 1.0,
-    }
-    return FormDemand(name, "tool", body, {called: schemas[called]})
-
-
-def _parallel(name: str, rng: random.Random) -> FormDemand:
-    schemas = {verb: object_schema(rng, 2) for verb in rng.sample(_VERBS, 2)}
-    body = {
-        **_messages(rng, "Call every tool that this order needs, all at once."),
-        "tools": [_tool_of(verb, schema) for verb, schema in schemas.items()],
-        "tool_choice": "required",
-        "parallel_tool_calls": True,
-        "frequency_penalty": 0.5,
-    }
-    return FormDemand(name, "parallel-tools", body, schemas)
-
-
-def _tool_of(verb: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    # Without "strict" vLLM lets a model write any arguments.
-    described = {"name": verb, "description": f"To {verb} an order.", "parameters": schema, "strict": True}
-    return {"type": "function", "function": described}
-
-
-_MAKERS = {
-    "json-schema": _json,
-    "regex": _regex,
-    "choice": _choice,
-    "tool": _tool,
-    "parallel-tools": _parallel,
-}
-
-
-@dataclass(frozen=True)
-class StructuredAnswers:
-    """Answers to one demand: of the baseline, and of the candidate.
-
-    For parallel tools they are streams: only these show the calls of an answer that max_tokens cuts.
-    """
-
-    demand: FormDemand
-    baseline: TokenAnswer
-    answers: tuple[tuple[str, TokenAnswer], ...]  #: "whole" or "streamed", and the candidate's answer
-
-
-def violation(demand: FormDemand, answer: TokenAnswer) -> str | None:
-    """Describe how a complete answer violates its form; None if it follows it.
-
-    Of parallel calls cut by max_tokens, all but the last are complete.
-    """
-    if demand.form not in TOOL_FORMS:
-        return _violates_text(demand, answer.text)
-    calls = answer.tool_calls
-    if demand.form == "parallel-tools" and answer.finish_reason == "length":
-        calls = calls[:-1]
-    if not calls or (demand.form == "tool" and len(calls) != 1):
-        return f"{counted(len(calls), 'tool call')}"
-    for tool, arguments in calls:
-        if tool not in demand.schemas:
-            return f"calls {tool!r}, which the request does not allow"
-        if wrong := _violates_schema(demand.schemas[tool], arguments):
-            return f"arguments of {tool}: {wrong}"
-    return None
-
-
-def _violates_text(demand: FormDemand, text: str) -> str | None:
-    if demand.pattern is None:
-        return _violates_schema(demand.schemas[""], text)
-    return None if re.fullmatch(demand.pattern, text) else f"does not match the {demand.form}"
-
-
-def _violates_schema(schema: Mapping[str, Any], text: str) -> str | None:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        return f"is not JSON ({error})"
-    violation = next(_validator(json.dumps(schema)).iter_errors(value), None)
-    return None if violation is None else f"violates the schema: {violation.message}"
-
-
-@lru_cache(maxsize=1024)
-def _validator(schema: str) -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(json.loads(schema))
-
-
-def problem(demand: FormDemand, answer: TokenAnswer) -> str | None:
-    """Describe why an answer cannot count as valid: incomplete, or a violation; None if it is valid."""
-    if answer.finish_reason is None:
-        return "finish_reason is missing"
-    if answer.finish_reason == "length" and demand.form != "parallel-tools":
-        return _beyond_repair(demand, answer.text) or TRUNCATED
-    return violation(demand, answer)
-
-
-def _beyond_repair(demand: FormDemand, text: str) -> str | None:
-    """Describe how a truncated answer violates its form already, however it would have gone on."""
-    if demand.form in TOOL_FORMS:
-        return None  # what the tool parser leaves of a truncated call differs by parser
-    if demand.longest is not None:
-        return f"is longer than any {demand.form} of the request" if len(text) > demand.longest else None
-    try:
-        json.loads(text)
-    except (RecursionError, ValueError) as error:
-        if not isinstance(error, json.JSONDecodeError):  # too deep, or a number that is too long
-            return None
-        inside = error.msg.startswith(("Unterminated string", "Invalid"))
-        if not inside and len(text) - error.pos > len("false"):
-            return f"is not the beginning of JSON ({error})"
-    return None
-
-
-TRUNCATED = "truncated at max_tokens"
-
-
-def judge_forms(cases: Sequence[StructuredAnswers], alpha: float) -> CheckVerdict:
-    """Judge whether the candidate follows each form wherever the baseline does.
-
-    Only demands with a valid answer of the baseline count. An answer that violates
-    its form is always a fault: no rounding makes a token possible that a grammar excludes. Truncated answers
-    that could still become valid are a fault only if there are more of them than the baseline's (Fisher): a
-    tie may lead to another, longer answer.
-    """
-    own = [problem(case.demand, case.baseline) for case in cases]
-    sound = [case for case, wrong in zip(cases, own, strict=True) if wrong is None]
-    faults, truncated, given = [], 0, 0
-    for case in sound:
-        for how, answer in case.answers:
-            given += 1
-            wrong = problem(case.demand, answer)
-            if wrong == TRUNCATED:
-                truncated += 1
-            elif wrong is not None:
-                faults.append(f"{case.demand.name} ({how}): {wrong}: {content_of(answer)!r:.80}")
-    cut = own.count(TRUNCATED)
-    p = fisher_greater(truncated, given, cut, len(cases))
-    if p < alpha:
-        faults.append(f"{truncated} of {counted(given, 'answer')} truncated (baseline: {cut}): p = {p:.1g}")
-    same = sum(
-        content_of(answer) == content_of(case.baseline) for case in sound for _, answer in case.answers
-    )
-    figures: dict[str, float] = {
-        "requests": len(cases),
-        "decidable": len(sound),
-        "answers": given,
-        "identical": same,
-        "faults": len(faults),
-        "truncated": truncated,
-    }
-    for form in FORMS:
-        if any(case.demand.form == form for case in cases):
-            figures[f"decidable_{form}"] = sum(case.demand.form == form for case in sound)
-    if not sound:
-        first = own[0] if own else "no request was answered"
-        return undecided(f"none of the baseline's {len(cases)} answers follows its form ({first})", figures)
-    summary = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
-    summary += (
-        f", {counted(len(faults), 'fault')} of the arm" if faults else f", and all {given} answers of the arm"
-    )
-    power = (
-        "detects each tested answer that violates its form; detects a random fault with 90% probability "
-        f"if it affects {percent(rate_found(given))} of answers; does not compare which answer is chosen"
-    )
-    return CheckVerdict(not faults, summary, power, figures, faults)
-
-
-def content_of(answer: TokenAnswer) -> Any:
-    """Return what is compared: the text or the tool calls, as JSON values where they are JSON."""
-    if not answer.tool_calls:
-        return answer.text
-    return [(name, _value(arguments)) for name, arguments in answer.tool_calls]
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
+from peagle_bench.verify.statistics import CheckVerdict
 
 UNITS = 6  #: demands of each form
 MAX_TOKENS = 160
 _SETTINGS = {"max_tokens": MAX_TOKENS, "temperature": 0.0}
-#: The option that vLLM names when it refuses tools ("requires --tool-call-parser to be set").
-_TOOLS_MISSING = "--tool-call-parser"
 
 
 def make(settings: Make) -> PackWork:
@@ -337,72 +40,29 @@ def make(settings: Make) -> PackWork:
 
 @dataclass(frozen=True)
 class FormsProbed:
-    """Answers without streaming, and those with tools; ``no_tools``: the verdict if tools were refused."""
+    """Answers without streaming, and the verdict on tool calls; None if none were asked for."""
 
     whole: Mapping[str, TokenAnswer]
-    tools: tuple[StructuredAnswers, ...]
-    no_tools: CheckVerdict | None = None
+    tools: CheckVerdict | None
 
 
 def probe(context: Probe) -> FormsProbed:
     """Ask the arm for every form without streaming, and both engines for tool calls."""
     requests: list[FormDemand] = list(context.work.facts.values())
-    options = Options(concurrency=1)
-    engines = EnginePair(context.baseline, context.engine, options)
+    engines = EnginePair(context.baseline, context.engine, Options(concurrency=1))
     texts = [request for request in requests if request.form not in TOOL_FORMS]
     whole = engines.ask("candidate", [{**request.body, **_SETTINGS} for request in texts])
     answers = {request.name: answer for request, answer in zip(texts, whole, strict=True)}
     tools = [request for request in requests if request.form in TOOL_FORMS]
-    if not tools:
-        return FormsProbed(answers, ())
-    first = {**tools[0].body, **_SETTINGS, "max_tokens": 1}
-    with failing("baseline"):
-        plain = refusal(context.baseline, first)
-    with failing("candidate"):
-        mine = refusal(context.engine, first)
-    if plain is not None:
-        reason = f"neither endpoint has a tool parser: {plain}" if mine is not None else ""
-        verdict = not_applicable(reason) if reason else undecided(f"the baseline refuses tools: {plain}")
-        return FormsProbed(answers, (), verdict)
-    if mine is not None:
-        power = "detects that tools are refused"
-        refused = CheckVerdict(False, f"refuses tools, and the baseline does not: {mine}", power, {}, [mine])
-        return FormsProbed(answers, (), refused)
-    bodies = [{**request.body, **_SETTINGS} for request in tools]
-    own = [whole_or_cut(each) for each in engines.stream("baseline", bodies)]
-    streamed = [whole_or_cut(each) for each in engines.stream("candidate", bodies)]
-    cases = []
-    for demand, body, its, stream in zip(tools, bodies, own, streamed, strict=True):
-        given = [("streamed", stream)]
-        if demand.form != "parallel-tools":
-            given.append(("whole", engines.ask("candidate", [body])[0]))
-        cases.append(StructuredAnswers(demand, its, tuple(given)))
-    return FormsProbed(answers, tuple(cases))
-
-
-def refusal(engine: Engine, body: Mapping[str, Any]) -> str | None:
-    """Return the engine's refusal of a request with tools for want of a tool parser; None if it answers.
-
-    Raises:
-        SpecError, ServiceFault: it refuses the request for another reason, or fails.
-    """
-    try:
-        engine.ask(body)
-    except SpecError as error:
-        if _TOOLS_MISSING not in str(error):
-            raise
-        return str(error)
-    return None
+    return FormsProbed(answers, judge_tools(engines, tools, MAX_TOKENS, ALPHA / 2) if tools else None)
 
 
 def judge(observed: Observed) -> Judgement:
     """Judge the forms, and the tool calls; equal answers are counted and not demanded."""
     probed: FormsProbed = observed.probed
     checks = {"forms": judge_forms(_cases(observed, probed.whole), observed.alpha / 2)}
-    if probed.no_tools is not None:
-        checks["tools"] = probed.no_tools
-    elif probed.tools:
-        checks["tools"] = judge_forms(probed.tools, observed.alpha / 2)
+    if probed.tools is not None:
+        checks["tools"] = probed.tools
     valid = checks["forms"].figures
     accepted = from_requests(answered(observed.requests))
     figure = f"{valid['answers']:.0f} answers in form" if checks["forms"].passed else ""

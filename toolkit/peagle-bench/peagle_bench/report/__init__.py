@@ -1,9 +1,6 @@
-"""Report of results files: HTML page, Markdown for a pull request, tables for a terminal.
+"""Report of results files: HTML page, Markdown for a pull request, tables for a terminal. Pure.
 
-Pure except `files`. `merging` makes one `view` of the files of a run, `verdict` writes its headline, `tiles`
-its key figures, `costs` its prices. `tables` makes the tables of every output, `outcomes` those of `bench`
-and `tune`. The page is a list of sections (`speed_up`, `performance`, `tuning`, `slices`, `trust`) of
-`blocks` and `charts`. `page` collects them, and `rendering` renders them by the files in ``templates``.
+`merging` makes one `view` of the files of a run, `verdict` writes its headline, `tiles` its key figures,
+`costs` its prices, `tables` the tables of every output. The page is a list of sections (`speed_up`,
+`performance`, `tuning`, `slices`, `trust`) of `blocks` and `charts`, rendered by the files in ``templates``.
 """
-
-from __future__ import annotations

@@ -93,12 +93,6 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return result
 
 
-def bounds(values: Iterable[float | None]) -> tuple[float, float]:
-    """Return the smallest and the largest value; (0, 1) without values."""
-    known = [value for value in values if value is not None]
-    return (min(known), max(known)) if known else (0.0, 1.0)
-
-
 CHARACTER = 6.7
 """Width of an average character at the charts' 12 px, rounded up: a label must not be cut."""
 
@@ -215,7 +209,8 @@ class LineChart:
         )
 
     def _y_ticks(self) -> list[float]:
-        low, high = bounds(v for s in self.series for m in s.marks for v in (m.y, m.low, m.high))
+        drawn = [v for s in self.series for m in s.marks for v in (m.y, m.low, m.high) if v is not None]
+        low, high = min(drawn, default=0.0), max(drawn, default=1.0)
         if self.y_log and low > 0:
             return decade_ticks(low, high)
         return nice_ticks(0.0 if self.y_zero else low, 1.0 if self.shares else high or 1.0)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from peagle_bench.compare.confidence_intervals import ratio
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.load.points import MOST_FAILED, Objective, is_short, is_withheld
+from peagle_bench.report.fleet import Demand, Fleet, Serving, fleet_for, usd_per_million_tokens
 from peagle_bench.results.records import ArmRecord, Interval, Load, PointRecord, RequestRecord
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
-from peagle_sm.core.plan.cost import Demand, Fleet, Serving, fleet_for, usd_per_million_tokens
 
 Pricing = Callable[[ArmRecord], tuple[float | None, str]]
 """USD per hour of an arm's whole endpoint (None if unknown), and the source of the price."""

@@ -71,13 +71,6 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}" + ("" if count == 1 else "s")
 
 
-def tokens(millions: float | None) -> str:
-    """Format ``12.0 million``, ``5.09 billion``."""
-    if millions is None:
-        return DASH
-    return f"{number(millions)} million" if millions < 1000 else f"{number(millions / 1000)} billion"
-
-
 Shape = Literal["circle", "square", "diamond", "triangle", "cross"]
 _OWN = {"p-eagle": "blue", "eagle3": "orange", "none": "grey"}
 _OTHERS = ("purple", "green", "sky", "brown", "pink")

@@ -8,7 +8,7 @@ for the same endpoints are added to the run that measured them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -35,12 +35,6 @@ def names_of(files: Sequence[Results]) -> tuple[str, ...]:
     )
 
 
-def are_alike(keys: Iterable[Hashable]) -> bool:
-    """Decide whether two rows with these keys would look the same."""
-    listed = list(keys)
-    return len(set(listed)) < len(listed)
-
-
 _COMPARING = ("compare", "quickstart")
 
 
@@ -53,41 +47,28 @@ def missing(results: Results) -> str | None:
     """Describe what an incomplete run lacks, such as ``3 of 40 prompts``; None for a complete one."""
     if holds_nothing(results):
         return None  # reported by `empty_notes`
-    config = results.header.config
+    loads = {point.load.label for point in results.points}
     for done, wanted, what in (
-        _loads(results, config),
-        _checks(results, config),
-        _packs(results, config),
-        *_of_comparisons(results, config),
+        *_of_list(results, "bench", "load", loads),
+        *_of_list(results, "compare", "load", loads),
+        *_of_list(results, "verify", "check", (check.name for check in results.checks)),
+        *_of_list(results, "packs", "pack", (pack.pack for pack in results.packs)),
+        *_of_comparisons(results, results.header.config),
     ):
         if done < wanted:
             return f"{done} of {formatting.plural(wanted, what)}"
     return None
 
 
-Count = tuple[int, int, str]
+Count = tuple[int, int, str]  #: done, wanted, and what
 
 
-def _loads(results: Results, config: dict[str, Any]) -> Count:
-    wanted = config.get("loads")
-    labels = {point.load.label for point in results.points}
-    if results.header.command not in ("bench", "compare") or not isinstance(wanted, list):
-        return 0, 0, "load"
-    return sum(label in labels for label in wanted), len(wanted), "load"
-
-
-def _checks(results: Results, config: dict[str, Any]) -> Count:
-    wanted = config.get("checks")
-    if results.header.command != "verify" or not isinstance(wanted, list):
-        return 0, 0, "check"
-    return len({check.name for check in results.checks} & set(wanted)), len(wanted), "check"
-
-
-def _packs(results: Results, config: dict[str, Any]) -> Count:
-    wanted = config.get("packs")
-    if results.header.command != "packs" or not isinstance(wanted, list):
-        return 0, 0, "pack"
-    return len({pack.pack for pack in results.packs} & set(wanted)), len(wanted), "pack"
+def _of_list(results: Results, command: str, what: str, done: Iterable[str]) -> list[Count]:
+    """Count what a command lists in its settings: bench and compare loads, verify checks, packs."""
+    wanted = results.header.config.get(f"{what}s")
+    if results.header.command != command or not isinstance(wanted, list):
+        return []
+    return [(len(set(done) & set(wanted)), len(wanted), what)]
 
 
 def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:
@@ -152,12 +133,6 @@ def demand_figures(files: Sequence[Results]) -> None:
 
 def _next_step(results: Results) -> str:
     command = results.header.command
-    if command == "bench" and results.source:
-        endpoint = results.header.config.get("endpoint") or "ENDPOINT"
-        return (
-            f"continue the run: `peagle-sm bench {endpoint} --resume {results.source}`,"
-            " with the same options as before"
-        )
     if command == "packs":
         config = results.header.config
         words = [*(config.get("arms") or ["PLAIN", "ENDPOINT"]), "--packs", ",".join(config["packs"])]
@@ -246,7 +221,6 @@ def view_of(files: Sequence[Results]) -> View:
         fits=tuple(fit for each in merged for fit in each.fits),
         checks=tuple(check for each in merged for check in each.checks),
         packs=tuple(pack for each in merged for pack in each.packs),
-        requests=sum(len(each.requests) for each in merged),
         warnings=tuple(text for each in merged for text in each.warnings),
         files=tuple(zip(names_of(merged), merged, strict=True)),
         interrupted=interruptions(merged),

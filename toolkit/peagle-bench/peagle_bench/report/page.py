@@ -1,4 +1,4 @@
-"""Report as one self-contained HTML file with style, charts, tables and data. Pure.
+"""Report as one self-contained HTML file with style, charts and tables. Pure.
 
 This module collects what the page says; the template ``page.html`` says where.
 """
@@ -10,24 +10,12 @@ from dataclasses import dataclass
 
 from peagle_bench.report import performance, slices, speed_up, trust, tuning
 from peagle_bench.report.blocks import Section
-from peagle_bench.report.files import embed
 from peagle_bench.report.merging import parts_of
 from peagle_bench.report.rendering import render
 from peagle_bench.report.tiles import Tile, tiles
 from peagle_bench.report.verdict import Verdict, verdict, workload_name
 from peagle_bench.report.view import Caution, View, cautions
 from peagle_bench.results.result_file import Results
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A headline in parts: its figure is emphasised, its interval lighter; empty ones are left out."""
-
-    before: str
-    figure: str = ""
-    words: str = ""
-    interval: str = ""
-    rest: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,7 +26,7 @@ class Run:
     cautions: tuple[Caution, ...]
     about: str
     verdict: Verdict
-    headline: Headline
+    headline: tuple[str, str, str]  #: before the emphasised figure, it, and the rest
     tiles: tuple[Tile, ...]
     sections: list[Section]
 
@@ -59,7 +47,6 @@ def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
         title=f"{runs[0].verdict.headline if alone else f'{len(parts)} runs'} · {name}{mark}",
         name=name,
         runs=runs,
-        data=embed(files),
     )
 
 
@@ -70,22 +57,10 @@ def _run(view: View, name: str, title: str) -> Run:
         cautions=cautions(view),
         about=" · ".join([name, *_about(view)]),
         verdict=result,
-        headline=headline(result),
+        headline=result.headline.partition(result.figure) if result.figure else (result.headline, "", ""),
         tiles=tiles(view),
         sections=_sections(view),
     )
-
-
-def headline(result: Verdict) -> Headline:
-    """Split a headline into its parts."""
-    if not result.figure:
-        return Headline(result.headline)
-    before, figure, after = result.headline.partition(result.figure)
-    words, opened, tail = after.partition(" [")
-    bounds, closed, rest = tail.partition("]")
-    if not (opened and closed):
-        return Headline(before, figure, after)
-    return Headline(before, figure, f"{words} ", f"[{bounds}]", rest)
 
 
 def _sections(view: View) -> list[Section]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 
-from peagle_bench.load.points import is_short, late_lines, short_lines
+from peagle_bench.load.points import late_lines, short_lines
 from peagle_bench.report import formatting, tables
 from peagle_bench.report.blocks import (
     Beside,
@@ -19,12 +18,11 @@ from peagle_bench.report.blocks import (
     charts,
     doubts,
     page_tables,
-    values,
 )
 from peagle_bench.report.charts import ChartFigure, LineChart, Mark, Series
 from peagle_bench.report.costs import CostRow, cheapest, cost_rows
 from peagle_bench.report.view import View
-from peagle_bench.results.records import Acceptance, Load, PointRecord
+from peagle_bench.results.records import Acceptance, PointRecord
 
 OTPS = Figure("output tokens per second, all requests together", lambda point: point.otps)
 EACH = Figure("output tokens per second, one request", lambda point: point.otps_per_request)
@@ -41,38 +39,7 @@ def throughput(view: View) -> Section | None:
         Grid(drawn),
         Folded("All figures", page_tables(tables.points(view, None))),
     ]
-    return Section("throughput", "Throughput", _leaders(view), blocks)
-
-
-def _leaders(view: View) -> str:
-    """Name the fastest arm at each load; the section on speed-up shows which differences are significant.
-
-    A load with too short a window has no fastest arm: its rates may be too high.
-    """
-    best: list[tuple[str, Load]] = []
-    short = {point.load for point in view.points if is_short(point)}
-    for load in [load for load in view.loads() if load not in short]:
-        rates = {arm: each[load] for arm, each in values(view, OTPS, [load]).items()}
-        if len(rates) > 1:
-            best.append((_fastest(view, load, rates), load))
-    parts = []
-    for name, group in groupby(best, key=lambda pair: pair[0]):
-        labels = [load.label for _, load in group]
-        parts.append(f"{name} at {labels[0] if len(labels) == 1 else f'{labels[0]} to {labels[-1]}'}")
-    return f"Fastest: {', then '.join(parts)}." if parts else ""
-
-
-def _fastest(view: View, load: Load, rates: Mapping[str, float]) -> str:
-    """Name the fastest arm, and the next one unless a comparison shows the difference."""
-    first, second = sorted(rates, key=lambda name: -rates[name])[:2]
-    rows = [
-        row for row in view.comparisons if {row.faster, row.slower} == {first, second} and row.load == load
-    ]
-    if any(row.significant for row in rows):
-        return view.label(first)
-    doubted = not rows or any(row.doubt is not None for row in rows)
-    reason = "no verdict" if doubted else "no significant difference"
-    return f"{view.label(first)} or {view.label(second)} ({reason})"
+    return Section("throughput", "Throughput", "", blocks)
 
 
 def _percentile(name: str, part: str) -> Callable[[PointRecord], float | None]:

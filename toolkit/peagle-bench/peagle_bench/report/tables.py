@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from peagle_bench.report import formatting, slices
 from peagle_bench.report.costs import cost_rows
-from peagle_bench.report.merging import are_alike
 from peagle_bench.report.verdict import checked, chief, outcome_of, scored
-from peagle_bench.report.view import Shown, View, load_value
+from peagle_bench.report.view import View, load_value
 from peagle_bench.results.records import (
     ComparisonRecord,
     FitRecord,
@@ -114,18 +113,6 @@ def by_slice(view: View) -> Table | None:
     return slices.table(slices.groups(records, view.arms)[0])
 
 
-def _with_runs(view: View, table: Table, records: Sequence[Shown], names: int) -> Table:
-    """Add a column with the run after the first ``names`` cells, if two rows would look the same."""
-    if not are_alike(row[:names] for row in table.rows):
-        return table
-
-    def with_run(row: tuple[str, ...], run: str) -> tuple[str, ...]:
-        return *row[:names], run, *row[names:]
-
-    rows = (with_run(row, view.run_of(record)) for row, record in zip(table.rows, records, strict=True))
-    return replace(table, heads=with_run(table.heads, "run"), rows=tuple(rows))
-
-
 def _used(table: Table) -> Table:
     """Remove the columns of figures that are empty."""
     for head in table.right:
@@ -187,9 +174,7 @@ def best_k(view: View) -> Table | None:
     rows = tuple(
         (formatting.MODE_NAMES[fit.mode], fit.load.label, str(fit.best_k), fit.reason) for fit in view.fits
     )
-    return _with_runs(
-        view, Table("Best K", ("mode", "load", "best K", "why"), rows, ("best K",)), view.fits, 2
-    )
+    return Table("Best K", ("mode", "load", "best K", "why"), rows, ("best K",))
 
 
 def rates(view: View) -> Table | None:
@@ -202,7 +187,7 @@ def rates(view: View) -> Table | None:
     table = Table(
         "Rate at each K", heads, lines, ("K", "OTPS", "over K=0", "accepted", "step ms"), folded=True
     )
-    return _used(_with_runs(view, table, [fit for fit, _ in pairs], 3))
+    return _used(table)
 
 
 def _rate(fit: FitRecord, point: KPoint) -> tuple[str, ...]:
@@ -246,8 +231,7 @@ def checks(view: View, *, power: bool = True) -> Table | None:
         for check in view.checks
     ]
     kept = len(heads) if power else len(heads) - 1
-    every = Table(checked(view.checks), heads[:kept], tuple(row[:kept] for row in rows))
-    table = _with_runs(view, every, view.checks, 2)
+    table = Table(checked(view.checks), heads[:kept], tuple(row[:kept] for row in rows))
     return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")
 
 
@@ -263,7 +247,7 @@ def packs(view: View) -> Table | None:
         (pack.pack, view.label(pack.arm), PACK_RESULTS[pack.passed], pack.figure or formatting.DASH, pack.why)
         for pack in view.packs
     )
-    table = _with_runs(view, Table(scored(view.packs), heads, rows), view.packs, 2)
+    table = Table(scored(view.packs), heads, rows)
     return table if len({pack.arm for pack in view.packs}) > 1 else _without(table, "arm")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peagle_bench.report import formatting
-from peagle_bench.report.costs import CostRow, cheapest, cost_rows
+from peagle_bench.report.costs import cheapest, cost_rows
 from peagle_bench.report.verdict import checked, chief, first_point
 from peagle_bench.report.view import View
 
@@ -88,32 +88,11 @@ def _alike(view: View) -> Tile | None:
 
 
 def _cost(view: View) -> Tile | None:
-    rows = cost_rows(view.arms, view.points)
-    best = cheapest(rows)
+    best = cheapest(cost_rows(view.arms, view.points))
     if best is None or best.usd_per_million is None:
         return None
     detail = f"{view.label(best.arm.name)} at {best.load.label}"
-    other = _rival(view, rows, best)
-    if other is not None and other.usd_per_million:
-        less = 1 - best.usd_per_million / other.usd_per_million
-        detail += f", {formatting.share(less)} less than {view.label(other.arm.name)}"
     return Tile("USD per million output tokens", formatting.usd(best.usd_per_million), detail)
-
-
-def _rival(view: View, rows: tuple[CostRow, ...], best: CostRow) -> CostRow | None:
-    """Return the cheapest row of the headline's other arm, if the difference is significant."""
-    first = chief(view)
-    if first is None or best.arm.name not in (first.faster, first.slower):
-        return None
-    shown = [
-        row.significant
-        for row in view.comparisons
-        if (row.faster, row.slower, row.load) == (first.faster, first.slower, best.load)
-    ]
-    if not any(shown):  # without a significant difference, no saving may be claimed
-        return None
-    name = first.slower if best.arm.name == first.faster else first.faster
-    return cheapest([row for row in rows if row.arm.name == name])
 
 
 def _checks(view: View) -> Tile | None:

@@ -6,9 +6,9 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from peagle_bench.load.points import is_late
 from peagle_bench.report import formatting
@@ -165,37 +165,24 @@ _FIRST = ("date", "region", "git_revision", "seed")
 
 @dataclass(frozen=True)
 class Facts(Rendered):
-    """Names with their values; ``kind`` is their style."""
+    """Names with their values."""
 
     rows: Sequence[tuple[str, str]]
-    kind: str
     template: ClassVar[str] = "facts.html"
-
-
-@dataclass(frozen=True)
-class SaveButton(Rendered):
-    """What the page contains, and the button that saves it."""
-
-    requests: str
-    template: ClassVar[str] = "save.html"
 
 
 def origin(view: View) -> Section:
     """Make the section on the provenance of every file, with the warnings of reading them."""
     blocks: list[Rendered] = []
     for header in view.headers:
-        facts, settings = _facts(header)
-        blocks.append(Facts(facts, "facts"))
-        if settings:
-            blocks.append(Folded("Settings, engines and hashes", [Facts(settings, "fine")]))
+        blocks.append(Facts(_facts(header)))
     warnings = (*view.warnings, *view.empty, *view.interrupted)
     blocks += [Notes(warnings, "warnings")] if warnings else []
-    blocks.append(SaveButton(formatting.plural(view.requests, "request")))
     return Section("provenance", "Provenance", "", blocks)
 
 
-def _facts(header: Header) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the facts of a file, and the settings that a reader opens."""
+def _facts(header: Header) -> list[tuple[str, str]]:
+    """Return the facts of a file; all settings are in its header."""
     origin = header.provenance
     facts = [("run", f"{header.run_id}, peagle-sm {header.command}")]
     facts += [(name.replace("_", " "), str(origin[name])) for name in _FIRST if origin.get(name) is not None]
@@ -203,20 +190,4 @@ def _facts(header: Header) -> tuple[list[tuple[str, str]], list[tuple[str, str]]
         if isinstance(origin.get(name), Mapping):
             facts.append((name, ", ".join(f"{key} {value}" for key, value in origin[name].items())))
     facts += [("weights", "small stand-ins")] if header.stand_in_weights else []
-    rest = {key: value for key, value in origin.items() if key not in (*_FIRST, "versions", "machine")}
-    return facts, [*flat(header.config, "config"), *flat(rest)]
-
-
-def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Flatten nested settings to pairs of a path such as ``a.b.0`` and a text."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from flat(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list | tuple):
-        if all(not isinstance(inner, Mapping | list | tuple) for inner in value):
-            yield name, "; ".join(str(inner) for inner in value)
-        else:
-            for at, inner in enumerate(value):
-                yield from flat(inner, f"{name}.{at}")
-    elif value is not None:
-        yield name, str(value)
+    return facts

@@ -25,8 +25,6 @@ from peagle_bench.results.records import (
 from peagle_bench.results.result_file import Results
 
 STAND_IN = "small stand-in weights"
-Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord | PackRecord
-"""Records with rows of their own in a report."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,6 @@ class View:
     comparisons: tuple[ComparisonRecord, ...]
     fits: tuple[FitRecord, ...]
     checks: tuple[CheckRecord, ...]
-    requests: int
     warnings: tuple[str, ...]
     packs: tuple[PackRecord, ...] = ()
     withheld: tuple[PointRecord, ...] = ()
@@ -71,14 +68,6 @@ class View:
         """Warning on every chart if the figures are not a real model's."""
         marks = ["synthetic data"] if self.synthetic else []
         return ", ".join([*marks, STAND_IN] if self.stand_in else marks) or None
-
-    def run_of(self, record: Shown) -> str:
-        """Return the name of the file that contains a record; empty if none does."""
-        for name, each in self.files:
-            parts = (each.points, each.comparisons, each.fits, each.checks, each.packs)
-            if any(record is other for part in parts for other in part):
-                return name
-        return ""
 
     def requests_of(self, point: PointRecord) -> list[RequestRecord]:
         """Return the measured requests of a point."""

@@ -1,12 +1,10 @@
-"""Provenance of results: versions, machine, weights, git revision, seed, date and load."""
+"""Provenance of results: versions, machine, git revision, seed and date."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -48,15 +46,6 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def weights_sha256(folder: Path) -> dict[str, str]:
-    """Compute the SHA-256 of each ``*.safetensors`` under ``folder``, by its relative path."""
-    hashes = {}
-    for path in sorted(folder.rglob("*.safetensors")):
-        with path.open("rb") as file:
-            hashes[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return hashes
-
-
 def git_revision(folder: Path) -> str | None:
     """Return the git commit at ``folder`` (``+changes`` when files differ); None outside git."""
     revision = _git(folder, "rev-parse", "HEAD")
@@ -84,36 +73,4 @@ def origin(seed: int) -> dict[str, Any]:
         "machine": machine(),
         "git_revision": git_revision(Path(__file__).parent),
         "seed": seed,
-    }
-
-
-#: Prefixes of overrides that differ between engines or machines, so they mean nothing elsewhere.
-_OF_ONE_ENGINE = ("/opt/ml", "host", "port")
-
-
-def engine_in_brief(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe an engine for readers elsewhere, without addresses, processes or paths of this machine."""
-    facts = {name: row[name] for name in ("endpoint", "image", "engine_version") if row.get(name)}
-    return {**facts, "overrides": overrides_for_others(row)}
-
-
-def overrides_for_others(row: Mapping[str, Any]) -> list[str]:
-    """Return the overrides of one engine that are valid on any machine."""
-    return [text for text in row.get("overrides", []) if not text.startswith(_OF_ONE_ENGINE)]
-
-
-def collect(
-    *, seed: int, engine: Sequence[Mapping[str, Any]], spec_hashes: Mapping[str, str | None], weights: Path
-) -> dict[str, Any]:
-    """Collect the full provenance for a results file of the local SageMaker.
-
-    ``engine`` is the local server's description of each engine (versions, local overrides);
-    ``weights`` is the folder of the small stand-in weights.
-    """
-    return {
-        **origin(seed),
-        "stand_in_weights": True,
-        "engine": [dict(row) for row in engine],
-        "spec_sha256": dict(spec_hashes),
-        "weights_sha256": weights_sha256(weights),
     }

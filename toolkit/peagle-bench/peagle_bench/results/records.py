@@ -329,24 +329,31 @@ def all_passed(checks: Iterable[CheckRecord]) -> bool | None:
 
 
 @dataclass(frozen=True)
-class WindowRecord:
-    """One complete window of `tune`; the fit uses these, and a resumed run does not repeat them.
+class Reading:
+    """Reading of one complete window of `tune`: one mode at one K and one concurrency.
 
-    The fields are those of `peagle_bench.tune.readings.Reading`. ``untrusted``: why the figures must not
-    be published, None if the client kept up.
+    The fit uses these. ``survival[i]`` is the share of steps whose draft token i+1 was accepted
+    (unconditional), empty without speculation. ``step_ms`` is the time of one verification step of one
+    request. ``step_source`` is its source: the engine's own histogram of inter-token latency (``metrics``),
+    stream time by verification steps (``drafts``), or the gaps between chunks at the client (``chunks``).
     """
 
-    mode: Mode
     k: int
     concurrency: int
-    block: int
     acceptance_length: float
     survival: tuple[float, ...]
     step_ms: float
-    otps: float
-    steps: int
-    step_source: Literal["metrics", "drafts", "chunks", "simulated"]
-    untrusted: str | None = None
+    otps: float  #: measured output tokens per second, with first tokens; not used by the fit
+    steps: int  #: number of verification steps; 0 if unknown
+    step_source: Literal["metrics", "drafts", "chunks", "simulated"] = "drafts"
+    block: int = 0  #: its round
+    mode: Mode = "unknown"
+    untrusted: str | None = None  #: why the figures must not be published; None if the client kept up
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second of all requests in flight while they decode."""
+        return self.concurrency * self.acceptance_length * 1000 / self.step_ms
 
 
 @dataclass(frozen=True)
@@ -378,7 +385,7 @@ Record = (
     | ComparisonRecord
     | FitRecord
     | CheckRecord
-    | WindowRecord
+    | Reading
     | SliceRecord
     | PackRecord
 )
@@ -391,7 +398,7 @@ KINDS: dict[str, type[Any]] = {
     "comparison": ComparisonRecord,
     "fit": FitRecord,
     "check": CheckRecord,
-    "window": WindowRecord,
+    "window": Reading,
     "slice": SliceRecord,
     "pack": PackRecord,
 }

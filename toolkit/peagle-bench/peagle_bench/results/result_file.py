@@ -9,9 +9,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from io import FileIO
 from pathlib import Path
@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from peagle_bench.results import records
 from peagle_bench.results.records import KINDS, SCHEMA, Record
-from peagle_sm.aws.files import cannot_write, write_file, writing
+from peagle_sm.aws.files import cannot_write, writing
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.words import first_fault
 
@@ -43,7 +43,7 @@ class Results:
     comparisons: tuple[records.ComparisonRecord, ...] = ()
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
-    windows: tuple[records.WindowRecord, ...] = ()
+    windows: tuple[records.Reading, ...] = ()
     slices: tuple[records.SliceRecord, ...] = ()
     packs: tuple[records.PackRecord, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -111,18 +111,6 @@ def read(path: Path) -> Results:
         SpecError: the file does not exist, is empty, has no header or another schema, or a line other than
             an incomplete last one cannot be read; the message names the line.
     """
-    results, _ = _read(path)
-    return results
-
-
-def of_finished_loads(path: Path) -> Callable[[Record], bool]:
-    """Return a filter for ``ResultWriter.resume`` that drops requests of unfinished loads."""
-    done = {(point.arm, point.load) for point in read(path).points}
-    return lambda record: not isinstance(record, records.RequestRecord) or (record.arm, record.load) in done
-
-
-def _read(path: Path) -> tuple[Results, int]:
-    """Return the results and the number of bytes that are complete lines."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -139,7 +127,20 @@ def _read(path: Path) -> tuple[Results, int]:
     warnings: tuple[str, ...] = ()
     if cut:
         warnings = (f"{path}: line {len(whole) + 1} is incomplete and was skipped",)
-    return collect(records, warnings), len(content) - len(cut)
+    return collect(records, warnings)
+
+
+def read_files(paths: Sequence[Path]) -> list[Results]:
+    """Read several files; each has its name in ``source``. Errors as `read`."""
+    return [replace(read(path), source=str(path)) for path in paths]
+
+
+def records_of(results: Results) -> Iterable[Record]:
+    """Yield all records of a file, header first."""
+    yield results.header
+    for part in fields(Results):
+        if part.name not in ("header", "warnings", "source"):
+            yield from getattr(results, part.name)
 
 
 def _split(content: bytes) -> tuple[list[bytes], bytes]:
@@ -236,10 +237,7 @@ def collect(every: Iterable[Record], warnings: tuple[str, ...] = ()) -> Results:
 
 
 class ResultWriter:
-    """Writer that appends records to a results file, unbuffered; one writer at a time.
-
-    ``found`` is the content of a resumed file; None for a new one.
-    """
+    """Writer that appends records to a results file, unbuffered; one writer at a time."""
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         """Begin a new file (and its directory).
@@ -248,39 +246,15 @@ class ResultWriter:
             SpecError: the file is not empty and ``overwrite`` is False, or another run is writing it.
         """
         self.path = path
-        self.found: Results | None = None
         if not overwrite and path.exists() and path.stat().st_size:
             raise SpecError(
                 f"{path} exists already",
-                next_step="give another file (--out); `peagle-sm bench` can also continue its own (--resume)",
+                next_step="give another file (--out)",
             )
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = _open_locked(path)
             self._file.truncate(0)
-
-    @classmethod
-    def resume(
-        cls, path: Path, config: Mapping[str, Any], *, keep: Callable[[Record], bool] | None = None
-    ) -> ResultWriter:
-        """Continue the run of ``path``; its content is in ``found``, an incomplete last line is removed.
-
-        ``keep`` selects the records that stay in the file (None: all). Those of an interrupted load must be
-        removed if the load is measured again; else they would count twice.
-
-        Raises:
-            SpecError: the file cannot be read, or its config differs from ``config``.
-        """
-        results, _ = _read(path)
-        demand_same_config(path, results.header.config, config)
-        with _open_locked(path):
-            results, whole = _read(path)  # again, now that the file is locked
-            _rewrite(path, whole, keep)
-        writer = cls.__new__(cls)
-        writer.path = path
-        writer._file = _open_locked(path)
-        writer.found = replace(_read(path)[0], warnings=results.warnings)
-        return writer
 
     def append(self, record: Record) -> None:
         """Write one record; for all but requests and arms, also wait until it is on disk.
@@ -297,7 +271,7 @@ class ResultWriter:
             self._give_up(whole)
             refused = cannot_write(error, self.path)
             if whole:
-                refused.next_step = f"{refused.next_step} Then continue with --resume {self.path}."
+                refused.next_step = f"{refused.next_step} The figures so far: `peagle-sm report {self.path}`."
             raise refused from error
 
     def _give_up(self, whole: int) -> None:
@@ -325,17 +299,6 @@ class ResultWriter:
     ) -> None:
         """Close the file."""
         self.close()
-
-
-def _rewrite(path: Path, whole: int, keep: Callable[[Record], bool] | None) -> None:
-    """Keep only the complete lines that ``keep`` accepts; replaces the file atomically."""
-    before = path.read_bytes()
-    lines = [line for line in before[:whole].split(b"\n") if line.strip()]
-    kept = [line for line in lines if keep is None or keep(from_line(line))]
-    after = b"".join(line + b"\n" for line in kept)
-    if after == before:
-        return
-    write_file(path, after)
 
 
 def _write_all(file: FileIO, data: bytes) -> None:

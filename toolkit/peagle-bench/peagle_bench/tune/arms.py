@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from peagle_bench.compare.arms import spec_of
+from peagle_bench.compare.arms import name_of, spec_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import RUNTIME_K
-from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
 
-MOST_CHARACTERS = 63  #: limit of SageMaker's names
+PREFIX = "tune"  #: of the name of every endpoint that a tuning deploys
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
@@ -35,30 +35,11 @@ def arm_spec(base: EndpointSpec, mode: Mode, k: int | None, *, runtime: bool = F
         SpecError: no head for the mode, or the name is too long for SageMaker.
     """
     fields: dict[str, Any] = spec_of(base, mode, k=k).model_dump(exclude_unset=True)
-    fields["name"] = arm_name(base.name, mode, None if runtime else k)
+    fields["name"] = name_of(base.name, mode, f"k{k}" if k and not runtime else "", prefix=PREFIX)
     if runtime:
         serving = fields.get("serving", {})
         fields["serving"] = {**serving, "env": {**serving.get("env", {}), RUNTIME_K: "1"}}
     return EndpointSpec(**fields).locked_as(base)
-
-
-def arm_name(base: str, mode: str, k: int | None) -> str:
-    """Return the endpoint's name: ``tune-tiny-code-p-eagle-k7``.
-
-    Raises:
-        SpecError: the name is too long for SageMaker.
-    """
-    stem = base
-    for ending in MODES:
-        stem = stem.removesuffix(f"-{ending}")
-    name = "-".join(["tune", stem, mode, *([f"k{k}"] if k else [])])
-    if len(name) > MOST_CHARACTERS:
-        raise SpecError(
-            f"name: the tuning needs the endpoint name {name!r} with {len(name)} characters; "
-            f"allowed: at most {MOST_CHARACTERS}.",
-            next_step="Give the spec a shorter name.",
-        )
-    return name
 
 
 def label(mode: str, k: int) -> str:

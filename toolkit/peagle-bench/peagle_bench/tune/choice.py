@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peagle_bench.results.records import Interval
+from peagle_bench.results.records import Interval, Reading
 from peagle_bench.tune.curve import Rates, fit, level, noise_of, together
-from peagle_bench.tune.readings import Reading
 
 #: Share of the highest rate that a smaller K may lose to be chosen. A smaller K needs less verification at
 #: loads above the measured ones, so it is preferred.

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peagle_bench.results.records import Interval
-from peagle_bench.tune.readings import Reading
+from peagle_bench.results.records import Interval, Reading
 
 Array = NDArray[np.float64]
 
@@ -48,14 +47,10 @@ class Ratio:
     log: float
     error: float
 
-    def interval(self, share: float = 0.95) -> Interval:
-        """Return the ratio with its confidence interval."""
-        half = NormalDist().inv_cdf((1 + share) / 2) * self.error
+    def interval(self) -> Interval:
+        """Return the ratio with its 95% confidence interval."""
+        half = NormalDist().inv_cdf(0.975) * self.error
         return Interval(*(float(np.exp(self.log + by)) for by in (0.0, -half, half)))
-
-    def times(self, other: Ratio) -> Ratio:
-        """Return the product with an independent ratio."""
-        return Ratio(self.log + other.log, float(np.hypot(self.error, other.error)))
 
 
 @dataclass(frozen=True)

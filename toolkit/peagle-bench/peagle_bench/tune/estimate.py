@@ -17,14 +17,6 @@ SLOW_STEP_S = 0.02
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Number of windows of a tuning at each concurrency: usual and maximum."""
-
-    usual: int
-    most: int
-
-
-@dataclass(frozen=True)
 class Settings:
     """Settings of a tuning."""
 
@@ -35,16 +27,16 @@ class Settings:
     requests: int  #: the least number of a window
     unguarded: bool = False
 
-    def windows(self, *, local: bool) -> Windows:
-        """Compute the number of windows at each concurrency."""
+    def windows(self, *, local: bool) -> tuple[int, int]:
+        """Compute the usual and the largest number of windows at each concurrency."""
         modes, max_k = len(self.modes), self.max_k
         if self.runtime:  # with the baseline in every round
             usual = modes * (min(FIRST_KS, max_k) + 1 + (ROUNDS - 1) * (min(LATER_KS, max_k) + 1))
             # At most one more round: K that are the best at another load.
-            return Windows(usual, usual + modes * (max_k + 1))
+            return usual, usual + modes * (max_k + 1)
         ks = min(MOST_DEPLOYED, max_k)
         baselines = ks if local else 1  # locally one with each K
-        return Windows(modes * (ks + baselines), modes * (ks + baselines))
+        return modes * (ks + baselines), modes * (ks + baselines)
 
 
 def is_runtime(by: str, local: bool) -> bool:
@@ -95,11 +87,11 @@ def estimate(
     the engine.
     """
     startup = STARTUP_MINUTES_LOCAL if local else STARTUP_MINUTES_AWS
-    windows = settings.windows(local=local)
+    usual, largest = settings.windows(local=local)
     modes, loads = len(settings.modes), settings.concurrencies
     each_s = SLOW_STEP_S * max_tokens
     sent = {c: requests_of(settings.requests, c) + c for c in loads}
-    measuring = sum(windows.usual * count * each_s / c for c, count in sent.items()) / 60
+    measuring = sum(usual * count * each_s / c for c, count in sent.items()) / 60
     if settings.runtime:
         deployments, at_once, starts = 1 + modes, 1 + modes, 1
     else:
@@ -108,4 +100,4 @@ def estimate(
     minutes = starts * startup + measuring
     usd = None if usd_per_hour is None else round(at_once * minutes / 60 * usd_per_hour, 2)
     most = None if usd_per_hour is None else round(deployments * usd_per_hour * max_lifetime_hours, 2)
-    return Estimate(deployments, windows.most * len(loads), minutes, usd_per_hour, usd, most)
+    return Estimate(deployments, largest * len(loads), minutes, usd_per_hour, usd, most)

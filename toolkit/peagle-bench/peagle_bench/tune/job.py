@@ -29,7 +29,7 @@ from peagle_bench.tune.choice import first_deployments
 from peagle_bench.tune.estimate import Estimate, Settings, estimate
 from peagle_bench.tune.outcome import ModeResult, common_against_none
 from peagle_bench.tune.run import Tuned, Tuning
-from peagle_bench.tune.windows import Measured, of_whole_windows
+from peagle_bench.tune.windows import Measured
 from peagle_bench.workloads import Workload
 from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
@@ -114,7 +114,7 @@ class Job:
     workload: Workload
     max_tokens: int
     out: Path
-    resume: bool = False  #: continue the run of ``out``; its windows are not measured again
+    resume: Path | None = None  #: results file of an interrupted run; its windows are not measured again
 
 
 @dataclass(frozen=True)
@@ -139,18 +139,15 @@ def check(job: Job) -> None:
             "speculation.mode: found none, which has no K to tune.",
             next_step="Give the modes to tune, for example --modes p-eagle,eagle3.",
         )
-    if job.resume:
-        _demand_resumable(job)
-
-
-def _demand_resumable(job: Job) -> None:
-    demand_command(job.out, "tune")
-    results = read(job.out)
-    demand_same_config(job.out, results.header.config, _config(job))
+    if job.resume is None:
+        return
+    demand_command(job.resume, "tune")
+    results = read(job.resume)
+    demand_same_config(job.resume, results.header.config, _config(job))
     if results.fits:
         raise SpecError(
-            f"the tuning in {job.out} is already finished.",
-            next_step=f"Run `peagle-sm report {job.out}` to see it, or leave --resume out to tune again.",
+            f"the tuning in {job.resume} is already finished.",
+            next_step=f"Run `peagle-sm report {job.resume}` to see it, or leave --resume out to tune again.",
         )
 
 
@@ -219,11 +216,11 @@ def run(
         if progress is not None:
             progress(Event("check", message, elapsed_s=(now() - began).total_seconds()))
 
-    with _writer(job) as writer:
-        if writer.found is None:
-            writer.append(_header(job, session, began, token()))
-        else:
-            tell(f"{len(writer.found.windows)} windows of {job.out} are not measured again")
+    earlier = () if job.resume is None else read(job.resume).windows
+    with ResultWriter(job.out) as writer:
+        writer.append(_header(job, session, began, token()))
+        if earlier:
+            tell(f"{len(earlier)} windows of {job.resume} are not measured again")
         tuning = Tuning(
             base=job.spec,
             settings=job.settings,
@@ -234,7 +231,7 @@ def run(
             tell=tell,
             progress=progress,
             every_s=every_s,
-            measured=Measured(writer.found.windows if writer.found is not None else ()),
+            measured=Measured(earlier),
         )
         try:
             tuned = tuning.run()
@@ -264,12 +261,6 @@ def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) 
     )
     write_file(path, write_k(path.read_text(encoding="utf-8"), own.common.k, lines, str(path)))
     return str(path)
-
-
-def _writer(job: Job) -> ResultWriter:
-    if job.resume:
-        return ResultWriter.resume(job.out, _config(job), keep=of_whole_windows(job.out))
-    return ResultWriter(job.out)
 
 
 def _config(job: Job) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from peagle_bench.results.records import FitRecord, KPoint, Load, Mode
+from peagle_bench.results.records import FitRecord, KPoint, Load, Mode, Reading
 from peagle_bench.tune.choice import Choice, choose
 from peagle_bench.tune.curve import Noise, Rates, fit, level, noise_of, together
-from peagle_bench.tune.readings import Reading
 
 Verdict = Literal["faster", "slower", "not significant"]
 

@@ -7,52 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from peagle_bench.benchmark.acceptance import Counters, from_counters, from_requests, read_counters
-from peagle_bench.results.records import Acceptance, Mode, RequestRecord, WindowRecord
+from peagle_bench.results.records import Acceptance, Reading, RequestRecord
 from peagle_sm.core.errors import ServiceFault
-
-StepSource = Literal["metrics", "drafts", "chunks", "simulated"]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Reading of one mode at one K and one concurrency, over one measured window.
-
-    ``survival[i]`` is the share of steps whose draft token i+1 was accepted (unconditional), empty without
-    speculation. ``step_ms`` is the time of one verification step of one request. ``step_source`` is its
-    source: the engine's own histogram of inter-token latency (``metrics``), stream time by verification
-    steps (``drafts``), or the gaps between chunks at the client (``chunks``).
-    """
-
-    k: int
-    concurrency: int
-    acceptance_length: float
-    survival: tuple[float, ...]
-    step_ms: float
-    otps: float  #: measured output tokens per second, with first tokens; not used by the fit
-    steps: int  #: number of verification steps; 0 if unknown
-    step_source: StepSource = "drafts"
-    block: int = 0  #: its round
-
-    @property
-    def rate(self) -> float:
-        """Tokens per second of all requests in flight while they decode."""
-        return self.concurrency * self.acceptance_length * 1000 / self.step_ms
-
-
-def window_record(mode: Mode, reading: Reading, untrusted: str | None) -> WindowRecord:
-    """Make the record of a reading for the results file."""
-    return WindowRecord(mode=mode, untrusted=untrusted, **asdict(reading))
-
-
-def reading_in(record: WindowRecord) -> Reading:
-    """Return the reading in a record of `window_record`."""
-    fields = asdict(record)
-    return Reading(**{name: value for name, value in fields.items() if name not in ("mode", "untrusted")})
-
 
 _GAPS = re.compile(
     r"^vllm:inter_token_latency_seconds_(sum|count)(?:\{[^}]*\})?\s+([0-9.eE+-]+)\s*$", re.MULTILINE
@@ -178,7 +138,7 @@ def geometric_ratio(acceptance_length: float, k: int) -> float:
 
 def _step(
     good: Sequence[RequestRecord], k: int, scrapes: tuple[Scrape, Scrape] | None
-) -> tuple[float, int, StepSource]:
+) -> tuple[float, int, Literal["metrics", "drafts", "chunks"]]:
     """Compute milliseconds per step, the number of steps, and their source."""
     if scrapes is not None:
         count = scrapes[1].step_count - scrapes[0].step_count

@@ -30,26 +30,6 @@ from peagle_sm.service import Endpoint
 from peagle_sm.service.progress import Progress
 
 
-@dataclass
-class Bill:
-    """Sum of the costs of the endpoints."""
-
-    usd: float = 0.0
-    unknown: bool = False
-
-    def add(self, seconds: float, usd_per_hour: float | None) -> None:
-        """Add an endpoint that existed for ``seconds``, from CreateEndpoint to its deletion."""
-        if usd_per_hour is None:
-            self.unknown = True
-        else:
-            self.usd += seconds / 3600 * usd_per_hour
-
-    @property
-    def total(self) -> float | None:
-        """USD; None if a price is unknown."""
-        return None if self.unknown else round(self.usd, 4)
-
-
 @dataclass(frozen=True)
 class Tuned:
     """Result of a tuning; ``usd`` is None if a price is unknown."""
@@ -76,7 +56,7 @@ class Tuning:
     every_s: float = 0.5  #: seconds between two progress events
     measured: Measured = field(default_factory=Measured)  #: windows of an earlier run
     _window_progress: WindowProgress = field(default_factory=lambda: WindowProgress(None, 0))
-    _bill: Bill = field(default_factory=Bill)
+    _costs: list[float | None] = field(default_factory=list)  #: USD of each endpoint; None: price unknown
     _untrusted: list[str] = field(default_factory=list)
 
     def run(self) -> Tuned:
@@ -89,18 +69,21 @@ class Tuning:
             LoadStopped, ServiceFault: an endpoint stopped answering; the sink has the records so far.
         """
         demand_prompts(self.items)
-        usual = self.settings.windows(local=self.session.is_local).usual * len(self.settings.concurrencies)
+        usual, _ = self.settings.windows(local=self.session.is_local)
         self._window_progress = WindowProgress(
-            self.progress, usual, every_s=self.every_s, monotonic=self.monotonic
+            self.progress,
+            usual * len(self.settings.concurrencies),
+            every_s=self.every_s,
+            monotonic=self.monotonic,
         )
         began = self.monotonic()
         results = self._in_engines() if self.settings.runtime else self._by_deployments()
         # After the deletion, since its minutes are billed too.
         for result in results:
-            for record in fit_records(result, self._bill.total):
+            for record in fit_records(result, total(self._costs)):
                 self.sink(record)
         minutes = (self.monotonic() - began) / 60
-        return Tuned(tuple(results), self._bill.total, minutes, tuple(self._untrusted))
+        return Tuned(tuple(results), total(self._costs), minutes, tuple(self._untrusted))
 
     def _in_engines(self) -> list[ModeResult]:
         settings = self.settings
@@ -164,8 +147,8 @@ class Tuning:
                 price = next(iter(sides.values())).arm.usd_per_hour
                 yield sides
         finally:
-            for _ in specs:
-                self._bill.add(self.monotonic() - began, price)
+            hours = (self.monotonic() - began) / 3600  # from CreateEndpoint to the deletion
+            self._costs += [None if price is None else hours * price] * len(specs)
 
     def _side(self, mode: Mode, endpoint: Endpoint, runtime: bool) -> EndpointReader:
         return EndpointReader(
@@ -183,4 +166,10 @@ class Tuning:
         )
 
     def _resumed(self, mode: Mode, side: WindowReader | None) -> Resumed:
-        return Resumed(mode, self.measured, side, self._window_progress, self._untrusted)
+        return Resumed(mode, self.measured, side, self.sink, self._window_progress, self._untrusted)
+
+
+def total(costs: Sequence[float | None]) -> float | None:
+    """Sum costs in USD; None if one is unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 4) if len(known) == len(costs) else None

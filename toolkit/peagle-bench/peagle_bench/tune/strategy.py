@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.choice import MOST_DEPLOYED, ROUNDS, next_deployment, next_round
 from peagle_bench.tune.curve import fit, level
-from peagle_bench.tune.readings import Reading
 from peagle_bench.tune.windows import WindowReader
 
 Tell = Callable[[str], None]

@@ -10,24 +10,15 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from peagle_bench.benchmark.progress import LoadWatch, Spending
 from peagle_bench.load import LoadOptions, WorkItem, make_target
 from peagle_bench.load.points import is_withheld
 from peagle_bench.load.run import measure_point
-from peagle_bench.results.records import ArmRecord, Load, Mode, Record, RequestRecord, WindowRecord
-from peagle_bench.results.result_file import read
+from peagle_bench.results.records import ArmRecord, Load, Mode, Reading, Record
 from peagle_bench.tune.arms import label
-from peagle_bench.tune.readings import (
-    Reading,
-    Scrape,
-    read_scrape,
-    reading_in,
-    reading_of,
-    window_record,
-)
+from peagle_bench.tune.readings import Scrape, read_scrape, reading_of
 from peagle_bench.workloads import salted
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.service import Endpoint
@@ -152,11 +143,12 @@ class EndpointReader:
             scrapes=(before, after) if before is not None and after is not None else None,
         )
         # The engine's own histogram is valid even if the client was late.
-        untrusted = None
+        reading = replace(reading, mode=self.mode)
         if is_withheld(point.client) and reading.step_source != "metrics":
             untrusted = f"{arm.name} c={concurrency}: {point.client.reason}"
             self.untrusted.append(untrusted)
-        self.sink(window_record(self.mode, reading, untrusted))
+            reading = replace(reading, untrusted=untrusted)
+        self.sink(reading)
         return reading
 
     def demand_runtime_k(self, most: int) -> None:
@@ -215,12 +207,12 @@ class Measured:
     Strategies depend only on their readings, so a run with the same readings continues in the same way.
     """
 
-    def __init__(self, windows: Iterable[WindowRecord] = ()) -> None:
-        self._left: dict[tuple[str, int, int, int], deque[WindowRecord]] = defaultdict(deque)
+    def __init__(self, windows: Iterable[Reading] = ()) -> None:
+        self._left: dict[tuple[str, int, int, int], deque[Reading]] = defaultdict(deque)
         for window in windows:
             self._left[window.mode, window.k, window.concurrency, window.block].append(window)
 
-    def take(self, mode: str, k: int, concurrency: int, block: int) -> WindowRecord | None:
+    def take(self, mode: str, k: int, concurrency: int, block: int) -> Reading | None:
         """Return the next window of these settings; None if it must be measured."""
         left = self._left.get((mode, k, concurrency, block))
         return left.popleft() if left else None
@@ -238,6 +230,7 @@ class Resumed:
     mode: Mode
     measured: Measured
     side: WindowReader | None
+    sink: Callable[[Record], None]
     window_progress: WindowProgress
     untrusted: list[str]
 
@@ -250,23 +243,13 @@ class Resumed:
         known = self.measured.take(self.mode, k, concurrency, block)
         if known is not None:
             self.window_progress.skip()
+            self.sink(known)
             if known.untrusted is not None:
                 self.untrusted.append(known.untrusted)
-            return reading_in(known)
+            return known
         if self.side is None:
             raise SpecError(
                 f"the results file has no window of {label(self.mode, k)} c={concurrency} in round {block}",
                 next_step="start a new run in another file (--out)",
             )
         return self.side.read(k, concurrency, block)
-
-
-def of_whole_windows(path: Path) -> Callable[[Record], bool]:
-    """Return a filter for a resumed file that drops the requests of incomplete windows."""
-    whole = {
-        (label(window.mode, window.k), Load("closed", concurrency=window.concurrency), window.block)
-        for window in read(path).windows
-    }
-    return lambda record: (
-        not isinstance(record, RequestRecord) or (record.arm, record.load, record.block) in whole
-    )

@@ -1,7 +1,7 @@
 """`peagle-sm verify`: check that an endpoint's answers with speculation are the target's own.
 
 Each check is a pure function from requests and answers to a verdict (`greedy`, `sampling`, `probabilities`,
-`answer_format`); `probes` sends the requests, `run` runs the checks.
+`answer_format`, `forms`); `probes` sends the requests, `run` runs the checks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ CHECKS = (
     "parameters",
     "logprobs",
     "stop-strings",
-    "seeds",
     "streaming",
     "json-schema",
     "tool-calls",

@@ -1,16 +1,13 @@
-"""Checks of stop strings, streaming, JSON schema and tool calls. Pure.
+"""Checks of stop strings and streaming. Pure.
 
 - Stop strings: the answer ends where the string begins, and no part of it leaks.
 - Streaming: the joined chunks equal the answer without streaming.
-- JSON schema and tool calls: as valid as the baseline's.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 from peagle_bench.verify.answers import TokenAnswer
 from peagle_bench.verify.statistics import (
@@ -216,115 +213,3 @@ def odd_piece(whole: str, streamed: str) -> str | None:
         return None
     piece = long[head : head + len(long) - len(short)]
     return f"{'missing' if long is whole else 'additional'} in the stream: {piece!r}"
-
-
-Kind = Literal["object", "choice", "tool"]
-TOOL = "record_choice"
-#: Only enumerated values: a valid answer is short, and checking it needs no library.
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "colour": {"type": "string", "enum": ["red", "green", "blue"]},
-        "urgent": {"type": "boolean"},
-        "size": {"type": "integer", "enum": [1, 2, 3]},
-    },
-    "required": ["colour", "urgent", "size"],
-    "additionalProperties": False,
-}
-#: A schema without room for white space, with which a small model could fill an object endlessly.
-CHOICES = (
-    "deliver it to the north-west corner of the building",
-    "deliver it to the north-east corner of the building",
-    "keep it at the post office until somebody asks for it",
-)
-CHOICE_SCHEMA: dict[str, Any] = {"type": "string", "enum": list(CHOICES)}
-
-
-@dataclass(frozen=True)
-class StructuredCase:
-    """One request with `SCHEMA` (or `CHOICE_SCHEMA`) and its answers.
-
-    ``streamed`` is the candidate's streamed answer.
-    """
-
-    name: str
-    kind: Kind
-    baseline: TokenAnswer
-    candidate: TokenAnswer
-    streamed: TokenAnswer | None = None
-
-
-def conforms(kind: Kind, text: str) -> bool:
-    """Decide whether ``text`` is valid JSON for the schema of ``kind``."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return False
-    if kind == "choice":
-        return value in CHOICES
-    return (
-        isinstance(value, dict)
-        and set(value) == set(SCHEMA["required"])
-        and value["colour"] in ("red", "green", "blue")
-        and isinstance(value["urgent"], bool)
-        and not isinstance(value["size"], bool)
-        and value["size"] in (1, 2, 3)
-    )
-
-
-def judge_structured(cases: Sequence[StructuredCase], exact: bool) -> CheckVerdict:
-    """Judge whether the candidate obeys the schema wherever the baseline does.
-
-    Only requests with a complete and valid answer of the baseline are judged; without any the check is
-    undecided. With an exact floor all answers must also be equal, also truncated ones.
-    """
-    sound = [case for case in cases if problem(case.kind, case.baseline) is None]
-    faults = []
-    for case in sound:
-        answers = [("whole", case.candidate), *([("streamed", case.streamed)] if case.streamed else [])]
-        for how, answer in answers:
-            wrong = problem(case.kind, answer)
-            if wrong is None and exact and content(case.kind, answer) != content(case.kind, case.baseline):
-                wrong = "differs from the baseline's answer"
-            if wrong is not None:
-                faults.append(f"{case.name} ({how}): {wrong}: {content(case.kind, answer)[:80]!r}")
-    unequal = [
-        c for c in cases if c not in sound and content(c.kind, c.candidate) != content(c.kind, c.baseline)
-    ]
-    if exact:
-        faults += [f"{case.name}: a truncated answer differs from the baseline's" for case in unequal]
-    figures = {"requests": len(cases), "decidable": len(sound), "faults": len(faults)}
-    summary = f"{len(sound)} of {counted(len(cases), 'request')} answered validly by the baseline"
-    power = (
-        "detects each tested answer that violates the schema; detects a random fault with 90% probability if "
-        f"it affects {percent(rate_found(len(sound)))} of answers"
-        + ("" if exact else "; does not compare which of the allowed values is chosen")
-    )
-    if faults:
-        return CheckVerdict(
-            False, f"{summary}, {counted(len(faults), 'fault')} of the candidate", power, figures, faults
-        )
-    if not sound:
-        first = problem(cases[0].kind, cases[0].baseline) if cases else "no request was sent"
-        return undecided(
-            f"none of the baseline's {len(cases)} answers is valid for the schema ({first})", figures
-        )
-    return CheckVerdict(True, f"{summary}, and all of them by the candidate", power, figures)
-
-
-def content(kind: Kind, answer: TokenAnswer) -> str:
-    """Return what is compared: the text, or the tool calls with their arguments."""
-    return answer.text if kind != "tool" else json.dumps(answer.tool_calls)
-
-
-def problem(kind: Kind, answer: TokenAnswer) -> str | None:
-    """Describe why an answer is invalid; None if it is valid."""
-    if answer.finish_reason == "length":
-        return "truncated at max_tokens"
-    if answer.finish_reason is None:
-        return "finish_reason is missing"
-    if kind != "tool":
-        return None if conforms(kind, answer.text) else "violates the schema"
-    if [name for name, _ in answer.tool_calls] != [TOOL]:
-        return f"{len(answer.tool_calls)} calls of {TOOL}"
-    return None if conforms(kind, answer.tool_calls[0][1]) else "arguments violate the schema"

@@ -250,13 +250,9 @@ class Options:
     samples: int = 128
     sample_tokens: int = 128
     features: int = 24  #: for logprobs, stop strings and streaming
-    seeds: int = 48
-    seeds_noisy: int = 400  #: if the noise floor is not exact: a few lost seeds must exceed the noise
-    seed_tokens: int = 16
     parameter_samples: int = 16  #: for each sampling parameter
     contexts: int = 16  #: positions at which the next token is sampled repeatedly
     repeats: int = 128  #: samples at each position
-    feature_tokens: int = 64
     structured: int = 12
     structured_tokens: int = 512
     longest_tokens: int = 40_000
@@ -307,20 +303,17 @@ class EnginePair:
         Raises:
             SideFailed: a request was refused or failed.
         """
-        try:
+        with failing(side):
             documents = ask_raw(self._engine(side), bodies, at_once or self.options.concurrency, self.tick)
+        try:
             return [parse_answer(document) for document in documents]
-        except (SpecError, ServiceFault) as error:
-            raise SideFailed(side, error) from error
         except ValueError as error:
             raise SideFailed(side, ServiceFault(f"{self._engine(side).name}: {error}")) from error
 
     def stream(self, side: Side, bodies: Sequence[Body]) -> list[TokenAnswer | StreamError]:
         """Return the streamed answers of one engine, in order; a broken one as its error."""
-        try:
+        with failing(side):
             return stream_all(self._engine(side), bodies, self.options.concurrency)
-        except (SpecError, ServiceFault) as error:
-            raise SideFailed(side, error) from error
 
     def prompts(self, items: Sequence[tuple[str, Mapping[str, Any]]]) -> list[TokenPrompt]:
         """Return the token ids of each body's prompt, by the baseline's template and tokenizer.
@@ -334,10 +327,8 @@ class EnginePair:
             {**{k: v for k, v in body.items() if k in kept}, "max_tokens": 1, "return_token_ids": True}
             for _, body in items
         ]
-        try:
+        with failing("baseline"):
             documents = ask_raw(self.baseline, bodies, self.options.concurrency, self.tick)
-        except (SpecError, ServiceFault) as error:
-            raise SideFailed("baseline", error) from error
         tokenized = []
         for (name, _), document in zip(items, documents, strict=True):
             ids = document.get("prompt_token_ids") or document["choices"][0].get("prompt_token_ids")
@@ -367,12 +358,11 @@ class EnginePair:
             {"prompt": [*p.ids, *ids], "max_tokens": 1, "prompt_logprobs": SCORED_RANKS, **GREEDY}
             for (_, ids), p in new.items()
         ]
-        try:
+        with failing("baseline"):
             documents = ask_raw(self.baseline, bodies, self.options.concurrency, self.tick)
+        try:
             for (key, prompt), document in zip(new.items(), documents, strict=True):
                 self._scores[key] = parse_scores(document, len(prompt.ids), key[1])
-        except (SpecError, ServiceFault) as error:
-            raise SideFailed("baseline", error) from error
         except (ValueError, KeyError) as error:
             raise SideFailed(
                 "baseline", ServiceFault(f"{self.baseline.name} returned invalid scores: {error}")

@@ -230,31 +230,29 @@ def _beyond(samples: Sequence[Scored], cut: Cut, noise: float) -> list[str]:
 
 def _tempered(case: ParameterCase) -> CheckVerdict:
     name = f"temperature {case.temperature:g}"
-    mine, baseline = (_warmth(samples, case.temperature) for samples in (case.candidate, case.baseline))
+    z, if_ignored = _warmth(case.candidate, case.temperature)
+    own, _ = _warmth(case.baseline, case.temperature)
     limit = z_limit(ALPHA / len(TEMPERATURES))
-    figures = {f"z_{name}".replace(" ", "_"): mine.z}
-    if abs(baseline.z) > limit:
-        return undecided(f"the baseline's own samples do not fit {name}: Z = {baseline.z:.1f}", figures)
-    power = f"if the engine ignored {name}, Z would be about {mine.if_ignored:.0f} (limit {limit:.1f})"
-    if abs(mine.z) > limit:
+    figures = {f"z_{name}".replace(" ", "_"): z}
+    if abs(own) > limit:
+        return undecided(f"the baseline's own samples do not fit {name}: Z = {own:.1f}", figures)
+    power = f"if the engine ignored {name}, Z would be about {if_ignored:.0f} (limit {limit:.1f})"
+    if abs(z) > limit:
         return CheckVerdict(
-            False, f"{name} is not applied: Z = {mine.z:.1f}", power, figures, [f"{name}: Z = {mine.z:.1f}"]
+            False, f"{name} is not applied: Z = {z:.1f}", power, figures, [f"{name}: Z = {z:.1f}"]
         )
-    if abs(mine.if_ignored) < limit + 2:
+    if abs(if_ignored) < limit + 2:
         return undecided(f"{name}: too few tokens to decide whether it is ignored", figures)
     return CheckVerdict(True, f"{name} is applied", power, figures)
 
 
-@dataclass(frozen=True)
-class _Warmth:
-    z: float  #: of the tokens' log-probabilities against those expected at the temperature
-    if_ignored: float  #: the same for samples at temperature 1
-
-
-def _warmth(samples: Sequence[Scored], temperature: float) -> _Warmth:
+def _warmth(samples: Sequence[Scored], temperature: float) -> tuple[float, float]:
     """Compare the log-probabilities of tokens with those expected, among the most likely tokens.
 
     Given that the token is one of these, their shares do not depend on the rest of the vocabulary.
+
+    Returns:
+        Z, and about what it would be for samples at temperature 1.
     """
     surplus = variance = ignored = 0.0
     for scored in samples:
@@ -267,7 +265,7 @@ def _warmth(samples: Sequence[Scored], temperature: float) -> _Warmth:
             variance += spread
             ignored += _moments(known.values(), 1.0)[0] - mean
     deviation = math.sqrt(variance) or math.inf
-    return _Warmth(surplus / deviation, ignored / deviation)
+    return surplus / deviation, ignored / deviation
 
 
 def _moments(logprobs: Collection[float], temperature: float) -> tuple[float, float]:

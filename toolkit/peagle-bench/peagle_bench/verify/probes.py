@@ -1,7 +1,4 @@
-"""Requests that each check sends, and the test cases built from their answers.
-
-Requests with a JSON schema or tools use the chat API, as users do.
-"""
+"""Requests that each check sends, and the test cases built from their answers."""
 
 from __future__ import annotations
 
@@ -12,18 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from peagle_bench.verify.answer_format import (
-    CHOICE_SCHEMA,
-    SCHEMA,
-    TOOL,
-    Kind,
     StopCase,
     StreamCase,
-    StructuredCase,
     choose_stop,
 )
 from peagle_bench.verify.answers import Scored, TokenAnswer, whole_or_cut
 from peagle_bench.verify.engines import (
-    GREEDY,
     SAMPLED,
     WITH_LOGPROBS,
     EnginePair,
@@ -33,106 +24,9 @@ from peagle_bench.verify.engines import (
 )
 from peagle_bench.verify.greedy import GreedyCase, LongCase, ends_of
 from peagle_bench.verify.probabilities import CUTS, TEMPERATURES, UNSUPPORTED, ParameterCase
-from peagle_bench.verify.sampling import Repeated, SampleFit, SeedCase, find_positions, fit_places
+from peagle_bench.verify.sampling import Repeated, SampleFit, find_positions, fit_places
 from peagle_bench.verify.statistics import NoiseFloor, floor_of, largest_difference
-from peagle_sm.core.errors import SpecError, StreamError
-
-_ORDERS = (
-    "A customer wants the small red one by tonight.",
-    "Three large green crates, whenever you have time.",
-    "The blue parcel is medium sized and must leave now.",
-    "No hurry: one tiny green box.",
-    "Send the biggest red container at once!",
-    "A middling blue bag; next week is fine.",
-)
-_TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {"name": TOOL, "description": "Record what was ordered.", "parameters": SCHEMA},
-}
-_CHOICES: tuple[Any, ...] = ({"type": "function", "function": {"name": TOOL}}, "required", "auto")
-
-
-#: Option that vLLM names when it refuses tool calls ("requires --tool-call-parser to be set").
-_TOOLS_MISSING = "--tool-call-parser"
-
-
-class NoTools(Exception):
-    """Error: neither engine has a tool parser; the message is the baseline's refusal."""
-
-
-def _chat(order: str, demand: str, tokens: int) -> dict[str, Any]:
-    messages = [{"role": "user", "content": f"{demand}\n\n{order}"}]
-    return {"messages": messages, "max_tokens": tokens, "return_token_ids": True, **GREEDY}
-
-
-def probe_json(engines: EnginePair) -> list[StructuredCase]:
-    """Request JSON: one half with the object schema, the other with a choice of three long strings."""
-    requests: list[tuple[str, Kind, dict[str, Any]]] = []
-    for n in range(engines.options.structured):
-        order = _ORDERS[n % len(_ORDERS)]
-        kind: Kind = "object" if n % 2 == 0 else "choice"
-        schema = SCHEMA if kind == "object" else CHOICE_SCHEMA
-        demand = f"Sum up order {n + 1} as JSON."
-        demanded = {"type": "json_schema", "json_schema": {"name": "order", "schema": schema, "strict": True}}
-        body = _chat(order, demand, engines.options.structured_tokens)
-        requests.append((f"order {n + 1} ({kind})", kind, {**body, "response_format": demanded}))
-    return _cases(engines, requests)
-
-
-def probe_tools(engines: EnginePair) -> list[StructuredCase]:
-    """Request tool calls by name, as required, and as auto; skip those the baseline refuses.
-
-    Raises:
-        NoTools: both engines refuse all three because they have no tool parser.
-        SideFailed: the baseline refuses all three, and the candidate does not.
-    """
-    requests: list[tuple[str, Kind, dict[str, Any]]] = []
-    refused: list[tuple[SideFailed, dict[str, Any]]] = []
-    for choice in _CHOICES:
-        how = choice if isinstance(choice, str) else "named"
-        bodies = [
-            {
-                **_chat(
-                    _ORDERS[n % len(_ORDERS)], f"Record order {n + 1}.", engines.options.structured_tokens
-                ),
-                "tools": [_TOOL],
-                "tool_choice": choice,
-            }
-            for n in range(max(1, engines.options.structured // len(_CHOICES)))
-        ]
-        try:
-            engines.ask("baseline", [{**bodies[0], "max_tokens": 1}])
-        except SideFailed as failed:
-            if not isinstance(failed.error, SpecError):
-                raise
-            refused.append((failed, bodies[0]))
-            continue
-        requests += [(f"order {n + 1} ({how})", "tool", body) for n, body in enumerate(bodies)]
-    if not requests:
-        if all(_lack_tools(engines, failed, body) for failed, body in refused):
-            raise NoTools(str(refused[-1][0].error))
-        raise refused[-1][0]
-    return _cases(engines, requests)
-
-
-def _lack_tools(engines: EnginePair, baseline: SideFailed, body: dict[str, Any]) -> bool:
-    """Decide whether the candidate also refuses because it has no tool parser."""
-    try:
-        engines.ask("candidate", [{**body, "max_tokens": 1}])
-    except SideFailed as failed:
-        return failed.refused and all(_TOOLS_MISSING in str(each.error) for each in (baseline, failed))
-    return False
-
-
-def _cases(engines: EnginePair, requests: list[tuple[str, Kind, dict[str, Any]]]) -> list[StructuredCase]:
-    bodies = [body for _, _, body in requests]
-    own, mine = engines.ask("baseline", bodies), engines.ask("candidate", bodies)
-    streamed = engines.stream("candidate", bodies)
-    return [
-        StructuredCase(name, kind, its, answer, whole_or_cut(stream))
-        for (name, kind, _), its, answer, stream in zip(requests, own, mine, streamed, strict=True)
-    ]
-
+from peagle_sm.core.errors import StreamError
 
 _CONTEXT = re.compile(r"(?:max_model_len=|maximum context length is )(\d+)")
 _SHARES = (0.25, 0.5, 0.9)  #: of the context; one more prompt reaches its last token
@@ -254,31 +148,6 @@ def probe_stops(engines: EnginePair, greedy: Greedy) -> list[StopCase]:
     return [
         StopCase(prompt.id, stop, included, text, *answers)
         for (prompt, stop, included, text), *answers in zip(chosen, own, whole, streamed, strict=True)
-    ]
-
-
-def probe_seeds(engines: EnginePair, prompts: Sequence[TokenPrompt], exact: bool) -> list[SeedCase]:
-    """Sample with seeds, one request at a time, so that only the seed and the arithmetic matter.
-
-    If the floor is not exact, use more and shorter samples: noise has fewer tokens to make two answers
-    diverge, while a lost seed does so at once.
-    """
-    options = engines.options
-    count = options.seeds if exact else options.seeds_noisy
-    tokens = options.feature_tokens if exact else options.seed_tokens
-    some = [prompts[n % len(prompts)] for n in range(count)]
-    bodies = [{**_sampled_body(p, tokens), "seed": 1000 + n} for n, p in enumerate(some)]
-    others = [{**body, "seed": 50_000 + n} for n, body in enumerate(bodies)]
-    rows = [
-        engines.ask("baseline", bodies, 1),
-        engines.ask("baseline", bodies, 1),
-        engines.ask("candidate", bodies, 1),
-        engines.ask("candidate", bodies, 1),
-        engines.ask("candidate", others, 1),
-    ]
-    return [
-        SeedCase(p.id, (first, again), (mine, once_more), other)
-        for p, first, again, mine, once_more, other in zip(some, *rows, strict=True)
     ]
 
 

@@ -15,7 +15,7 @@ from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import CheckRecord, Header
 from peagle_bench.results.result_file import ResultWriter
 from peagle_bench.verify import CHECKS, probes
-from peagle_bench.verify.answer_format import judge_stops, judge_streaming, judge_structured
+from peagle_bench.verify.answer_format import judge_stops, judge_streaming
 from peagle_bench.verify.engines import (
     Engine,
     EnginePair,
@@ -25,18 +25,16 @@ from peagle_bench.verify.engines import (
     engine_of,
     greedy_body,
 )
+from peagle_bench.verify.forms import TOOL_FORMS, ask_forms, demands, judge_forms, judge_tools
 from peagle_bench.verify.greedy import judge_greedy, judge_long_context
 from peagle_bench.verify.probabilities import CUTS, TEMPERATURES, judge_logprobs, judge_parameters
 from peagle_bench.verify.probes import (
     LONG_ANSWER,
     LONG_PROMPTS,
     Greedy,
-    NoTools,
-    probe_json,
-    probe_tools,
 )
-from peagle_bench.verify.sampling import judge_sampled, judge_seeds
-from peagle_bench.verify.statistics import LEAST_DELTA, CheckVerdict, not_applicable, undecided
+from peagle_bench.verify.sampling import judge_sampled
+from peagle_bench.verify.statistics import ALPHA, LEAST_DELTA, CheckVerdict, undecided
 from peagle_bench.workloads import Workload, load_workload
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError, ServiceFault, SpecError, StreamError
@@ -46,12 +44,9 @@ QUICK = Options(
     samples=64,
     sample_tokens=96,
     features=12,
-    seeds=16,
-    seeds_noisy=64,
     parameter_samples=8,
     contexts=8,
     repeats=48,
-    feature_tokens=32,
     structured=6,
     structured_tokens=128,
     longest_tokens=4096,
@@ -206,7 +201,6 @@ def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
         "parameters": (len(CUTS) + len(TEMPERATURES)) * options.parameter_samples * options.sample_tokens,
         "logprobs": features,
         "stop-strings": 2 * features,  # with and without streaming, as the structured ones
-        "seeds": 3 * max(options.seeds * options.feature_tokens, options.seeds_noisy * options.seed_tokens),
         "streaming": features,
         "json-schema": 2 * structured,
         "tool-calls": 2 * structured,
@@ -293,17 +287,14 @@ def _judged(engines: EnginePair, name: str, greedy: Greedy) -> CheckVerdict:
         return judge_logprobs(*probes.probe_logprobs(engines, greedy))
     if name == "stop-strings":
         return judge_stops(probes.probe_stops(engines, greedy), exact)
-    if name == "seeds":
-        return judge_seeds(probes.probe_seeds(engines, greedy.prompts, exact), exact)
     if name == "streaming":
         return judge_streaming(probes.probe_streaming(engines, greedy), exact)
     if name == "json-schema":
-        return judge_structured(probe_json(engines), exact)
+        requests = demands(options.seed, options.structured, ("json-schema",))
+        return judge_forms(ask_forms(engines, requests, options.structured_tokens), ALPHA)
     if name == "tool-calls":
-        try:
-            return judge_structured(probe_tools(engines), exact)
-        except NoTools as refused:
-            return not_applicable(f"neither endpoint has a tool parser: {refused}")
+        requests = demands(options.seed, options.structured, TOOL_FORMS)
+        return judge_tools(engines, requests, options.structured_tokens, ALPHA)
     context = probes.context_of(engines, greedy.prompts[0])
     if context is None:
         return undecided("the engine does not report its context length")

@@ -1,4 +1,4 @@
-"""Checks of sampled answers: token frequencies against the target, and seeds. Pure.
+"""Check of sampled answers: token frequencies against the target. Pure.
 
 If samples at temperature 1 are the target's own, Z = sum(1[best] - p1) / sqrt(sum p1 (1 - p1)) is a standard
 normal, whatever the texts: each term has mean 0 given the preceding tokens. The same is true for the second
@@ -8,8 +8,6 @@ best token, the third, and so on. The first token is not speculated and is left 
 Samples of many texts show a shift that has the same sign everywhere. A fault with changing signs (for example
 if the residual of a rejected draft is replaced by the target's distribution) is visible only if one position
 is sampled repeatedly: there the draft, and so the shift, is always the same.
-
-The same seed must give the same answer again, another seed must give another answer.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from peagle_bench.verify.statistics import (
     CheckVerdict,
     chi_square_z,
     counted,
-    fisher_greater,
-    fisher_rate_found,
     percent,
     shift_found,
     undecided,
@@ -118,50 +114,45 @@ class FrequencyShift:
         return self.surplus / self.count if self.count else 0.0
 
 
-def shift_of(samples: Sequence[Scored]) -> FrequencyShift:
-    """Compute the shift of the best token over all tokens but the first of each sample."""
+Term = Callable[[Scored, int], tuple[bool, float] | None]
+"""Function of a sample and a position: whether a token of a rank was drawn, and its probability; or None."""
+
+
+def shift_of(samples: Sequence[Scored], term: Term | None = None) -> FrequencyShift:
+    """Compute the shift of a rank (the best token) over all tokens but the first of each sample."""
     surplus = variance = 0.0
     count = 0
     for sample in samples:
-        for logprob, other in list(zip(sample.logprobs, sample.others, strict=True))[1:]:
-            best = min(1.0, math.exp(max(logprob, other)))
-            surplus += (logprob >= other) - best
-            variance += best * (1 - best)
-            count += 1
+        for at in range(1, min(len(sample.answer.ids), len(sample.logprobs))):
+            pair = (term or _best)(sample, at)
+            if pair is not None:
+                hit, share = pair
+                surplus += hit - share
+                variance += share * (1 - share)
+                count += 1
     return FrequencyShift(count, surplus, variance)
 
 
-def rank_shift(samples: Sequence[Scored], rank: int) -> FrequencyShift:
-    """Compute the shift of the token of this rank (2 is the second best).
-
-    Sums over all tokens but the first of each sample, where the ranks are known.
-    """
-    surplus = variance = 0.0
-    count = 0
-    for sample in samples:
-        for token, top in list(zip(sample.answer.ids, sample.tops, strict=False))[1:]:
-            if len(top) < rank:
-                continue
-            share = math.exp(top[rank - 1][1])
-            surplus += (token == top[rank - 1][0]) - share
-            variance += share * (1 - share)
-            count += 1
-    return FrequencyShift(count, surplus, variance)
+def _best(sample: Scored, at: int) -> tuple[bool, float]:
+    logprob, other = sample.logprobs[at], sample.others[at]
+    return logprob >= other, min(1.0, math.exp(max(logprob, other)))
 
 
-def rest_shift(samples: Sequence[Scored]) -> FrequencyShift:
-    """Compute the shift of all tokens beyond the known ranks, as `rank_shift`."""
-    surplus = variance = 0.0
-    count = 0
-    for sample in samples:
-        for token, top in list(zip(sample.answer.ids, sample.tops, strict=False))[1:]:
-            if not top:
-                continue
-            share = min(1.0, max(0.0, 1 - sum(math.exp(logprob) for _, logprob in top)))
-            surplus += (token not in [likely for likely, _ in top]) - share
-            variance += share * (1 - share)
-            count += 1
-    return FrequencyShift(count, surplus, variance)
+def _rank(sample: Scored, at: int, rank: int) -> tuple[bool, float] | None:
+    """The token of this rank (2 is the second best)."""
+    top = sample.tops[at] if at < len(sample.tops) else ()
+    if len(top) < rank:
+        return None
+    return sample.answer.ids[at] == top[rank - 1][0], math.exp(top[rank - 1][1])
+
+
+def _rest(sample: Scored, at: int) -> tuple[bool, float] | None:
+    """All tokens beyond the known ranks."""
+    top = sample.tops[at] if at < len(sample.tops) else ()
+    if not top:
+        return None
+    share = min(1.0, max(0.0, 1 - sum(math.exp(logprob) for _, logprob in top)))
+    return sample.answer.ids[at] not in [likely for likely, _ in top], share
 
 
 @dataclass(frozen=True)
@@ -201,14 +192,14 @@ def judge_sampled(
     answers = [sample.answer for sample in (*candidate, *seeded)]
     shape = [f"sample {n}: {f}" for n, a in enumerate(answers) for f in shape_faults(a, ends, max_tokens)]
     off = [name for name, shift in shifts.items() if abs(shift.z) > limit]
-    tests: dict[str, Callable[[Sequence[Scored]], FrequencyShift]] = {
-        f"rank {rank}": partial(rank_shift, rank=rank) for rank in range(2, SCORED_RANKS + 1)
+    tests: dict[str, Term] = {
+        f"rank {rank}": partial(_rank, rank=rank) for rank in range(2, SCORED_RANKS + 1)
     }
-    tests[f"ranks above {SCORED_RANKS}"] = rest_shift
+    tests[f"ranks above {SCORED_RANKS}"] = _rest
     rank_limit = z_limit(ALPHA / len(tests))
     both = [*candidate, *seeded]
-    seen = {name: test(both) for name, test in tests.items()}
-    its_own = {name: test(baseline) for name, test in tests.items()}
+    seen = {name: shift_of(both, term) for name, term in tests.items()}
+    its_own = {name: shift_of(baseline, term) for name, term in tests.items()}
     for name, shift in seen.items():
         figures[f"z_{name.replace(' ', '_')}"] = shift.z
     least = shift_found(whole.variance, whole.count)
@@ -263,58 +254,3 @@ def judge_sampled(
             f"only {whole.count} tokens were sampled; at least {LEAST_TOKENS} are needed", figures
         )
     return CheckVerdict(True, summary, power, figures)
-
-
-@dataclass(frozen=True)
-class SeedCase:
-    """One prompt sampled at temperature 1: twice with a seed by each engine, once with another seed."""
-
-    prompt_id: str
-    baseline: tuple[TokenAnswer, TokenAnswer]
-    candidate: tuple[TokenAnswer, TokenAnswer]
-    other: TokenAnswer  #: of the candidate
-
-
-def judge_seeds(cases: Sequence[SeedCase], exact: bool) -> CheckVerdict:
-    """Judge whether the candidate repeats its answers with a seed as the baseline does.
-
-    Its answers may differ from the baseline's: speculation uses the random numbers differently.
-    """
-    if not cases:
-        return undecided("no prompt was answered by both engines")
-    own = sum(not _same(*case.baseline) for case in cases)
-    broken = [case.prompt_id for case in cases if not _same(*case.candidate)]
-    constant = all(_same(case.candidate[0], case.other) for case in cases)
-    p = fisher_greater(len(broken), len(cases), own, len(cases))
-    figures = {
-        "prompts": len(cases),
-        "not_repeated": len(broken),
-        "baseline_not_repeated": own,
-        "fisher_p": p,
-    }
-    repeated = f"{len(cases) - len(broken)} of {len(cases)} prompts"
-    summary = f"{repeated} have the same answer again with the same seed (baseline {len(cases) - own})"
-    if constant:
-        summary = f"{summary}; another seed does not change the answers"
-        return CheckVerdict(False, summary, _power(cases, exact, own), figures)
-    if own == len(cases):
-        return undecided("the baseline itself repeats no answer with the same seed", figures)
-    if not broken:
-        return CheckVerdict(True, summary, _power(cases, exact, own), figures)
-    if (exact and own == 0) or p < ALPHA:
-        faults = [f"{prompt}: two different answers with the same seed" for prompt in broken]
-        return CheckVerdict(False, summary, _power(cases, exact, own), figures, faults)
-    return undecided(f"{summary}, which arithmetic noise may explain", figures)
-
-
-def _same(answer: TokenAnswer, other: TokenAnswer) -> bool:
-    return (answer.ids, answer.text) == (other.ids, other.text)
-
-
-def _power(cases: Sequence[SeedCase], exact: bool, own: int) -> str:
-    if exact and own == 0:
-        return "detects a single tested answer that the same seed does not repeat"
-    rate = fisher_rate_found(len(cases), own, len(cases))
-    if rate is None:
-        return "none: too few prompts for the noise of the baseline"
-    return f"detects a seed that is ignored in {percent(rate)} of answers with 90% probability"

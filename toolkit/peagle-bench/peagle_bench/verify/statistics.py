@@ -120,21 +120,6 @@ def rate_found(units: int, *, power: float = POWER) -> float:
     return 1.0 if units == 0 else 1 - (1 - power) ** (1 / units)
 
 
-@lru_cache(maxsize=256)
-def fisher_rate_found(of: int, base_hits: int, base_of: int) -> float | None:
-    """Compute the smallest rate that `fisher_greater` detects with `POWER` at `ALPHA`; None if none.
-
-    ``base_hits`` of ``base_of`` is the other group's observed count.
-    """
-    needed = next((k for k in range(of + 1) if fisher_greater(k, of, base_hits, base_of) < ALPHA), None)
-    if needed is None:
-        return None
-    for percent in range(1, 101):
-        if _at_least(needed, of, percent / 100) >= POWER:
-            return percent / 100
-    return None
-
-
 def _at_least(needed: int, of: int, rate: float) -> float:
     if rate >= 1:
         return 1.0

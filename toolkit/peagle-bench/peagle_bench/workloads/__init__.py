@@ -20,17 +20,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS, Asked, conversation_ids
 from peagle_bench.load import WorkItem
 from peagle_bench.workloads import own_prompts, public_datasets
 from peagle_bench.workloads.prompt_files import Fetch, Question, Source, choose, fetch_url
 from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.session.session import Session, make_session
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS, Asked, conversation_ids
 from peagle_sm.core.errors import SpecError
 
-Api = Literal["auto", "chat", "completion"]
 MAX_TOKENS = 256  #: default of prompts and bodies without a limit of their own
 TEMPERATURE = 0.0  #: greedy: the only temperature at which all modes must give the same answers
 
@@ -40,51 +39,25 @@ class Shape:
     """Options for making requests from prompts.
 
     ``max_tokens`` and ``temperature`` None: the user's own bodies keep their values; prompts get the default
-    temperature. Requests without a limit get ``default_max_tokens`` (None: no limit). ``api`` auto: chat for
-    conversations, completion for texts. ``extra`` is added to every body.
+    temperature. Requests without a limit get ``default_max_tokens`` (None: no limit). All get ``extra``.
     """
 
     max_tokens: int | None = None
     temperature: float | None = None
-    api: Api = "auto"
     first_turn_only: bool = False
     extra: Mapping[str, Any] | None = None
     default_max_tokens: int | None = MAX_TOKENS
 
 
 def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -> WorkItem:
-    """Make the request of a question; for a conversation its first turn, which leads to the next.
-
-    Raises:
-        SpecError: the chosen API cannot send this question.
-    """
+    """Make the request of a question; for a conversation its first turn, which leads to the next."""
     if question.body is not None:
         return WorkItem(question.id, _own_body(question.body, shape), question.category, **_kept(question))
     settings = _own_body({"temperature": TEMPERATURE, **parameters, **question.settings}, shape)
     if question.turns:
         turns = question.turns[:1] if shape.first_turn_only else question.turns
-        if shape.api == "completion":
-            if len(turns) > 1:
-                raise SpecError(
-                    f"{question.id} is a conversation of {len(turns)} turns; the completion API sends one",
-                    next_step="use --api chat",
-                )
-            if question.system is not None:
-                raise SpecError(
-                    f"{question.id} has a system message, which the completion API cannot send",
-                    next_step="leave --api completion out",
-                )
-            body = {"prompt": turns[0], **settings}
-            return WorkItem(question.id, body, question.category, **_kept(question))
         system = [] if question.system is None else [{"role": "system", "content": question.system}]
         return _turn(question, turns, system, settings)
-    if shape.api == "chat":
-        if not isinstance(question.prompt, str):
-            raise SpecError(
-                f"{question.id} consists of token ids, which the chat API cannot send",
-                next_step="leave --api chat out",
-            )
-        return _turn(question, (question.prompt,), [], settings)
     prompt = question.prompt if isinstance(question.prompt, str) else list(question.prompt or ())
     return WorkItem(question.id, {"prompt": prompt, **settings}, question.category, **_kept(question))
 
@@ -233,7 +206,6 @@ def load_workload(
     count: int | None = None,
     max_tokens: int | None = None,
     temperature: float | None = None,
-    api: Api = "auto",
     first_turn_only: bool = False,
     extra: Mapping[str, Any] | None = None,
     related: bool = True,
@@ -250,7 +222,6 @@ def load_workload(
         count: number of prompts; None is all. A larger count extends a smaller one of the same seed.
         max_tokens: maximum tokens per answer; None is the value in the user's own bodies, or the default.
         temperature: None is 0, or the value in the user's own bodies.
-        api: "chat", "completion", or "auto" (chat for conversations, completion for texts).
         first_turn_only: send only the first turn of each conversation.
         extra: fields for every request body.
         related: find the turns of one conversation by their texts; False: by the source's ids alone.
@@ -269,7 +240,7 @@ def load_workload(
     kept = cache or cache_dir(os.environ) / "workloads"
     source = _source(name_or_path, seed, count, fetch, kept, session)
     chosen = choose(by_conversation(source.questions) if related else source.questions, count, seed)
-    shape = Shape(max_tokens, temperature, api, first_turn_only, extra, default_max_tokens)
+    shape = Shape(max_tokens, temperature, first_turn_only, extra, default_max_tokens)
     items = tuple(make_item(question, shape, source.parameters) for question in chosen)
     return Workload(
         name=source.name,

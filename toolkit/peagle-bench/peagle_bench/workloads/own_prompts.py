@@ -6,11 +6,12 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from peagle_bench.workloads.labels import refuse_many_values
 from peagle_bench.workloads.prompt_files import (
     Question,
     Source,
@@ -24,7 +25,7 @@ from peagle_bench.workloads.prompt_files import (
 )
 from peagle_sm.aws.streams.refusals import CHAT, KNOWN, refuse_ignored
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.request_slices import checked_labels, refuse_many_values
+from peagle_sm.core.request_slices import checked_labels
 
 #: Fields of a line that peagle-sm reads and that are not part of the request.
 _OURS = ("id", "custom_id", "category", "labels", "conversation")
@@ -95,21 +96,6 @@ def _refuse_placeholders(lines: list[tuple[int, Mapping[str, Any]]], path: Path)
         )
 
 
-def _refuse_misspelt(line: Mapping[str, Any], where: str) -> None:
-    """Refuse a field that is nearly one of ours: it would be sent to the engine, which ignores it."""
-    for name in line:
-        if name in _OURS or name in KNOWN or (name == "conversations" and isinstance(line[name], list)):
-            continue
-        near = get_close_matches(name.lower(), _SPELT, n=1, cutoff=_CLOSE)
-        # `subcategory` and `customer_id` are near, too, and somebody's own.
-        if near and near[0] not in line and abs(len(name) - len(near[0])) <= 1:
-            raise SpecError(
-                f"{where}: found the field {name!r}, which would go to the engine; did you mean {near[0]!r}?",
-                next_step=f'write "{near[0]}"; an engine field of that name goes into {{"body": {{…}}}}',
-                details={"found": name, "near": near},
-            )
-
-
 _SETTINGS = frozenset(
     {
         "add_generation_prompt",
@@ -137,21 +123,26 @@ _SETTINGS = frozenset(
 _VERY_CLOSE = 0.88
 
 
-def _refuse_misspelt_settings(body: Mapping[str, Any], where: str) -> None:
-    """Refuse a misspelt field that would change the answer: the engine would ignore it."""
-    for name in body:
-        near = get_close_matches(name.lower().replace("-", "_"), _SETTINGS, n=1, cutoff=_VERY_CLOSE)
-        if near and name not in KNOWN and name not in _OURS and near[0] not in body:
+def _refuse_misspelt(fields: Mapping[str, Any], where: str, ours: Sequence[str] = ()) -> None:
+    """Refuse a misspelt field: it would go to the engine, which ignores it. ``ours``: other allowed names."""
+    for name in fields:
+        if name in _OURS or name in KNOWN or (name == "conversations" and isinstance(fields[name], list)):
+            continue
+        plain = name.lower().replace("-", "_")
+        near = [
+            *(word for word in get_close_matches(plain, ours, 1, _CLOSE) if abs(len(plain) - len(word)) < 2),
+            *get_close_matches(plain, _SETTINGS, 1, _VERY_CLOSE),
+        ]  # `subcategory` and `customer_id` are near, too, and somebody's own
+        if near and near[0] not in fields:
             raise SpecError(
                 f"{where}: found the field {name!r}, which the engine ignores; did you mean {near[0]!r}?",
-                next_step=f"write {near[0]} instead of {name}, or remove it",
+                next_step=f'write "{near[0]}", or remove it; the engine\'s go into {{"body": {{…}}}}',
                 details={"found": name, "near": near[0]},
             )
 
 
 def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Counter[str]) -> Question | None:
-    _refuse_misspelt(line, where)
-    _refuse_misspelt_settings(line, where)
+    _refuse_misspelt(line, where, _SPELT)
     name = str(line.get("id", line.get("custom_id", f"line/{number:05}")))
     category = None if "category" not in line else str(line["category"])
     labels = checked_labels(line.get("labels") or {}, where)
@@ -174,7 +165,7 @@ def _own_question(line: Mapping[str, Any], where: str, number: int, tally: Count
     if not isinstance(body, dict):
         raise SpecError(f"{where}: body is not a JSON object", next_step='write {"body": {"messages": […]}}')
     if body is not line:
-        _refuse_misspelt_settings(body, where)
+        _refuse_misspelt(body, where)
     body = {key: value for key, value in body.items() if body is not line or key not in _OURS}
     checked = checked_body(body, where)
     _refuse_other_lengths({**line, **checked}, where)

@@ -65,42 +65,16 @@ def json_lines(content: bytes, origin: str) -> Iterator[tuple[int, Mapping[str, 
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _not_json(content, text, error, f"{origin}, line {number}") from error
+            raise SpecError(
+                f"{origin}, line {number}: not JSON: {error}",
+                next_step="write one JSON object per line (JSON lines); `jq -c . FILE` does so",
+            ) from error
         if not isinstance(value, dict):
             raise SpecError(
                 f"{origin}, line {number}: found {type(value).__name__}, expected a JSON object",
                 next_step="write one JSON object per line (JSON lines)",
             )
         yield number, value
-
-
-def _not_json(content: bytes, text: str, error: Exception, where: str) -> SpecError:
-    """Return the error of a line that is not JSON, with the form that the file has instead."""
-    if text.lstrip().startswith("{") and _is_spread(content):
-        return SpecError(
-            f"{where}: a JSON object begins here and ends on a later line; allowed: one JSON object per line",
-            next_step="write each object in one line: `jq -c . FILE`",
-        )
-    separator = next((name for mark, name in _SEPARATORS.items() if mark in text), None)
-    if not text.lstrip().startswith(("{", "[")) and separator:
-        return SpecError(
-            f"{where}: found {text!r:.60}, not JSON; {separator} separate values, as in CSV or TSV",
-            next_step="write one JSON object per line (JSON lines)",
-        )
-    return SpecError(f"{where}: not JSON: {error}", next_step="write one JSON object per line (JSON lines)")
-
-
-_SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
-
-
-def _is_spread(content: bytes) -> bool:
-    """Return whether a file begins with one JSON object over several lines."""
-    try:
-        text = content.decode("utf-8-sig").lstrip()
-        _, end = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return "\n" in text[:end]
 
 
 def json_array(content: bytes, origin: str) -> list[Mapping[str, Any]] | None:

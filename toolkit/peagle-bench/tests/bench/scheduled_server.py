@@ -3,7 +3,7 @@
 As a process of its own (`python -m tests.bench.scheduled_server --port 0 …` prints its port); in tests
 `with scheduled_server("--gap-ms", "10") as server:`. It speaks SSE on /v1/completions, /v1/chat/completions
 and /invocations, and SageMaker's event stream on /endpoints/NAME/invocations-response-stream; also /health,
-/ping, /v1/models and /metrics (vLLM's names). GET /truth?since=S&until=U tells what it wrote in that stretch
+/ping and /v1/models. GET /truth?since=S&until=U tells what it wrote in that stretch
 of CLOCK_MONOTONIC: tokens and chunks.
 
 It writes as an engine does: every ``--gap-ms`` one step, in which every running stream gets one chunk. With
@@ -110,9 +110,6 @@ class Server:
         if method == "GET":
             self._look(connection, parts.path, parse_qs(parts.query))
             return
-        if method != "POST":  # HEAD, by clients that look whether somebody is there
-            connection.whole(200, b"")
-            return
         body = json.loads(raw)
         script = body.get("scheduled") or {}
         if "status" in script:
@@ -120,23 +117,13 @@ class Server:
             return
         framed = parts.path.endswith("/invocations-response-stream")
         stream = Stream(connection, self.settings, self.truth, body, framed=framed)
-        if not body.get("stream"):
-            self._answer_whole(connection, stream)
-            return
         connection.begin(eventstream.CONTENT_TYPE if framed else "text/event-stream; charset=utf-8")
         self._loop.call_later(self.settings.ttft_s, self._start, stream)
-
-    def _answer_whole(self, connection: Connection, stream: Stream) -> None:
-        content = json.dumps(stream.whole()).encode()
-        wait = self.settings.ttft_s + self.settings.gap_s * (stream.chunks - 1)
-        self._loop.call_later(wait, connection.whole, 200, content)
 
     def _look(self, connection: Connection, path: str, query: dict[str, list[str]]) -> None:
         if path == "/truth":
             since, until = float(query.get("since", ["0"])[0]), float(query.get("until", ["1e12"])[0])
             connection.whole(200, json.dumps(self.truth.between(since, until)).encode())
-        elif path == "/metrics":
-            connection.whole(200, self.truth.metrics().encode(), "text/plain; version=0.0.4")
         elif path == "/v1/models":
             model = {"id": "scheduled", "object": "model", "max_model_len": 32768}
             connection.whole(200, json.dumps({"object": "list", "data": [model]}).encode())

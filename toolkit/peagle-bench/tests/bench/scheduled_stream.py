@@ -39,8 +39,6 @@ class Truth:
     def __init__(self) -> None:
         self.at = array("d")
         self.tokens = array("l")
-        self.drafts = self.accepted = 0
-        self.per_position: list[int] = []
 
     def wrote(self, at: float, tokens: int) -> None:
         self.at.append(at)
@@ -49,27 +47,6 @@ class Truth:
     def between(self, since: float, until: float) -> dict[str, int]:
         rows = [n for n, at in enumerate(self.at) if since < at <= until]
         return {"tokens": sum(self.tokens[n] for n in rows), "chunks": len(rows)}
-
-    def accept(self, accepted: int, k: int) -> None:
-        self.drafts += 1
-        self.accepted += accepted
-        self.per_position = self.per_position or [0] * k
-        for place in range(accepted):
-            self.per_position[place] += 1
-
-    def metrics(self) -> str:
-        k = len(self.per_position)
-        rows = {
-            "vllm:generation_tokens_total": sum(self.tokens),
-            "vllm:spec_decode_num_drafts_total": self.drafts,
-            "vllm:spec_decode_num_draft_tokens_total": self.drafts * k,
-            "vllm:spec_decode_num_accepted_tokens_total": self.accepted,
-        }
-        lines = [f'{name}{{engine="0",model_name="scheduled"}} {value:.1f}' for name, value in rows.items()]
-        name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-        for place, count in enumerate(self.per_position):
-            lines.append(f'{name}{{engine="0",model_name="scheduled",position="{place}"}} {count:.1f}')
-        return "\n".join(lines) + "\n"
 
 
 class Stream:
@@ -129,18 +106,6 @@ class Stream:
             self.connection.finish()
         return not over
 
-    def whole(self) -> dict[str, Any]:
-        """The answer to a request that is not streamed: the same tokens, all at once."""
-        ids: list[int] = []
-        while self.written < self.length:
-            ids += self._write_on()
-            self.chunks += 1
-        self.truth.wrote(time.perf_counter(), len(ids))
-        text = "".join(f" t{each}" for each in ids)
-        message = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        choice = {"index": 0, **message, "token_ids": ids, "finish_reason": self.finish_reason}
-        return {"object": "text_completion", "choices": [choice], **self.usage()}
-
     def _write_on(self) -> list[int]:
         ids = [self.draws.randrange(1000) for _ in range(self._tokens())]
         self.written += len(ids)
@@ -149,10 +114,9 @@ class Stream:
     def _tokens(self) -> int:
         if not self.chunks or not self.survival:
             return 1
-        draw, k = self.fates.random(), len(self.survival)
+        draw = self.fates.random()
         accepted = sum(draw < share for share in self.survival)
         self.histogram[accepted] += 1
-        self.truth.accept(accepted, k)
         return min(1 + accepted, self.length - self.written)
 
     def _event(self, choice: dict[str, Any]) -> bytes:

@@ -9,9 +9,9 @@ import pytest
 
 from peagle_bench.load.points import Objective
 from peagle_bench.report.costs import cheapest, cost_rows, rate_interval, serving_of
+from peagle_bench.report.fleet import Demand
 from peagle_bench.results.records import ClientHealth, RequestRecord
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.plan.cost import Demand
 from tests.bench.compare.simulating import request
 from tests.bench.report.making import MODES, arm, closed, point
 

@@ -1,4 +1,4 @@
-"""Results files: written and read back, cut, broken, resumed."""
+"""Results files: written and read back, cut, broken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peagle_bench.results import records
 from peagle_bench.results.records import KINDS, Load, Record
-from peagle_bench.results.result_file import ResultWriter, from_line, read, to_line
+from peagle_bench.results.result_file import ResultWriter, demand_same_config, from_line, read, to_line
 from peagle_sm.aws.files import CannotWrite
 from peagle_sm.core.errors import SpecError
 from tests.disks import file_limit
@@ -55,7 +55,7 @@ RECORDS: dict[str, Record] = {
     "point": point(),
     "comparison": comparison(),
     "fit": records.FitRecord("p-eagle", CLOSED, (records.KPoint(7, 4.3, 8.6, 497, True),), 7, "why", 1, None),
-    "window": records.WindowRecord("p-eagle", 7, 8, 1, 3.4, (0.9, 0.5), 8.6, 497.0, 100, "drafts", "late"),
+    "window": records.Reading(7, 8, 3.4, (0.9, 0.5), 8.6, 497.0, 100, "drafts", 1, "p-eagle", "late"),
     "slice": records.SliceRecord(
         "p-eagle",
         Load("closed", concurrency=1),
@@ -84,7 +84,7 @@ RECORDS: dict[str, Record] = {
         3,
         ("x",),
     ),
-    "check": records.CheckRecord("seeds", "a", "b", None, "said", "none", {"gap": 0.01}, ("x",)),
+    "check": records.CheckRecord("greedy", "a", "b", None, "said", "none", {"gap": 0.01}, ("x",)),
 }
 
 
@@ -179,40 +179,20 @@ def test_a_new_run_never_overwrites_an_old_one_unasked(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", HEADER)
     with pytest.raises(SpecError, match="exists already") as raised:
         ResultWriter(path)
-    assert "--resume" in (raised.value.next_step or "")
+    assert "--out" in (raised.value.next_step or "")
     with ResultWriter(path, overwrite=True) as writer:
         writer.append(RECORDS["header"])
         writer.append(ARM)
     assert read(path).arms == (ARM,)
 
 
-def test_a_resumed_file_loses_its_cut_line_and_goes_on(tmp_path: Path) -> None:
-    path = write(tmp_path / "r.jsonl", HEADER, request("p/1"), request("p/2"))
-    path.write_bytes(path.read_bytes()[:-20])
-    with ResultWriter.resume(path, {**CONFIG, "concurrency": (1, 8)}) as writer:
-        assert writer.found is not None
-        assert [request.prompt_id for request in writer.found.requests] == ["p/1"]
-        assert writer.found.warnings
-        writer.append(request("p/3"))
-    result = read(path)
-    assert [request.prompt_id for request in result.requests] == ["p/1", "p/3"]
-    assert result.warnings == ()
-
-
-def test_a_last_line_without_its_line_end_is_kept_and_ended(tmp_path: Path) -> None:
-    path = write(tmp_path / "r.jsonl", HEADER, ARM)
-    path.write_bytes(path.read_bytes()[:-1])
-    with ResultWriter.resume(path, CONFIG) as writer:
-        writer.append(request())
-    assert read(path).arms == (ARM,)
-    assert len(read(path).requests) == 1
-
-
 def test_resuming_with_another_config_says_what_differs(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", HEADER)
     with pytest.raises(SpecError) as raised:
-        ResultWriter.resume(
-            path, {"workload": {"name": "mt-bench", "prompts": 9}, "concurrency": [1, 8], "rate": None}
+        demand_same_config(
+            path,
+            CONFIG,
+            {"workload": {"name": "mt-bench", "prompts": 9}, "concurrency": [1, 8], "rate": None},
         )
     message = raised.value.message
     assert 'workload.name was "humaneval", now "mt-bench"' in message
@@ -225,10 +205,10 @@ def test_resuming_with_another_config_says_what_differs(tmp_path: Path) -> None:
 def test_two_runs_never_write_the_same_file(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", HEADER)
     with (
-        ResultWriter.resume(path, CONFIG),
+        ResultWriter(path, overwrite=True),
         pytest.raises(SpecError, match="another run is writing"),
     ):
-        ResultWriter.resume(path, CONFIG)
+        ResultWriter(path, overwrite=True)
 
 
 def test_a_full_disk_leaves_whole_lines_and_says_how_to_go_on(tmp_path: Path) -> None:
@@ -239,7 +219,7 @@ def test_a_full_disk_leaves_whole_lines_and_says_how_to_go_on(tmp_path: Path) ->
         with file_limit(len(before) + 20), pytest.raises(CannotWrite, match="File too large") as full:
             writer.append(ARM)
         assert path.read_bytes() == before
-        assert f"Then continue with --resume {path}." in (full.value.next_step or "")
+        assert f"`peagle-sm report {path}`" in (full.value.next_step or "")
         writer.append(ARM)
     assert read(path).arms == (ARM,)
 

@@ -5,14 +5,11 @@ import json
 from pathlib import Path
 
 from peagle_bench.workloads import public_datasets
-from peagle_bench.workloads.public_datasets import Prompt
+from peagle_bench.workloads.prompt_files import Question
 
 
 def test_files_are_read_as_they_are_written(tmp_path: Path) -> None:
     packed = tmp_path / "some.jsonl.gz"
     with gzip.open(packed, "wt") as file:
         file.write(json.dumps({"task_id": "T/1", "prompt": "def a():\n", "test": ""}) + "\n\n")
-    assert public_datasets.read_human_eval(packed) == [Prompt("T/1", "def a():")]
-    plain = tmp_path / "own.jsonl"
-    plain.write_text('{"id": "one", "text": "def a():"}\n')
-    assert public_datasets.read_prompts(plain) == [Prompt("one", "def a():")]
+    assert public_datasets.read_human_eval(packed) == [Question("T/1", prompt="def a():", category="code")]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from peagle_learn.core.jobs import Job, job_of
-from peagle_sm.aws.session.errors import is_ending
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.guard import TRAINING_LOG_GROUP
 
 _PAGE = 100
+_ENDING_WORDS = re.compile(r"\bis in status (?:stopping|stopped|completed|failed)\b", re.IGNORECASE)
 
 
 def create_job(session: Session, parameters: Mapping[str, Any]) -> None:
@@ -43,6 +44,15 @@ def stop_job(session: Session, name: str) -> bool:
             raise
         return False
     return True
+
+
+def is_ending(error: BaseException) -> bool:
+    """Return whether a StopX was refused because the job ends or has ended: only the message says so."""
+    return (
+        isinstance(error, ServiceFault)
+        and error.code.startswith("Validation")
+        and _ENDING_WORDS.search(error.message) is not None
+    )
 
 
 def job_names(session: Session, name_contains: str, running: bool = False) -> Iterator[str]:

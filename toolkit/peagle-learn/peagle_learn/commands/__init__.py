@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from peagle_sm.cli.base import Entry, LazyGroup, global_options
@@ -62,6 +64,11 @@ ENTRIES: tuple[Entry, ...] = (
         "Make data, train, prove and promote; after a stop, continue.",
         "The loop",
     ),
+)
+
+
+learn_spec_argument = click.argument(
+    "spec_path", metavar="[SPEC]", default="learn.yaml", type=click.Path(path_type=Path, dir_okay=False)
 )
 
 

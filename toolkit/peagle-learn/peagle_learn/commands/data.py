@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
+from peagle_learn.commands import learn_spec_argument
+from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c
 from peagle_sm.cli.terminal import render_fields, render_table
@@ -34,7 +35,7 @@ def open_work(path: Path, spec: LearnSpec, *, dry_run: bool = False) -> Path:
     Raises:
         PlanRefused: another process works in it.
     """
-    from peagle_sm.aws.files import only_one
+    from peagle_learn.work_folder import only_one
     from peagle_sm.traffic.reading import WORK_FOLDER
 
     folder = path.absolute().parent / WORK_FOLDER / spec.name

@@ -60,7 +60,7 @@ def plan(state: State, model: str) -> None:
 
 
 def _prices(state: State) -> PriceOf:
-    from peagle_sm.aws.control.prices import find_job_price
+    from peagle_learn.aws.prices import find_job_price
     from peagle_sm.core.plan.resolve import DEFAULT_REGION
 
     try:

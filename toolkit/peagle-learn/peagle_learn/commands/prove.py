@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peagle_learn.commands import learn_spec_argument
 from peagle_learn.commands.data import open_work, wrapped
-from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
+from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.deploy import render_update
 from peagle_sm.cli.commands.guard import with_guard

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peagle_learn.commands import learn_spec_argument
 from peagle_learn.commands.data import open_work, wrapped
 from peagle_learn.commands.prove import endpoint_spec_option, proof_data, render_proof
-from peagle_sm.cli.arguments import follower, learn_spec_argument, open_session
+from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.console import asking, emit, need_terminal, note, termination_is_ctrl_c

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS, Together, beginnings
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS, Together, beginnings
 from peagle_sm.core.errors import SpecError
 
 NEAR = 0.8  #: similarity from which two prompts count as one

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.words import first_fault
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, NetworkId, RoleArn
 from peagle_sm.core.spec.validation import OwnTags, SpecPart, explain, read_mapping, with_lines

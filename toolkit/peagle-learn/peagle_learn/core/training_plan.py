@@ -23,6 +23,7 @@ from peagle_learn.core.memory import (
 )
 from peagle_learn.core.price import Duration, duration_of, epoch_findings, hour_words, price_findings
 from peagle_learn.core.recipes import chosen, head_sizes, load_recipes, shards_of
+from peagle_learn.core.rules import contradictions, fit_faults
 from peagle_learn.core.spec import LearnSpec
 from peagle_learn.core.training_request import (
     ChannelFacts,
@@ -38,7 +39,6 @@ from peagle_sm.core.display import Card, Shown, Table
 from peagle_sm.core.plan.tags_and_schedules import DEADLINE
 from peagle_sm.core.planning import finding_rows, refuse_errors
 from peagle_sm.core.resources.resource import Request
-from peagle_sm.core.rules import contradictions, fit_faults
 from peagle_sm.core.words import STAND_IN, Finding, error_finding, usd
 
 _LEAST_SEGMENT = 16

@@ -15,12 +15,12 @@ from typing import Any
 from peagle_learn.core.job_names import job_tags, metric_definitions
 from peagle_learn.core.price import TrainingPrice
 from peagle_learn.core.recipes import HeadSizes, Recipe
+from peagle_learn.core.rules import HeadShape, TargetShape
 from peagle_learn.core.spec import LearnSpec
 from peagle_sm.core.catalog import InstanceEntry
 from peagle_sm.core.guard import TRAINING_ROLE_PREFIX
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.resources.resource import Request
-from peagle_sm.core.rules import HeadShape, TargetShape
 from peagle_sm.core.words import Finding
 
 PENDING_HOURS = 24
@@ -156,13 +156,10 @@ def role_arn(spec: LearnSpec, facts: TrainingFacts) -> str:
 def out_of_reach(spec: LearnSpec, facts: TrainingFacts, parameters: Mapping[str, str]) -> dict[str, str]:
     """Return what the role of the stack PeagleTraining may not use, by the field of learn.yaml.
 
-    ``parameters`` are the stack's. The role writes below its prefix alone, and reads JumpStart's models and
-    the recorded traffic, too.
+    ``parameters`` are the stack's. The role uses its prefix alone, and reads JumpStart's models.
     """
     own = f"s3://{parameters.get('Bucket', '')}/{parameters.get('Prefix', '')}/"
     read = [own, *(f"s3://jumpstart-{kind}cache-prod-{facts.region}/" for kind in ("", "private-"))]
-    if parameters.get("PromptsBucket"):
-        read.append(f"s3://{parameters['PromptsBucket']}/{parameters.get('PromptsPrefix', '')}")
     used = {"target.uri": facts.target_uri, "head": facts.head_uri}
     used |= {f"train.{name}": channel.uri for name, channel in facts.channels.items()}
     unreachable = {} if spec.folder.startswith(own) else {"bucket": spec.bucket}

@@ -11,22 +11,16 @@ import pytest
 
 import sagemaker_local
 from peagle_learn.core.spec import LearnSpec
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, delete, deploy
-from tests.local.serving import Server
 
 Make = Callable[..., LearnSpec]
 _numbers = itertools.count(1)
 EVENT = {
     "choices": [{"text": "ok", "token_ids": [5, 6], "prompt_token_ids": [1, 2, 3], "finish_reason": "stop"}]
 }
-
-
-@pytest.fixture
-def local(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 SHIPPED = Path(sagemaker_local.__file__).parent / "weights"
@@ -77,8 +71,8 @@ def make_spec() -> Callable[..., LearnSpec]:
 
 
 @pytest.fixture(scope="module")
-def session(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
+def session(local: Session) -> Session:
+    return local
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +86,6 @@ def endpoint(session: Session) -> Any:
     created: Endpoint = deploy(spec, session=session, unguarded=True)
     yield created.name
     delete([created.name], session=session)
-
-
-@pytest.fixture
-def bucket(session: Session) -> str:
-    name = f"learn-{next(_numbers)}"
-    session.client("s3").create_bucket(Bucket=name)
-    return name
 
 
 def write_spec(

@@ -25,7 +25,7 @@ from peagle_learn.stored_data import (
     set_uri,
     stored_manifest,
 )
-from peagle_sm.aws.files import only_one
+from peagle_learn.work_folder import only_one
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused, SpecError

@@ -22,8 +22,8 @@ from peagle_learn.heads import stage_candidate
 from peagle_learn.promote import promote, promotions, rollback
 from peagle_learn.prove import ProvePlan, plan_prove, proof_uri
 from peagle_learn.stored_data import origin_of
+from peagle_learn.work_folder import only_one
 from peagle_sm import __version__
-from peagle_sm.aws.files import only_one
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.aws.storage.uploads import put_bytes

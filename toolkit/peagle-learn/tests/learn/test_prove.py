@@ -33,10 +33,10 @@ from peagle_learn.prove import (
     refuse_the_price,
     stored_proof,
 )
+from peagle_learn.work_folder import only_one
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control.cloudwatch import invocations
 from peagle_sm.aws.control.sagemaker import describe_endpoint
-from peagle_sm.aws.files import only_one
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
@@ -202,7 +202,7 @@ def test_a_candidate_whose_canary_found_a_fault_is_refused_with_that_reason(
 KILLED = """
 import os, sys
 from pathlib import Path
-from peagle_sm.aws.files import only_one
+from peagle_learn.work_folder import only_one
 from peagle_sm.aws.session.local_server import session_for
 from peagle_learn.core.spec import parse_learn_spec
 from peagle_sm.core.spec.endpoint_spec import parse_spec

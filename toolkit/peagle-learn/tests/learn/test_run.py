@@ -23,7 +23,7 @@ from peagle_learn.data import plan_data
 from peagle_learn.run import RunOffer, RunStep, StepResult, run
 from peagle_learn.sampling import Journal
 from peagle_learn.steps import RunSteps
-from peagle_sm.aws.control.sagemaker import target_source
+from peagle_learn.stored_data import target_source
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
 from peagle_sm.core.errors import Declined, NotFound, PeagleError, PlanRefused

@@ -1,4 +1,4 @@
-"""Files on this machine: written whole or not at all, one process in a folder, and the cache folder.
+"""Files on this machine: written whole or not at all, and the cache folder.
 
 Errors name the file and what the disk does not allow.
 """
@@ -6,13 +6,12 @@ Errors name the file and what the disk does not allow.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.errors import SpecError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -70,47 +69,6 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise cannot_write(error, path) from error
-
-
-@contextmanager
-def only_one(folder: Path, what: str, lock: Callable[[int, int], None] = fcntl.flock) -> Iterator[None]:
-    """Lock a work folder beside learn.yaml; ``what`` names the command in the other process's error.
-
-    The operating system ends this with the process, so a kill leaves no lock.
-
-    Raises:
-        PlanRefused: another process is in the folder; the message names it.
-        CannotWrite: the operating system refuses, or the disk has no locks.
-    """
-    path = folder / "lock"
-    with writing(path):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+", encoding="utf-8", errors="replace")
-    with file:
-        try:
-            lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            other = file.readline(200).strip() or "another process"
-            raise PlanRefused(
-                f"{other} works in {folder}; two at once would delete each other's work. Nothing"
-                " was sent, created or deleted.",
-                next_step="Wait until it has ended, or stop it, and run this again.",
-                details={"findings": [], "other": other},
-            ) from error
-        except OSError as error:
-            refused = cannot_write(error, path, "locked")
-            refused.next_step = (
-                "The disk, perhaps a network disk, has no file locks. Copy learn.yaml, the files that it"
-                f" names and the folder {folder.parent.name} to a disk of this machine, and run the command"
-                " there."
-            )
-            raise refused from error
-        with writing(path):
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {os.uname().nodename} ({what})\n")
-            file.flush()
-        yield
 
 
 def is_about_the_disk(error: OSError) -> bool:

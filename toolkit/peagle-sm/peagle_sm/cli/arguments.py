@@ -65,9 +65,6 @@ def follower(state: State) -> Follower:
 spec_argument = click.argument(
     "spec_path", metavar="[SPEC]", default="peagle.yaml", type=click.Path(path_type=Path, dir_okay=False)
 )
-learn_spec_argument = click.argument(
-    "spec_path", metavar="[SPEC]", default="learn.yaml", type=click.Path(path_type=Path, dir_okay=False)
-)
 
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")

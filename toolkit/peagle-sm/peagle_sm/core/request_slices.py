@@ -7,89 +7,41 @@ dimension that does not apply to a request is left out.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.slice_values import (
-    BUCKETS,
-    LABEL,
-    LONGEST_VALUE,
-    OTHER,
-    SERVED,
-    cached_share,
-    slices_of_body,
-    token_bucket,
-)
+from peagle_sm.core.slice_values import LONGEST_VALUE, OTHER, cached_share, token_bucket
 
-__all__ = [
-    "BUCKETS",
-    "DIMENSIONS",
-    "LABEL",
-    "Answered",
-    "bounded_labels",
-    "checked_labels",
-    "frequent_values",
-    "refuse_many_values",
-    "slices_of",
-    "slices_of_body",
-    "token_bucket",
-]
-
-#: Dimensions of every request; labels are added to them as ``label:NAME``.
-DIMENSIONS = (
-    "category",
-    "api",
-    "turn",
-    *(name for name in SERVED if name != "api"),
-)
 MOST_LABELS = 4
 MOST_VALUES = 20  #: of one label: a slice needs several prompts, and each costs the others some certainty
 
 
-class Answered(Protocol):
-    """A request with its answer's token counts, None where unknown: a `RequestRecord`, for example."""
+def request_slices(
+    slices: Mapping[str, str],
+    turn: int,
+    category: str | None = None,
+    *,
+    input_tokens: int | None,
+    cached_tokens: int | None,
+    output_tokens: int | None,
+) -> dict[str, str]:
+    """Return all slices of a request: those of its body, ``slices``, and those of its answer.
 
-    @property
-    def slices(self) -> Mapping[str, str]:
-        """Slices of its body."""
-
-    @property
-    def category(self) -> str | None:
-        """Category of its prompt."""
-
-    @property
-    def turn(self) -> int:
-        """Index in a conversation of several turns."""
-
-    @property
-    def input_tokens(self) -> int | None:
-        """Tokens of the prompt."""
-
-    @property
-    def cached_tokens(self) -> int | None:
-        """Prompt tokens found in the prefix cache."""
-
-    @property
-    def output_tokens(self) -> int | None:
-        """Tokens of the answer."""
-
-
-def slices_of(record: Answered) -> dict[str, str]:
-    """Return all slices of a measured request: those of its body, and those of its answer."""
-    slices = dict(record.slices)
-    if record.category is not None:
-        slices["category"] = record.category
-    if record.slices:  # files of earlier versions have none: then nothing is split by lengths either
-        slices["turn"] = str(record.turn + 1) if record.turn < 3 else "4 or later"
-        if record.input_tokens is not None:
-            slices["prompt tokens"] = token_bucket(record.input_tokens)
-            if record.cached_tokens is not None:
-                slices["cached prompt"] = cached_share(record.cached_tokens, record.input_tokens)
-        if record.output_tokens is not None:
-            slices["output tokens"] = token_bucket(record.output_tokens)
-    return slices
+    ``turn`` is its index in a conversation. Token counts are None where unknown.
+    """
+    result = dict(slices)
+    if category is not None:
+        result["category"] = category
+    if slices:  # files of earlier versions have none: then nothing is split by lengths either
+        result["turn"] = str(turn + 1) if turn < 3 else "4 or later"
+        if input_tokens is not None:
+            result["prompt tokens"] = token_bucket(input_tokens)
+            if cached_tokens is not None:
+                result["cached prompt"] = cached_share(cached_tokens, input_tokens)
+        if output_tokens is not None:
+            result["output tokens"] = token_bucket(output_tokens)
+    return result
 
 
 def checked_labels(value: Any, where: str = "") -> dict[str, str]:
@@ -126,54 +78,6 @@ def _quoted(value: Any) -> str:
         return f"{value[:40]!r}… ({len(value):,} characters)"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def refuse_many_values(labels: Iterable[Mapping[str, str]], origin: str) -> None:
-    """Refuse a label with so many values that no slice has enough prompts.
-
-    Raises:
-        SpecError: a label has more than `MOST_VALUES` values.
-    """
-    values: dict[str, set[str]] = {}
-    for line_labels in labels:
-        for name, value in line_labels.items():
-            values.setdefault(name, set()).add(value)
-    for name, used in values.items():
-        if len(used) > MOST_VALUES:
-            raise SpecError(
-                f"{origin}: the label {name!r} has {len(used):,} values; allowed: {MOST_VALUES}, since each"
-                " value is a slice and needs several prompts",
-                next_step="use a coarser label, for example a team in place of a user",
-            )
-
-
-def bounded_labels(
-    labels: Sequence[Mapping[str, str]],
-) -> tuple[list[dict[str, str]], tuple[str, ...]]:
-    """Return labels of recorded traffic with at most `MOST_VALUES` values each, and notes on those cut.
-
-    Each writer bounds its own values, but several writers together can exceed the bound, and the user cannot
-    change what is recorded. So the most frequent values stay, and the others count as `OTHER`.
-    """
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in labels:
-        for name, value in row.items():
-            counts[name][value] += 1
-    kept: dict[str, set[str]] = {}
-    notes = []
-    for name, count in counts.items():
-        kept[name] = frequent_values(count) | {OTHER}
-        distinct = len(count.keys() - {OTHER})
-        if distinct > MOST_VALUES:
-            notes.append(
-                f"the label {name!r} has {distinct:,} values; the {MOST_VALUES} most frequent are kept,"
-                f" the others count as {OTHER!r}. Record with a coarser label, for example a team in place of"
-                " a user"
-            )
-    bounded = [
-        {name: value if value in kept[name] else OTHER for name, value in row.items()} for row in labels
-    ]
-    return bounded, tuple(notes)
 
 
 def frequent_values(counts: Mapping[str, int], most: int = MOST_VALUES) -> set[str]:

@@ -5,11 +5,11 @@ The recorded process only keeps bytes; everything here runs in the recording's o
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from peagle_sm.aws.streams.answers import (
     Acceptance,
@@ -23,9 +23,9 @@ from peagle_sm.aws.streams.answers import (
 )
 from peagle_sm.aws.streams.decoding import EventReader
 from peagle_sm.aws.streams.runtime import answers_asked
-from peagle_sm.core.dialogues import conversation_key
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.request_slices import LABEL, slices_of, slices_of_body
+from peagle_sm.core.request_slices import request_slices
+from peagle_sm.core.slice_values import LABEL, slices_of_body
 from peagle_sm.traffic.records import (
     Mode,
     Outcome,
@@ -106,8 +106,20 @@ def record_of(exchange: Exchange, body: bytes, answer: bytes) -> TrafficRecord:
         histogram=() if drafts is None else drafts.histogram,
         redacted=dict(redactor.counts),
         sample=exchange.sample,
-        conversation=conversation_key(redacted.get("messages")),
+        conversation=_conversation_key(redacted.get("messages")),
     )
+
+
+def _conversation_key(messages: Any) -> str | None:
+    """Return an id for the conversation that a chat's messages begin; None without a message of the user.
+
+    It is a hash of the first message of the user, so every turn of the conversation has the same.
+    """
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            content = json.dumps(message.get("content"), sort_keys=True, default=str)
+            return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return None
 
 
 class _Answer:
@@ -224,15 +236,13 @@ def _slices(request: Mapping[str, Any], answer_read: _Answer, labels: Mapping[st
     messages = request.get("messages")
     users = [each for each in messages if _is_user(each)] if isinstance(messages, list) else []
     usage = answer_read.usage or Usage(None, None, None)
-    answered = SimpleNamespace(
-        slices=slices_of_body(request, labels),
-        category=None,
-        turn=max(len(users) - 1, 0),
+    return request_slices(
+        slices_of_body(request, labels),
+        max(len(users) - 1, 0),
         input_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,
         output_tokens=usage.completion_tokens,
     )
-    return slices_of(cast(Any, answered))
 
 
 def _is_user(message: Any) -> bool:

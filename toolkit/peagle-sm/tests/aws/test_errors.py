@@ -13,7 +13,6 @@ from botocore.session import Session
 from peagle_sm.aws.session.errors import (
     api_name,
     aws_errors,
-    is_ending,
     is_refused_now,
     is_taken,
     is_unsettled,
@@ -137,28 +136,6 @@ def test_taken_and_refused() -> None:
     assert not is_taken(busy)
     assert is_refused_now(busy)
     assert not is_refused_now(_mapped(_client_error("AccessDenied")))
-
-
-@pytest.mark.parametrize(
-    ("code", "message", "ends"),
-    [
-        (
-            "ValidationException",
-            "The request was rejected because the training job is in status Stopping",
-            True,
-        ),
-        (
-            "ValidationException",
-            "The request was rejected because the training job is in status Failed.",
-            True,
-        ),
-        ("ValidationException", "The request was rejected because the job is in status InProgress", False),
-        ("ValidationException", "1 validation error detected: the name's status is Stopping", False),
-        ("ThrottlingException", "it is in status Stopping", False),
-    ],
-)
-def test_a_stop_is_refused_as_the_job_ends(code: str, message: str, ends: bool) -> None:
-    assert is_ending(_mapped(_client_error(code, message))) is ends
 
 
 def test_what_is_not_botocores_passes() -> None:

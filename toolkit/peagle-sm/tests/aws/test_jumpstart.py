@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from peagle_sm.aws.readers.jumpstart import read_document
-from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.core.errors import NotFound
-from tests.local.serving import Server
+from tests.local.serving import Server, local_session
 
 
 def test_a_document_and_what_is_absent(server: Server) -> None:
-    session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    session = local_session(server)
     server.client("s3").create_bucket(Bucket="shelf")
     server.client("s3").put_object(Bucket="shelf", Key="models_manifest.json", Body=b"[]")
     assert read_document(session, "shelf", "models_manifest.json").content == b"[]"

@@ -13,12 +13,12 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError
 from botocore.session import Session as BotocoreSession
 
+from peagle_bench.prices import hourly
+from peagle_learn.aws.prices import find_job_price
 from peagle_sm.aws.control.price_file import Use, find_kept
 from peagle_sm.aws.control.prices import (
     ask_list,
-    find_job_price,
     find_listed,
-    hourly,
     read_product,
 )
 from peagle_sm.aws.session.session import LocalTarget, Session
@@ -26,7 +26,7 @@ from peagle_sm.core.errors import CredentialsError
 from peagle_sm.service.spec_to_plan import plan_for
 from tests.core.support import GPT, spec_of
 from tests.prices import document, documents, hosting_types
-from tests.service.fakes import client_error
+from tests.service.aws_errors import client_error
 
 INSTANCE, REGION = "ml.g7e.2xlarge", "us-east-1"
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -96,12 +96,12 @@ from pathlib import Path
 from sys import argv
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from sagemaker_local.process.spawn import free_port
-from tests.local.serving import running_server
+from tests.local.serving import local_session, running_server
 
 port = free_port()
 for number in "12":
     for server in running_server(Path(argv[1]) / number, port):
-        session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+        session = local_session(server)
         place = session.place()
         print(session.local_url, server.status.pid, session.place() == place, place, sep="|")
 """

@@ -39,3 +39,11 @@ def spec(in_empty_folder: Path) -> Callable[..., str]:
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def deployed(peagle: Run, spec: Callable[..., str]) -> str:
+    """An endpoint with a scripted engine, created by the command; its name."""
+    result = peagle("deploy", spec(), "--unguarded", "--yes", "--format", "quiet")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "demo\n", "")
+    return "demo"

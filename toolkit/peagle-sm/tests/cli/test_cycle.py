@@ -16,13 +16,6 @@ Spec = Callable[..., str]
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def deployed(peagle: Run, spec: Spec) -> str:
-    result = peagle("deploy", spec(), "--unguarded", "--yes", "--format", "quiet")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "demo\n", "")
-    return "demo"
-
-
 def test_plan_shows_and_dry_run_prints_the_exact_requests(peagle: Run, spec: Spec) -> None:
     path = spec()
     shown = peagle("plan", path)
@@ -168,23 +161,16 @@ def test_delete_shows_asks_deletes_and_proves(peagle: Run, deployed: str) -> Non
     assert (empty.stdout, empty.stderr) == ("", "no endpoints in us-east-1\n")
 
 
-def test_the_logs_go_when_they_are_asked_for_and_stay_gone(
-    server: Server, peagle: Run, deployed: str
-) -> None:
-    logs, group = server.client("logs"), "/aws/sagemaker/Endpoints/demo"
-    gone = peagle("delete", "demo", answers="yes\nyes\n")
+def test_delete_keeps_the_logs_and_shows_the_command_that_deletes_them(peagle: Run, deployed: str) -> None:
+    group = "/aws/sagemaker/Endpoints/demo"
+    gone = peagle("delete", "demo", answers="yes\n")
     assert gone.exit_code == 0, gone.stderr
-    assert f"    log-group/{group}: kept, unless you also confirm to delete it\n" in gone.stderr
-    assert f"Delete the log groups too ({group})? [y/N]" in gone.stderr
-    assert f"deleted  log-group/{group}" in gone.stdout
-    assert "kept" not in gone.stdout
+    assert f"    log-group/{group}: kept\n" in gone.stderr
+    assert f"`aws logs delete-log-group --log-group-name {group} --endpoint-url http://" in gone.stdout
     # What a stack of this name would make, and AWS refuses to make twice.
-    logs.create_log_group(logGroupName=group)
-    alone = peagle("delete", "demo", "--yes")
-    assert alone.exit_code == 0
-    assert "peagle-sm delete demo --with-logs --local-port" in alone.stdout
-    assert peagle("delete", "demo", "--with-logs", "--yes").exit_code == 0
-    assert logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"] == []
+    again = peagle("delete", "demo", "--yes")
+    assert again.exit_code == 0
+    assert f"`aws logs delete-log-group --log-group-name {group} --endpoint-url http://" in again.stdout
 
 
 def test_delete_shows_what_it_would_delete_and_what_is_gone_is_no_error(peagle: Run, deployed: str) -> None:

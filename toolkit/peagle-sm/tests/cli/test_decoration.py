@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+import boto3
 import pytest
 
+from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.answers import Completion, StreamSummary
 from peagle_sm.cli.base import Settings, State
 from peagle_sm.cli.commands.endpoints.invoke import finish
 from peagle_sm.cli.commands.endpoints.status import emit_ready
 from peagle_sm.core.errors import CredentialsError
-from peagle_sm.service import connect, deploy
-from tests.service.fakes import FakeAws, denied
-from tests.service.setting import make_spec, pacing_of, session_of
 
 DENIED = "ListModels: not authorized to perform: sagemaker:ListModels"
 SUMMARY = StreamSummary(
@@ -28,6 +27,7 @@ SUMMARY = StreamSummary(
     request_id="req-1",
     acceptance=None,
 )
+SESSION = Session.from_boto3(boto3.Session(region_name="us-east-1"))
 ANSWER = Completion("paid for", "stop", SUMMARY, {}, "req-1")
 
 
@@ -40,18 +40,18 @@ def _state(output_format: str) -> State:
 
 
 def test_an_endpoint_that_came_up_is_printed_without_its_status(capsys: pytest.CaptureFixture[str]) -> None:
-    emit_ready(_state("json"), "demo", _refuse, session_of(FakeAws()))
+    emit_ready(_state("json"), "demo", _refuse, SESSION)
     shown = capsys.readouterr()
     assert json.loads(shown.out) == {"name": "demo", "status": None}
     assert json.loads(shown.err) == {"note": f"note: the endpoint's status could not be read: {DENIED}"}
-    emit_ready(_state("table"), "demo", _refuse, session_of(FakeAws()))
+    emit_ready(_state("table"), "demo", _refuse, SESSION)
     shown = capsys.readouterr()
     assert shown.out == (
         "name  demo\n\n"
         "check it:   peagle-sm status demo --region us-east-1\n"
         "delete it:  peagle-sm delete demo --region us-east-1\n"
     )
-    emit_ready(_state("quiet"), "demo", _refuse, session_of(FakeAws()))
+    emit_ready(_state("quiet"), "demo", _refuse, SESSION)
     assert capsys.readouterr() == ("demo\n", "")
 
 
@@ -75,13 +75,3 @@ def test_an_answer_that_was_paid_for_is_printed(
         assert document["summary"]["output_tokens"] == 2
     else:
         assert "2 tokens in 1.00 s" in shown.err
-
-
-def test_who_may_not_list_models_reads_the_status() -> None:
-    aws = FakeAws()
-    session = session_of(aws)
-    deploy(make_spec(), session=session, pacing=pacing_of(aws))
-    refused = {"ListModels", "ListEndpointConfigs"}
-    aws.before = lambda _, number, operation: denied(operation) if operation in refused else None
-    result = connect("demo", session=session).status()
-    assert result.summary.num_speculative_tokens == 3

@@ -14,26 +14,6 @@ from tests.service.setting import make_spec
 WHERE = ("--dry-run", "--region", "us-east-1")
 
 
-@pytest.fixture
-def deep(tmp_path: Path) -> Path:
-    """A spec that asks for more draft tokens than its draft head was trained for."""
-    fields = make_spec().model_dump(mode="json", exclude_unset=True)
-    fields["speculation"] = {"mode": "p-eagle", "num_speculative_tokens": 30}
-    path = tmp_path / "peagle.yaml"
-    path.write_text(yaml.safe_dump(fields))
-    return path
-
-
-def test_a_check_that_is_skipped_does_not_refuse_a_dry_run(deep: Path) -> None:
-    where = ("deploy", deep, "--dry-run", "--region", "us-east-1")
-    refused = run(*where)
-    assert refused.exit_code == 3, refused.stderr
-    assert "trained-depth: " in refused.stderr
-    skipped = run(*where, "--skip-check", "trained-depth")
-    assert skipped.exit_code == 0, skipped.stderr
-    assert json.loads(skipped.stdout)[-1]["operation"] == "create_endpoint"
-
-
 @pytest.mark.parametrize(
     ("changes", "last"),
     [
@@ -53,12 +33,6 @@ def test_scaling_needs_no_stack(tmp_path: Path, changes: dict[str, object], last
         assert sent[-1] == last
     shown = run("plan", path, "--region", "us-east-1")
     assert "register_scalable_target" in shown.stdout
-
-
-def test_a_check_that_does_not_exist_is_refused(deep: Path) -> None:
-    result = run("deploy", deep, "--dry-run", "--region", "us-east-1", "--skip-check", "nope")
-    assert result.exit_code == 2
-    assert "--skip-check: found nope; allowed: an id of a check" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["deploy", "plan"])

@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from peagle_sm import load_spec, plan
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session, make_session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.spec.endpoint_spec import Mode
-from tests.local.serving import Server
+from tests.local.serving import Server, local_session
 
 ACCOUNT = "123456789012"
 MODES = ("none", "eagle3", "p-eagle")
@@ -323,7 +323,7 @@ def test_every_cell(image: str, tmp_path: Path) -> None:
 
 
 def test_every_cell_of_the_local_engines(server: Server, tmp_path: Path) -> None:
-    session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    session = local_session(server)
     check("cpu", (*RELEASED, *OTHERS), session, tmp_path)
 
 

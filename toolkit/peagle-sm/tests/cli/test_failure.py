@@ -108,8 +108,6 @@ def test_an_interruption_has_the_shells_code(error: BaseException) -> None:
     [
         (["init", "--mode", "medusa"], "'medusa' is not one of 'none', 'eagle3', 'p-eagle'"),
         (["invoke", "a", "--temperature", "3"], "3.0 is not in the range 0<=x<=2"),
-        (["logs"], "No NAME was given, and there is no ./peagle.yaml"),
-        (["delete"], "No NAME was given, and there is no ./peagle.yaml"),
         (["wait", "a", "--timeout", "soon"], "'soon' is not a duration"),
         (["list", "--format", "xml"], "'xml' is not one of 'table', 'json', 'quiet'"),
         (["local", "clock", "advance", "soon"], "'soon' is not a duration"),

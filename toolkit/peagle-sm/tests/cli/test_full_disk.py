@@ -33,13 +33,6 @@ def test_init_on_a_full_disk_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_init_into_a_folder_that_does_not_exist(folder: Path) -> None:
-    result = run("init", "tiny-code", "--output", folder / "peagle.yaml")
-    assert result.exit_code == 2
-    assert "cannot be written: Not a directory" in result.stderr
-    assert "write another file with --output FILE" in result.stderr
-
-
 def test_a_state_folder_that_is_not_writable(folder: Path) -> None:
     program = [sys.executable, "-m", "peagle_sm", "local", "status"]
     environment = {**os.environ, "XDG_STATE_HOME": str(folder)}

@@ -75,14 +75,6 @@ def test_from_installation_to_nothing_left(peagle: Run, server: Server, spec: Ca
     ]
 
 
-def test_without_a_terminal_and_without_yes_nothing_is_done(server: Server) -> None:
-    port = str(server.status.port)
-    for command in ("install", "uninstall"):
-        result = run("guard", command, "--local-port", port)
-        assert result.exit_code == 2
-        assert "--yes" in result.stderr
-
-
 def test_declining_changes_nothing(server: Server) -> None:
     port = str(server.status.port)
     result = run("guard", "install", "--local-port", port, answers="n\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,12 @@ def bad(tmp_path: Path) -> Path:
 
 
 def test_the_list_of_one_models_heads() -> None:
-    assert said(run("heads", "list", "tiny-code")) == (
-        "HEAD               TARGET     MODE     TRAINED K  LAYERS  LICENCE     REVISION  LOCATION\n"
-        "tiny-code-eagle3   tiny-code  eagle3           7       1  apache-2.0  -         shipped (eagle3)\n"
-        "tiny-code-p-eagle  tiny-code  p-eagle         12       2  apache-2.0  -         shipped (p-eagle)\n"
-    )
+    header, *rows = said(run("heads", "list", "tiny-code")).splitlines()
+    assert header.split()[:4] == ["HEAD", "TARGET", "MODE", "TRAINED"]
+    assert [row.split() for row in rows] == [
+        ["tiny-code-eagle3", "tiny-code", "eagle3", "7", "1", "apache-2.0", "-", "shipped", "(eagle3)"],
+        ["tiny-code-p-eagle", "tiny-code", "p-eagle", "12", "2", "apache-2.0", "-", "shipped", "(p-eagle)"],
+    ]
 
 
 def test_the_list_as_json_has_every_head_with_its_source() -> None:
@@ -50,34 +52,18 @@ def test_the_list_as_json_has_every_head_with_its_source() -> None:
 
 def test_a_bad_head_is_told_whole_and_refused(bad: Path) -> None:
     result = run("heads", "check", bad, "--target", bad.parent / "target")
-    files = {name: (bad / name).stat().st_size for name in ("README.md", "config.json", "model.safetensors")}
-    text = said(result, 3)
-    lines = text.splitlines()
-    assert lines[:13] == [
-        str(bad),
-        "",
-        "  format       eagle3, LlamaForCausalLMEagle3",
-        "  method       P-EAGLE (one pass for all draft tokens)",
-        "  layers       2",
-        "  hidden size  16, of the target 16",
-        "  vocabulary   16 of 64",
-        "  mask token   3",
-        "  aux layers   1, 4, 6",
-        "  trained K    unknown",
-        "  weights      5,520 parameters, BF16",
-        "  target       target (its config was read)",
-        "  licence      apache-2.0",
-    ]
-    assert [line.split()[0] for line in lines[15:18]] == list(files)
-    assert all(len(line.split()[-1]) == 64 for line in lines[15:18])
-    assert lines[18:] == [
-        "",
-        "error: weights-missing: d2t is missing",
-    ]
-    assert result.stderr == (
-        f"error: the draft head at {bad} must not be deployed: weights-missing\n"
-        "  next: Use another head, or export it again.\n"
-    )
+    lines = said(result, 3).splitlines()
+    for fact in (
+        "P-EAGLE (one pass for all draft tokens)",
+        "16 of 64",
+        "5,520 parameters, BF16",
+        "apache-2.0",
+    ):
+        assert any(fact in line for line in lines), fact
+    hashed = [line.split()[0] for line in lines if re.search(r" [0-9a-f]{64}$", line)]
+    assert hashed == ["README.md", "config.json", "model.safetensors"]
+    assert lines[-2:] == ["", "error: weights-missing: d2t is missing"]
+    assert "must not be deployed: weights-missing\n  next: " in result.stderr
 
 
 def test_a_bad_head_as_json_and_quiet(bad: Path) -> None:

@@ -18,23 +18,11 @@ ENGINE: dict[str, Any] = {
 
 
 def _shown(*engines: dict[str, Any]) -> str:
-    status = LocalStatus(
-        endpoint_url="http://localhost:1",
-        region="us-east-1",
-        account="123456789012",
-        role_arn="role",
-        scheduler_role_arn="scheduler-role",
-        image_uris={},
-        artifacts={},
-        weights="there",
-        run_id="run",
-        pid=1,
-        port=1,
-        log_path="log",
-        clock="2026-11-20T08:00:00+00:00",
-        clock_ahead_s=0.0,
-        engines=list(engines),
-    )
+    places = {"endpoint_url": "http://localhost:1", "region": "us-east-1", "account": "123456789012"}
+    roles = {"role_arn": "role", "scheduler_role_arn": "scheduler-role", "image_uris": {}, "artifacts": {}}
+    process = {"weights": "there", "run_id": "run", "pid": 1, "port": 1, "log_path": "log"}
+    clock = {"clock": "2026-11-20T08:00:00+00:00", "clock_ahead_s": 0.0}
+    status = LocalStatus(**places, **roles, **process, **clock, engines=list(engines))  # type: ignore[arg-type]
     return render_local(status).partition("engines")[2]
 
 

@@ -84,13 +84,9 @@ def test_no_local_server_is_exit_code_4_and_says_how_to_start_one(
     assert "peagle-sm local up --detach" in result.stderr
 
 
-def test_the_port_of_the_environment_is_looked_for() -> None:
-    result = run("local", "status", environ={"PEAGLE_SM_LOCAL_PORT": "9"}, stdin="")
-    assert "no local SageMaker is running on port 9" in result.stderr
-
-
-def test_the_port_of_the_environment_implies_local_as_the_option_does() -> None:
-    result = run("list", environ={"PEAGLE_SM_LOCAL_PORT": "9"}, stdin="")
+@pytest.mark.parametrize("words", [["local", "status"], ["list"]])
+def test_the_port_of_the_environment_is_looked_for_and_implies_local(words: list[str]) -> None:
+    result = run(*words, environ={"PEAGLE_SM_LOCAL_PORT": "9"}, stdin="")
     assert (result.exit_code, "no local SageMaker is running on port 9" in result.stderr) == (4, True)
 
 

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.running import run
 
-Spec = Callable[..., str]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def deployed(peagle: Run, spec: Spec) -> str:
-    result = peagle("deploy", spec(), "--unguarded", "--yes", "--format", "quiet")
-    assert result.exit_code == 0, result.stderr
-    return "demo"
 
 
 def test_off_and_on_again(peagle: Run, deployed: str) -> None:
@@ -75,9 +65,3 @@ def test_without_a_terminal_and_yes_nothing_happens(peagle: Run, deployed: str, 
     assert result.exit_code == 2
     assert "--yes was not given" in result.stderr
     assert json.loads(peagle("list", "--format", "json").stdout)[0]["status"] == "InService"
-
-
-def test_a_duration_that_is_none() -> None:
-    result = run("keep", "demo", "soon")
-    assert result.exit_code == 2
-    assert "'soon' is not a duration; write for example 90s, 45m, 2h or 1h30m" in result.stderr

@@ -1,19 +1,17 @@
+"""What `keep`, `pause` and `resume` promise before anything is paid; test_pause_cycle.py runs them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
 
-from peagle_sm.cli.commands.endpoints.pause import (
-    render_kept,
-    render_lease,
-    render_offer,
-    render_paused,
-    render_running,
-)
+import pytest
+
+from peagle_sm.cli.commands.endpoints.pause import render_kept, render_lease, render_offer, render_paused
 from peagle_sm.cli.commands.endpoints.status import render_list
-from peagle_sm.service import EndpointStatus, EndpointSummary, Lease, PauseReport, ResumeOffer
+from peagle_sm.service import EndpointSummary, Lease, PauseReport, ResumeOffer
 from tests.cli.samples import NOW
-from tests.cli.test_status_text import FULL, SERVING
+from tests.cli.test_status_text import FULL
 
 HOUR = timedelta(hours=1)
 LEASE = Lease(
@@ -27,71 +25,32 @@ LEASE = Lease(
     budget_usd=100.0,
     guarded=True,
 )
-OFFER = ResumeOffer(
-    name="coder",
-    config="coder-0a1b2c3d",
-    stack="Peagle-coder",
-    usd_per_hour=12.5,
-    lifetime_hours=4.0,
-    max_usd=50.0,
-    expires_at=NOW + 4 * HOUR,
-    hours="Mon-Fri 08:00-19:00 Europe/Berlin",
+AS_BEFORE = {"expired_at": LEASE.expires_at, "more_usd": 0.0, "budget_usd": None, "guarded": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ("until 2026-11-20 14:00 UTC, even if idle", "(before: 2026-11-20 12:00 UTC)", "25.00 USD")),
+        ({}, ("100.00 USD, 18.75 USD of it spent: the guard turns it off",)),
+        (AS_BEFORE, ("(unchanged)", "no guard is installed: only the lifetime schedule deletes it")),
+        ({"guarded": False, "limit_acts": False}, ("cannot act", "nothing deletes it automatically")),
+    ],
 )
-PAUSED = EndpointSummary(
-    "coder",
-    "Paused",
-    managed=True,
-    mode="none",
-    usd_per_hour=12.5,
-    off_why="by hand",
-    off_since=NOW,
-    stack="Peagle-coder",
-    hours="Mon-Fri 08:00-19:00 Europe/Berlin",
-)
-
-
-def test_a_lease_shows_the_new_end_and_its_price() -> None:
-    assert render_lease(LEASE) == (
-        "keep        coder\n"
-        "until       2026-11-20 14:00 UTC, even if idle\n"
-        "lifetime    deleted at 2026-11-20 14:00 UTC even if in use (before: 2026-11-20 12:00 UTC)\n"
-        "price       12.50 USD/hour\n"
-        "extra cost  at most 25.00 USD\n"
-        "budget      100.00 USD, 18.75 USD of it spent: the guard turns it off when the budget is spent"
-    )
-    assert render_kept(LEASE) == (
-        "coder is kept until 2026-11-20 14:00 UTC; its lifetime ends at 2026-11-20 14:00 UTC"
-    )
-
-
-def test_a_lease_within_the_lifetime_and_without_a_guard() -> None:
-    lease = replace(LEASE, expired_at=LEASE.expires_at, more_usd=0.0, budget_usd=None, guarded=False)
-    assert render_lease(lease) == (
-        "keep      coder\n"
-        "lifetime  deleted at 2026-11-20 14:00 UTC even if in use (unchanged)\n"
-        "price     12.50 USD/hour\n"
-        "note      no guard is installed: only the lifetime schedule deletes it"
-    )
-    assert render_kept(lease) == "coder: its lifetime ends at 2026-11-20 14:00 UTC"
-
-
-def test_a_lease_whose_limit_cannot_act_promises_nothing() -> None:
-    lease = replace(LEASE, budget_usd=None, guarded=False, limit_acts=False)
-    assert render_lease(lease) == (
-        "keep        coder\n"
-        "lifetime    the schedule at 2026-11-20 14:00 UTC cannot act: its role was deleted with the guard\n"
-        "price       12.50 USD/hour\n"
-        "extra cost  at most 25.00 USD\n"
-        "note        no guard is installed: nothing deletes it automatically"
-    )
-    assert render_kept(lease) == (
-        "coder: nothing deletes it automatically: the role of its lifetime schedule was deleted "
-        "with the guard"
-    )
+def test_a_lease_shows_its_end_its_price_and_only_limits_that_act(
+    changes: dict[str, object], said: tuple[str, ...]
+) -> None:
+    lease = replace(LEASE, **changes)  # type: ignore[arg-type]
+    shown = " ".join(render_lease(lease).split())
+    assert [each for each in said if each not in shown] == []
+    assert ("even if idle" in shown) == lease.guarded
+    assert ("nothing deletes it" in render_kept(lease)) == (not lease.limit_acts)
 
 
 def test_an_offer_shows_the_price_before_it_is_paid() -> None:
-    assert render_offer(OFFER) == (
+    end, hours = NOW + 4 * HOUR, "Mon-Fri 08:00-19:00 Europe/Berlin"
+    offer = ResumeOffer("coder", "coder-0a1b2c3d", "Peagle-coder", 12.5, 4.0, 50.0, end, hours)
+    assert render_offer(offer) == (
         "resume    coder with config coder-0a1b2c3d\n"
         "stack     Peagle-coder\n"
         "price     12.50 USD/hour\n"
@@ -101,50 +60,27 @@ def test_an_offer_shows_the_price_before_it_is_paid() -> None:
     )
 
 
-def test_what_pausing_stops_and_keeps() -> None:
-    assert render_running(SERVING) == "coder is InService and costs 12.50 USD/hour (18.75 USD so far)."
-    report = PauseReport("coder", False, "Peagle-coder", 12.5, ("endpoint-config/c", "model/m"))
-    assert render_paused(report, " --local-port 1") == (
-        "coder is off: no instance is billed; the key, alarms and dashboard of Peagle-coder cost "
-        "a few USD a month\n"
-        "kept     endpoint-config/c\n"
-        "kept     model/m\n"
-        "stack    Peagle-coder is in sync: `cdk diff` shows no change\n"
-        "resume   peagle-sm resume coder --local-port 1"
-    )
-    again = render_paused(PauseReport("coder", True, None, None, ()), "")
-    assert again == "coder was off already: it costs nothing\nresume   peagle-sm resume coder"
-    local = render_paused(PauseReport("coder", False, "Peagle-coder", 0.0, ()), "")
-    assert local.startswith("coder is off: it costs nothing\n")
+@pytest.mark.parametrize(
+    ("report", "first"),
+    [
+        (PauseReport("coder", False, "Peagle-coder", 12.5, ("model/m",)), "cost a few USD a month"),
+        (PauseReport("coder", True, None, None, ()), "coder was off already: it costs nothing"),
+        (PauseReport("coder", False, "Peagle-coder", 0.0, ()), "coder is off: it costs nothing"),
+    ],
+)
+def test_what_goes_on_costing_while_it_is_off(report: PauseReport, first: str) -> None:
+    shown = render_paused(report, " --local-port 1").splitlines()
+    assert first in shown[0]
+    assert shown[-1].split("  ")[-1].strip() == "peagle-sm resume coder --local-port 1"
+    assert [line.split()[1] for line in shown if line.startswith("kept")] == list(report.kept)
 
 
 def test_a_paused_endpoint_in_list_and_status() -> None:
-    assert render_list([PAUSED], NOW).splitlines()[1].split() == [
-        "coder",
-        "Paused",
-        "none",
-        "-",
-        "-",
-        "12.50",
-        "-",
-        "-",
-    ]
-    result: EndpointStatus = replace(
-        FULL, summary=PAUSED, config_name="c", config_asked="c", warnings=(), read_at=NOW
-    )
-    assert str(result) == (
-        "name         coder\n"
-        "status       Paused\n"
-        "off          by hand, since 2026-11-20 08:00 UTC (now)\n"
-        "stack        Peagle-coder\n"
-        "speculation  none\n"
-        "instance     -\n"
-        "image        registry/vllm:0.30.0-gpu\n"
-        "model        coder-0a1b2c3d\n"
-        "config       c\n"
-        "created      -\n"
-        "price        12.50 USD/hour when it is on\n"
-        "             off: no instance is billed; the key, alarms and dashboard of Peagle-coder cost "
-        "a few USD a month\n"
-        "hours        Mon-Fri 08:00-19:00 Europe/Berlin"
-    )
+    paused = EndpointSummary("coder", "Paused", managed=True, mode="none", usd_per_hour=12.5, stack="S")
+    paused = replace(paused, off_why="by hand", off_since=NOW, hours="Mon-Fri 08:00-19:00 Europe/Berlin")
+    row = render_list([paused], NOW).splitlines()[1].split()
+    assert row == ["coder", "Paused", "none", "-", "-", "12.50", "-", "-"]
+    shown = str(replace(FULL, summary=paused, read_at=NOW))
+    assert "off          by hand, since 2026-11-20 08:00 UTC (now)\n" in shown
+    assert "price        12.50 USD/hour when it is on\n" in shown
+    assert "hours        Mon-Fri 08:00-19:00 Europe/Berlin" in shown

@@ -16,13 +16,6 @@ Spec = Callable[..., str]
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def deployed(peagle: Run, spec: Spec) -> str:
-    result = peagle("deploy", spec(), "--unguarded", "--yes", "--format", "quiet")
-    assert result.exit_code == 0, result.stderr
-    return "demo"
-
-
 def _plain(text: str) -> str:
     """Without what differs from run to run."""
     text = re.sub(r"demo-[0-9a-f]{8}", "demo-HASH", text)

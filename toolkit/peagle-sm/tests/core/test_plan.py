@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.resources.resource import Request
@@ -149,29 +150,12 @@ def test_the_whole_plan_of_the_stand_in() -> None:
 
 def test_jumpstarts_own_environment_is_sent() -> None:
     container = _container(plan_of(GPT))
-    assert container["Image"] == (
-        "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker"
-    )
-    assert container["Environment"] == {
-        "HF_MODEL_ID": "/opt/ml/model",
-        "MODEL_CACHE_ROOT": "/opt/ml/model",
-        "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
-        "SAGEMAKER_ENV": "1",
-        "SAGEMAKER_MODEL_SERVER_TIMEOUT": "3600",
-        "SAGEMAKER_MODEL_SERVER_WORKERS": "1",
-        "SAGEMAKER_PROGRAM": "inference.py",
-        "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
-        "SM_VLLM_MAX_MODEL_LEN": "8192",
-        "SM_VLLM_SPECULATIVE_CONFIG": '{"method":"eagle3",'
-        '"model":"/opt/ml/additional-model-data-sources/eagle","num_speculative_tokens":3,"parallel_drafting":true}',
-        "SM_VLLM_TENSOR_PARALLEL_SIZE": "1",
-        "TENSOR_PARALLEL_DEGREE": "1",
-        "TIKTOKEN_ENCODINGS_BASE": "/opt/ml/model",
-    }
-    assert container["ModelDataSource"]["S3DataSource"]["S3Uri"] == (
-        "s3://jumpstart-cache-prod-us-east-1/openai-reasoning/openai-reasoning-gpt-oss-20b/artifacts/"
-        "inference-prepack/v1.0.0/"
-    )
+    assert container["Image"].endswith("/vllm:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker")
+    entry = load_catalog().jumpstart["gpt-oss-20b"]
+    sent = dict(container["Environment"])
+    assert json.loads(sent.pop("SM_VLLM_SPECULATIVE_CONFIG"))["num_speculative_tokens"] == 3
+    assert sent == entry.environment_for("ml.g7e.2xlarge")
+    assert container["ModelDataSource"]["S3DataSource"]["S3Uri"] == entry.target("us-east-1")
     assert container["AdditionalModelDataSources"][0]["S3DataSource"]["S3Uri"] == (
         "s3://jumpstart-cache-prod-us-east-1/lmi-eagle-heads/models/gpt-oss-20b-p-eagle/"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from peagle_sm.core.planning import make_plan
 from peagle_sm.service.spec_to_plan import load_spec
 from tests.core.support import AWS as ON_AWS
-from tests.core.support import LOCAL, breaches
+from tests.core.support import LOCAL, bodies, breaches
 from tests.recommended import GPUS, PATHS, PLACES, placed
 
 EXAMPLES = sorted((Path(__file__).parents[4] / "docs" / "examples").glob("*.yaml"))
@@ -52,6 +53,9 @@ def test_a_recommended_spec_fits_on_both_instance_types(stem: str, instance_type
         variant for request in plan.requests for variant in request.parameters.get("ProductionVariants", ())
     ]
     assert variant["InstanceType"] == instance_type
+    environment = bodies(plan).model["PrimaryContainer"]["Environment"]
+    assert json.loads(environment["SM_VLLM_SPECULATIVE_CONFIG"])["parallel_drafting"] is True
+    assert environment.get("SM_VLLM_DATA_PARALLEL_SIZE", "1") == str(GPUS[instance_type])
 
 
 def test_there_are_five_recommended_specs_for_each_instance_type() -> None:

@@ -1,33 +1,44 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing
 from tests.local.serving import Server
-from tests.service.fakes import FakeAws
-from tests.service.setting import make_spec, pacing_of, session_of
+from tests.service.account import Account, WatchedBoto3, guard_of
+from tests.service.setting import make_spec
+
+
+@pytest.fixture(scope="session")
+def watched(server: Server) -> WatchedBoto3:
+    return WatchedBoto3(server.url)
+
+
+@pytest.fixture(scope="module")
+def boto3(server: Server, watched: WatchedBoto3) -> Iterator[WatchedBoto3]:
+    """A boto3 whose calls the account of each test sees; there is a guard."""
+    with guard_of(server):
+        yield watched
 
 
 @pytest.fixture
-def aws() -> FakeAws:
-    return FakeAws()
+def aws(server: Server, boto3: WatchedBoto3) -> Iterator[Account]:
+    account = Account(server, boto3)
+    yield account
+    account.clear()
 
 
 @pytest.fixture
-def session(aws: FakeAws) -> Session:
-    return session_of(aws)
+def session(aws: Account) -> Session:
+    return aws.session()
 
 
 @pytest.fixture
-def pacing(aws: FakeAws) -> Pacing:
-    return pacing_of(aws)
-
-
-@pytest.fixture
-def local(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
+def pacing(aws: Account) -> Pacing:
+    return aws.pacing()
 
 
 @pytest.fixture

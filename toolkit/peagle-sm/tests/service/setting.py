@@ -1,43 +1,33 @@
-"""The session, the pace and the spec of these tests, over the AWS in memory."""
+"""The spec of these tests, and names that the local SageMaker knows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from peagle_sm.aws.session.session import Session
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.service import Pacing
-from tests.service.fakes import ROLE, FakeAws
 
+ACCOUNT = "123456789012"
+EXECUTION_ROLE = f"arn:aws:iam::{ACCOUNT}:role/peagle-sm-local-execution"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/peagle-sm-local-scheduler"
+GUARDS_ROLE = f"arn:aws:iam::{ACCOUNT}:role/peagle-scheduler-us-east-1"
+BUCKET = "peagle-tests"
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 
 
-def session_of(aws: FakeAws) -> Session:
-    return Session.from_boto3(aws, clock=aws.clock.now)
-
-
-def pacing_of(aws: FakeAws, poll_s: float = 15.0) -> Pacing:
-    return Pacing(
-        clock=aws.clock.now,
-        monotonic=aws.clock.monotonic,
-        sleep=aws.clock.sleep,
-        poll_s=poll_s,
-        delete_timeout_s=600,
-    )
-
-
-def make_spec(name: str = "demo", **changes: Any) -> EndpointSpec:
+def make_spec(name: str = "demo", env: dict[str, str] | None = None, **changes: Any) -> EndpointSpec:
+    """A spec whose engine comes up when `Account.sleep` lets it; ``env`` scripts it."""
     fields: dict[str, Any] = {
         "name": name,
         "model": "gpt-oss-20b",
         "source": "container",
         "image": f"{REGISTRY}/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
-        "model_uri": "s3://bucket/target/",
-        "head_uri": "s3://bucket/head/",
+        "model_uri": f"s3://{BUCKET}/target/",
+        "head_uri": f"s3://{BUCKET}/head/",
         "speculation": {"mode": "p-eagle", "num_speculative_tokens": 3, "draft_head": "mine"},
         "placement": {"instance_types": ["ml.g7e.2xlarge"]},
         "lifecycle": {"max_lifetime_hours": 8},
-        "execution_role_arn": ROLE,
+        "serving": {"env": {"SCRIPT_GATE": name, **(env or {})}},
+        "execution_role_arn": EXECUTION_ROLE,
         "scheduler_role_arn": ROLE,
     }
     return EndpointSpec(**{**fields, **changes})

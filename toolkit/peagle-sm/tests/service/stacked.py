@@ -1,46 +1,47 @@
-"""An endpoint as `cdk deploy` makes it, over the AWS in memory."""
+"""An endpoint as `cdk deploy` makes it: tagged with its stack, which the guard's switch turns off and on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from peagle_sm.aws.session.session import Session
-from peagle_sm.service import deploy
-from tests.service.fakes import FakeAws
-from tests.service.setting import make_spec, pacing_of, session_of
+from peagle_sm.service import deploy, plan_for
+from tests.service.account import Account
+from tests.service.setting import make_spec
+
+STACK = "Peagle-demo"
 
 
-def in_a_stack(aws: FakeAws) -> Session:
-    """An endpoint as `cdk deploy` makes it, and a switch that turns it off and on in a minute."""
-    session = session_of(aws)
-    deploy(make_spec(), session=session, pacing=pacing_of(aws))
+def in_a_stack(aws: Account) -> Session:
+    """Deploy the endpoint of a stack, and let a switch turn it off and on in a minute."""
+    session = aws.session()
+    create = plan_for(make_spec(), session).parameters("create_endpoint")
+    deploy(make_spec(), session=session, pacing=aws.pacing())
+    aws.remove_schedules()
+    aws.tag({"peagle-sm:stack": STACK})
     aws.calls.clear()
-    for rows in (aws.endpoints, aws.configs, aws.models):
-        for row in rows.values():
-            row.tags["peagle-sm:stack"] = "Peagle-demo"
-    aws.schedules.clear()
-    aws.stacks["Peagle-demo"] = "CREATE_COMPLETE"
-    kept = aws.endpoints["demo"]
+    aws.stacks[STACK] = "CREATE_COMPLETE"
+    tags = [*create["Tags"], {"Key": "peagle-sm:stack", "Value": STACK}]
 
-    def settle(status: str, act: Callable[[], object]) -> None:
-        aws.stacks["Peagle-demo"] = "UPDATE_IN_PROGRESS"
-
-        def end() -> None:
-            aws.stacks["Peagle-demo"] = status
-            act()
-
-        aws.late.append((aws.clock.seconds + 60, end))
+    def end() -> None:
+        aws.stacks[STACK] = "UPDATE_COMPLETE"
 
     def switch(event: dict[str, Any]) -> dict[str, Any]:
-        if event == {"action": "off", "stack": "Peagle-demo"}:
-            if "demo" not in aws.endpoints:
+        if event == {"action": "off", "stack": STACK}:
+            if aws.status() is None:
                 return {"state": "done", "detail": "it is off"}
-            settle("UPDATE_COMPLETE", lambda: aws.endpoints.pop("demo", None))
-        elif event == {"action": "on", "stack": "Peagle-demo"}:
-            settle("UPDATE_COMPLETE", lambda: aws.endpoints.update(demo=kept))
+            with suppress(ClientError):
+                aws.sagemaker.delete_endpoint(EndpointName="demo")
+        elif event == {"action": "on", "stack": STACK}:
+            with suppress(ClientError):
+                aws.sagemaker.create_endpoint(**{**create, "Tags": tags})
         else:
             return {"state": "refused", "detail": f"not understood: {event}"}
+        aws.stacks[STACK] = "UPDATE_IN_PROGRESS"
+        aws.late.append((aws.seconds + 60, end))
         return {"state": "in-progress", "detail": "the stack is being updated"}
 
     aws.switch = switch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -13,29 +14,25 @@ from peagle_sm.service import (
     Deletable,
     Event,
     Pacing,
-    deletable,
     delete,
     deploy,
     leftovers,
     list_endpoints,
     status,
 )
-from tests.service.fakes import FakeAws, Row, client_error, denied, throttled
-from tests.service.setting import make_spec, pacing_of, session_of
+from tests.service.account import DELETE_S, Account
+from tests.service.aws_errors import client_error, denied, throttled
+from tests.service.setting import make_spec
 
 
-def _deployed(aws: FakeAws, *names: str) -> Session:
-    session = session_of(aws)
+def _deployed(aws: Account, *names: str) -> Session:
+    session = aws.session()
     for name in names:
-        deploy(make_spec(name), session=session, pacing=pacing_of(aws))
+        deploy(make_spec(name), session=session, pacing=aws.pacing())
     return session
 
 
-def _foreign(aws: FakeAws, name: str) -> None:
-    aws.endpoints[name] = Row(aws.clock.now(), {}, {"team": "other"}, config="theirs")
-
-
-def test_everything_goes_in_order_and_is_proven_gone(aws: FakeAws, pacing: Pacing) -> None:
+def test_everything_goes_in_order_and_is_proven_gone(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
     report = delete(["demo"], session=session, pacing=pacing)
     assert [one.split("/")[0] for one in report.deleted] == [
@@ -61,89 +58,79 @@ def test_everything_goes_in_order_and_is_proven_gone(aws: FakeAws, pacing: Pacin
 ALARMS = {"peagle-demo-update", "peagle-demo-acceptance"}
 
 
+def _put_alarms(aws: Account, *names: str) -> None:
+    for name in names:
+        aws.server.client("cloudwatch").put_metric_alarm(
+            AlarmName=name,
+            MetricName="Invocations",
+            Namespace="AWS/SageMaker",
+            Statistic="Sum",
+            Period=60,
+            EvaluationPeriods=1,
+            Threshold=1,
+            ComparisonOperator="LessThanThreshold",
+        )
+
+
+def _alarms(aws: Account) -> set[str]:
+    rows = aws.server.client("cloudwatch").describe_alarms()["MetricAlarms"]
+    return {row["AlarmName"] for row in rows}
+
+
 def test_the_alarms_of_a_killed_update_go_with_the_endpoint_and_after_it(
-    aws: FakeAws, pacing: Pacing
+    aws: Account, pacing: Pacing
 ) -> None:
     session = _deployed(aws, "demo")
-    aws.alarms = {*ALARMS, "peagle-demo-2-update", "billing"}
+    _put_alarms(aws, *ALARMS, "peagle-demo-2-update", "billing")
     delete(["demo"], session=session, pacing=pacing)
-    assert aws.alarms == {"peagle-demo-2-update", "billing"}
-    aws.alarms = set(ALARMS)  # of a deletion that was killed near its end
+    assert _alarms(aws) == {"peagle-demo-2-update", "billing"}
+    _put_alarms(aws, *ALARMS)  # of a deletion that was killed near its end
     with pytest.raises(NotFound):
         delete(["demo"], session=session, pacing=pacing)
-    assert aws.alarms == set()
-
-
-def test_a_foreign_endpoint_keeps_its_alarms(aws: FakeAws, session: Session, pacing: Pacing) -> None:
-    _foreign(aws, "demo")
-    aws.alarms = set(ALARMS)
-    with pytest.raises(PlanRefused):
-        delete(["demo"], session=session, pacing=pacing)
-    assert aws.alarms == ALARMS
+    assert not ALARMS & _alarms(aws)
 
 
 GROUP = "/aws/sagemaker/Endpoints/demo"
 
 
-def test_the_log_group_stays_unless_it_is_asked_for(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws, "demo")
-    aws.log_groups = {GROUP, f"{GROUP}-2"}
-    report = delete(["demo"], session=session, pacing=pacing)
-    assert report.logs_kept == (GROUP,)
-    assert aws.log_groups == {GROUP, f"{GROUP}-2"}
+def _groups(aws: Account) -> set[str]:
+    rows = aws.server.client("logs").describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]
+    return {row["logGroupName"] for row in rows}
+
+
+def test_the_log_group_stays_and_the_command_that_deletes_it_is_shown(aws: Account, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo", "demo-2")
+    assert delete(["demo"], session=session, pacing=pacing).logs_kept == (GROUP,)
+    assert _groups(aws) == {GROUP, f"{GROUP}-2"}
     with pytest.raises(NotFound, match=f"only the log group {GROUP} of 'demo' is left") as caught:
         delete(["demo"], session=session, pacing=pacing)
-    assert "`peagle-sm delete demo --with-logs --region us-east-1`" in (caught.value.next_step or "")
-    assert delete(["demo"], session=session, pacing=pacing, with_logs=True).deleted == (f"log-group/{GROUP}",)
-    assert aws.log_groups == {f"{GROUP}-2"}
+    command = f"`aws logs delete-log-group --log-group-name {GROUP} --region us-east-1`"
+    assert command in (caught.value.next_step or "")
 
 
-@pytest.mark.parametrize("answer", [True, False])
-def test_who_is_asked_for_the_logs_sees_their_names(aws: FakeAws, pacing: Pacing, answer: bool) -> None:
-    session = _deployed(aws, "demo", "other")
-    aws.log_groups = {GROUP}
-    shown: list[str] = []
-
-    def decide(groups: Sequence[str]) -> bool:
-        assert "DeleteEndpoint" not in aws.calls
-        shown.extend(groups)
-        return answer
-
-    report = delete(["demo", "other"], session=session, pacing=pacing, with_logs=decide)
-    assert shown == [GROUP]
-    assert (f"log-group/{GROUP}" in report.deleted) == (not aws.log_groups) == answer
-    assert report.logs_kept == (() if answer else (GROUP,))
-    sent = [call for call in aws.calls if call.startswith("Delete")]
-    assert not answer or sent[-1] == "DeleteLogGroup"
-
-
-def test_logs_that_may_not_be_deleted_are_left_with_the_reason(aws: FakeAws, pacing: Pacing) -> None:
+def test_who_may_not_look_for_the_log_group_deletes_all_the_same(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
-    aws.log_groups = {GROUP}
-    aws.before = lambda _, number, operation: denied(operation) if "LogGroup" in operation else None
-    with pytest.raises(PeagleError, match="not authorized to perform: DeleteLogGroup") as caught:
-        delete(["demo"], session=session, pacing=pacing, with_logs=True)
-    assert f"log-group/{GROUP}" in caught.value.message
-    assert "peagle-sm delete demo --with-logs --yes" in (caught.value.next_step or "")
-    assert not aws.everything()
-    # Who may not even look for it is not told of it, and loses nothing.
-    _deployed(aws, "demo")
+    aws.before = lambda operation: denied(operation) if "LogGroup" in operation else None
     assert delete(["demo"], session=session, pacing=pacing).logs_kept == ()
+    assert not aws.everything()
 
 
-def test_the_logs_of_a_stack_or_of_somebody_elses_endpoint_are_not_taken(
-    aws: FakeAws, session: Session, pacing: Pacing
+def test_a_foreign_endpoint_is_refused_with_its_logs_and_alarms_and_no_glob_takes_it(
+    aws: Account, pacing: Pacing
 ) -> None:
-    aws.log_groups = {GROUP, "/aws/sagemaker/Endpoints/theirs"}
-    aws.stacks["Peagle-demo"] = "UPDATE_COMPLETE"
-    _foreign(aws, "theirs")
-    for name in ("demo", "theirs"):
-        with pytest.raises(PlanRefused):
-            delete([name], session=session, pacing=pacing, with_logs=True)
-    assert len(aws.log_groups) == 2
+    session = _deployed(aws, "demo-mine")
+    aws.foreign("demo")
+    aws.server.client("logs").create_log_group(logGroupName=GROUP)
+    _put_alarms(aws, *ALARMS)
+    with pytest.raises(PlanRefused, match="was not created by peagle-sm"):
+        delete(["demo"], session=session, pacing=pacing)
+    delete(["demo*"], session=session, pacing=pacing)
+    assert aws.everything() == ["endpoint/demo"]
+    assert GROUP in _groups(aws)
+    assert _alarms(aws) == ALARMS
 
 
-def test_globs_take_what_matches_and_the_question_shows_it(aws: FakeAws, pacing: Pacing) -> None:
+def test_globs_take_what_matches_and_the_question_shows_it(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo-a", "demo-b", "other")
     shown: list[Deletable] = []
 
@@ -160,18 +147,9 @@ def test_globs_take_what_matches_and_the_question_shows_it(aws: FakeAws, pacing:
     assert [one.name for one in list_endpoints(session)] == ["other"]
 
 
-def test_a_foreign_endpoint_is_refused_and_no_glob_takes_it(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws, "demo-mine")
-    _foreign(aws, "demo-theirs")
-    with pytest.raises(PlanRefused, match="was not created by peagle-sm"):
-        delete(["demo-theirs"], session=session, pacing=pacing)
-    delete(["demo-*"], session=session, pacing=pacing)
-    assert aws.everything() == ["endpoint/demo-theirs"]
-
-
-def test_what_a_killed_run_left_without_an_endpoint_is_listed_and_goes(aws: FakeAws, pacing: Pacing) -> None:
+def test_what_a_killed_run_left_without_an_endpoint_is_listed_and_goes(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
-    aws.endpoints.clear()
+    aws.remove_endpoint()
     row = list_endpoints(session)[0]
     assert (row.name, row.status, len(row.resources)) == ("demo", "Orphaned", 3)
     with pytest.raises(NotFound, match="remaining resources: endpoint-config/demo-"):
@@ -180,26 +158,20 @@ def test_what_a_killed_run_left_without_an_endpoint_is_listed_and_goes(aws: Fake
     assert not aws.everything()
 
 
-def test_a_deletion_that_answers_200_and_does_nothing_is_repeated(aws: FakeAws, pacing: Pacing) -> None:
+def test_a_deletion_that_answers_200_and_does_nothing_is_repeated(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
-    ignored: list[str] = []
-
-    def ignore_twice(_: FakeAws, number: int, operation: str) -> None:
-        if operation == "DeleteEndpoint" and len(ignored) < 2:
-            ignored.append(operation)
-            aws.endpoints["demo"].gone_at = None
-
-    aws.after = ignore_twice
+    ignored: list[dict[str, Any]] = [{}, {}]
+    aws.before = lambda operation: ignored.pop() if operation == "DeleteEndpoint" and ignored else None
     delete(["demo"], session=session, pacing=pacing)
     assert not aws.everything()
 
 
-def test_a_deletion_that_is_answered_with_not_found_for_ever_ends_at_the_deadline(aws: FakeAws) -> None:
+def test_a_deletion_that_is_answered_with_not_found_for_ever_ends_at_the_deadline(aws: Account) -> None:
     session = _deployed(aws, "demo")
-    pacing = pacing_of(aws)
-    began, before = aws.clock.seconds, len(aws.calls)
+    pacing = aws.pacing()
+    began, before = aws.seconds, len(aws.calls)
 
-    def fault(_: FakeAws, number: int, operation: str) -> BaseException | None:
+    def fault(operation: str) -> BaseException | None:
         if operation != "DeleteEndpoint":
             return None
         assert aws.calls[before:].count("DeleteEndpoint") <= 100, "no pause between the calls"
@@ -209,16 +181,15 @@ def test_a_deletion_that_is_answered_with_not_found_for_ever_ends_at_the_deadlin
     with pytest.raises(BillableLeft, match="Endpoint demo may still be running and billed"):
         delete(["demo"], session=session, pacing=pacing)
     assert aws.calls[before:].count("DeleteEndpoint") <= pacing.delete_timeout_s / pacing.poll_s + 1
-    assert pacing.delete_timeout_s <= aws.clock.seconds - began <= pacing.delete_timeout_s + pacing.poll_s
+    assert pacing.delete_timeout_s <= aws.seconds - began <= pacing.delete_timeout_s + pacing.poll_s
     assert "schedule/peagle-demo-lifetime" in aws.everything()
 
 
 def test_an_endpoint_that_will_not_go_is_named_with_the_command_and_keeps_its_limit(
-    aws: FakeAws, pacing: Pacing
+    aws: Account, pacing: Pacing
 ) -> None:
     session = _deployed(aws, "demo", "easy")
-    aws.delete_s = 1e9
-    aws.endpoints["easy"].gone_at = 0.0
+    aws.held["demo"] = 1e9
     with pytest.raises(BillableLeft) as caught:
         delete(["demo", "easy"], session=session, pacing=pacing)
     assert caught.value.details["resources"] == ["endpoint/demo"]
@@ -227,13 +198,13 @@ def test_an_endpoint_that_will_not_go_is_named_with_the_command_and_keeps_its_li
     assert not any("easy" in one for one in aws.everything())
 
 
-def test_a_name_reused_by_somebody_else_while_waiting_is_not_deleted(aws: FakeAws, pacing: Pacing) -> None:
+def test_a_name_reused_by_somebody_else_while_waiting_is_not_deleted(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
 
-    def reuse(_: FakeAws, number: int, operation: str) -> None:
+    def reuse(operation: str) -> None:
         if operation == "DeleteEndpoint":
-            aws.clock.sleep(1)
-            _foreign(aws, "demo")
+            aws.settle("demo")
+            aws.foreign("demo")
 
     aws.after = reuse
     delete(["demo"], session=session, pacing=pacing)
@@ -241,7 +212,7 @@ def test_a_name_reused_by_somebody_else_while_waiting_is_not_deleted(aws: FakeAw
 
 
 def test_leaving_the_with_block_deletes_even_after_an_error(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+    aws: Account, session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
     with pytest.raises(ZeroDivisionError), deploy(spec, session=session, pacing=pacing):
         raise ZeroDivisionError
@@ -261,18 +232,17 @@ def test_leaving_the_with_block_deletes_even_after_an_error(
     ],
 )
 def test_what_only_finds_or_tidies_up_blocks_no_deletion(
-    aws: FakeAws, pacing: Pacing, operation: str, fault: Callable[[str], BaseException]
+    aws: Account, pacing: Pacing, operation: str, fault: Callable[[str], BaseException]
 ) -> None:
     session = _deployed(aws, "demo-a", "demo-b", "demo-a-2")
-    aws.alarms = set(ALARMS)
-    aws.before = lambda _, number, called: fault(called) if called == operation else None
+    aws.before = lambda called: fault(called) if called == operation else None
     report = delete(["demo-a", "demo-b"], session=session, pacing=pacing)
     assert (report.names, report.leftovers) == (("demo-a", "demo-b"), ())
     assert len(aws.everything()) == 4, "a name is not taken for a longer one"
 
 
 def test_deleting_an_endpoint_that_is_creating_says_why_it_waits_and_not_after(
-    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+    aws: Account, session: Session, spec: EndpointSpec, pacing: Pacing
 ) -> None:
     deploy(spec, session=session, pacing=pacing, wait=False)
     waiting = "waiting for endpoint demo to be deleted"
@@ -288,9 +258,9 @@ def test_deleting_an_endpoint_that_is_creating_says_why_it_waits_and_not_after(
     }
 
 
-def test_who_may_not_read_a_schedule_ends_the_cost_and_is_told_its_name(aws: FakeAws, pacing: Pacing) -> None:
+def test_who_may_not_read_a_schedule_ends_the_cost_and_is_told_its_name(aws: Account, pacing: Pacing) -> None:
     session = _deployed(aws, "demo")
-    aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
+    aws.before = lambda operation: denied(operation) if operation == "GetSchedule" else None
     with pytest.raises(PeagleError, match=r"not confirmed.*: schedule/peagle-demo-lifetime \(") as caught:
         delete(["demo"], session=session, pacing=pacing)
     assert not isinstance(caught.value, BillableLeft | CredentialsError)
@@ -303,15 +273,16 @@ def test_who_may_not_read_a_schedule_ends_the_cost_and_is_told_its_name(aws: Fak
         delete(["demo"], session=session, pacing=pacing)
 
 
-def test_an_endpoint_that_hangs_in_creating_delays_no_other_deletion(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws, "a-stuck", "b", "c")
-    aws.endpoints["a-stuck"].ready_at = aws.clock.seconds + 500
-    began, events = aws.clock.seconds, list[Event]()
+def test_an_endpoint_that_hangs_in_creating_delays_no_other_deletion(aws: Account, pacing: Pacing) -> None:
+    session = _deployed(aws, "b", "c")
+    deploy(make_spec("a-stuck"), session=session, pacing=pacing, wait=False)
+    aws.held["a-stuck"] = aws.seconds + 500
+    began, events = aws.seconds, list[Event]()
     report = delete(["a-stuck", "c", "b"], session=session, pacing=pacing, progress=events.append)
     gone = {event.resource: event.elapsed_s for event in events if event.status == "gone"}
-    assert gone["endpoint/b"] == gone["endpoint/c"] <= aws.delete_s + 15
+    assert gone["endpoint/b"] == gone["endpoint/c"] <= DELETE_S + 15
     assert gone["endpoint/a-stuck"] >= 500
-    assert aws.clock.seconds - began < 560, "they were waited for one after the other"
+    assert aws.seconds - began < 560, "they were waited for one after the other"
     together = next(
         event.message for event in events if "2 endpoints" in event.message or "3" in event.message
     )
@@ -322,29 +293,21 @@ def test_an_endpoint_that_hangs_in_creating_delays_no_other_deletion(aws: FakeAw
 
 
 def test_ctrl_c_while_several_are_deleted_leaves_each_of_them_to_its_schedule(
-    aws: FakeAws, pacing: Pacing
+    aws: Account, pacing: Pacing
 ) -> None:
-    session = _deployed(aws, "a", "b", "c")
+    session = _deployed(aws, "c")
+    (model,) = aws.names("model")
     for name in ("a", "b"):
-        aws.endpoints[name].ready_at = aws.clock.seconds + 5000
+        deploy(make_spec(name), session=session, pacing=pacing, wait=False)
+        aws.held[name] = 5000.0
 
     def press(event: Event) -> None:
         if event.resource == "model/" + model and event.message.startswith("deleted"):
             raise KeyboardInterrupt
 
-    (model,) = (name for name in aws.models if name.startswith("c-"))
     with pytest.raises(BillableLeft) as caught:
         delete(["a", "b", "c"], session=session, pacing=pacing, progress=press)
     assert caught.value.details["resources"] == ["endpoint/a", "endpoint/b"]
     assert "peagle-sm delete a b c --yes" in (caught.value.next_step or "")
     for name in ("a", "b"):
-        assert aws.schedules[f"peagle-{name}-lifetime"]["StartDate"] <= aws.clock.now()
-
-
-def test_what_would_be_deleted_is_shown_and_nothing_is_changed(aws: FakeAws, pacing: Pacing) -> None:
-    session = _deployed(aws, "demo")
-    aws.alarms, before, sent = set(ALARMS), aws.everything(), len(aws.calls)
-    (row,) = deletable(["demo", "nope"], session=session)
-    assert (row.name, row.status, len(row.resources)) == ("demo", "InService", 4)
-    assert not [call for call in aws.calls[sent:] if not call.lower().startswith(("describe", "list", "get"))]
-    assert (aws.everything(), aws.alarms) == (before, ALARMS)
+        assert aws.schedule(name)["StartDate"] <= aws.now()

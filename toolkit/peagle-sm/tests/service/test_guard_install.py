@@ -3,42 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
+from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, PlanRefused, ServiceFault, SpecError
+from peagle_sm.core.guard import GUARD_STACK
 from peagle_sm.service import Event, Pacing
-from peagle_sm.service.guard.installation import (
-    InstallReport,
-    bucket_arns,
-    install,
-    uninstall,
-)
+from peagle_sm.service.guard.installation import InstallReport, bucket_arns, install, uninstall
 from peagle_sm.service.guard.status import GuardFiles, shipped
-from tests.service.fakes import ACCOUNT, FakeAws, Row, broken
-from tests.service.guard_fakes import FakeGuardAws
+from tests.local.serving import Server, eventually
+from tests.service.account import Account, WatchedBoto3
+from tests.service.aws_errors import broken, client_error
+from tests.service.setting import ACCOUNT
 
 BUCKET = f"peagle-guard-{ACCOUNT}-us-east-1"
-OURS = {"peagle-sm:managed-by": "peagle-sm"}
+EMAIL = {"NoticesEmail": "ops@example.com"}
+CHANGING = ("Create", "Put", "Update", "Delete")
 
 
 @pytest.fixture
-def aws() -> FakeGuardAws:
-    return FakeGuardAws()
+def aws(server: Server, watched: WatchedBoto3) -> Iterator[Account]:
+    """An account without a guard, or with the one that an earlier test has installed."""
+    account = Account(server, watched)
+    yield account
+    account.clear()
 
 
 @pytest.fixture
-def session(aws: FakeGuardAws) -> Session:
-    return Session.from_boto3(aws, clock=aws.clock.now)
-
-
-@pytest.fixture
-def pacing(aws: FakeGuardAws) -> Pacing:
-    return Pacing(aws.clock.now, aws.clock.monotonic, aws.clock.sleep, poll_s=1.0)
+def pacing(aws: Account) -> Pacing:
+    """CloudFormation works in real time."""
+    return Pacing(aws.now, time.monotonic, lambda _: time.sleep(0.02), poll_s=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -47,76 +50,143 @@ def guard_files() -> GuardFiles:
 
 
 @pytest.fixture
-def installed(session: Session, pacing: Pacing, guard_files: GuardFiles) -> InstallReport:
-    report = install(session, {"NoticesEmail": "ops@example.com"}, pacing=pacing, guard_files=guard_files)
-    assert report is not None
-    return report
+def installed(aws: Account, session: Session, pacing: Pacing, guard_files: GuardFiles) -> Account:
+    install(session, EMAIL, pacing=pacing, guard_files=guard_files)
+    aws.calls.clear()
+    return aws
+
+
+def _changes(aws: Account) -> list[str]:
+    return [call for call in aws.calls if call.startswith(CHANGING)]
 
 
 def _parameters(request: dict[str, Any]) -> dict[str, Any]:
-    return {one["ParameterKey"]: one.get("ParameterValue", "as before") for one in request["Parameters"]}
+    return {each["ParameterKey"]: each.get("ParameterValue", "as before") for each in request["Parameters"]}
 
 
-def test_a_first_installation(aws: FakeGuardAws, installed: InstallReport, guard_files: GuardFiles) -> None:
-    assert installed.action == "created"
-    assert installed.outputs["Version"] == "1.0"
+def _remove_bucket(aws: Account) -> None:
+    s3 = aws.server.client("s3")
+    with suppress(ClientError):  # there is none
+        for row in s3.list_object_versions(Bucket=BUCKET).get("Versions", []):
+            s3.delete_object(Bucket=BUCKET, Key=row["Key"], VersionId=row["VersionId"])
+        s3.delete_bucket(Bucket=BUCKET)
+
+
+def _answer_stack(aws: Account, status: str, until: str, events: Sequence[dict[str, Any]] = ()) -> None:
+    """Let the guard's stack have a status until a call; CloudFormation does nothing else before it."""
+    stack = {"StackName": GUARD_STACK, "StackId": "old", "StackStatus": status}
+
+    def answer(operation: str) -> dict[str, Any] | None:
+        if operation == until:
+            aws.before = lambda operation: None
+            return {"StackId": "old"}
+        answers = {"DescribeStacks": {"Stacks": [stack]}, "DescribeStackEvents": {"StackEvents": events}}
+        return answers.get(operation)
+
+    aws.before = answer
+
+
+def test_a_failure_names_its_cause_and_not_its_consequences(
+    aws: Account, session: Session, pacing: Pacing, guard_files: GuardFiles
+) -> None:
+    reason = (
+        "Specified ReservedConcurrentExecutions decreases account's UnreservedConcurrentExecution below [10]."
+    )
+    events = [
+        {
+            "EventId": logical_id,
+            "Timestamp": aws.now() + timedelta(seconds=1),
+            "LogicalResourceId": logical_id,
+            "ResourceType": "AWS::Lambda::Function",
+            "ResourceStatus": "CREATE_FAILED",
+            "ResourceStatusReason": why,
+        }
+        for logical_id, why in (("Switch", "Resource creation cancelled"), ("Sweeper", reason))
+    ]
+
+    def create(operation: str) -> dict[str, Any] | None:
+        if operation == "CreateStack":
+            _answer_stack(aws, "ROLLBACK_COMPLETE", "DeleteStack", events)
+            return {"StackId": "old"}
+        return None
+
+    aws.before = create
+    with pytest.raises(ServiceFault, match="Sweeper") as caught:
+        install(session, pacing=pacing, guard_files=guard_files)
+    assert reason in caught.value.message
+    assert "cancelled" not in caught.value.message
+    assert "--parameter ReserveConcurrency=no --region us-east-1" in (caught.value.next_step or "")
+
+
+def test_a_first_installation_in_a_closed_bucket_replaces_a_stack_that_was_never_created(
+    aws: Account, session: Session, pacing: Pacing, guard_files: GuardFiles
+) -> None:
+    _remove_bucket(aws)
+    cloudformation = aws.server.client("cloudformation")
+    endpoint = {"Type": "AWS::SageMaker::Endpoint", "Properties": {"EndpointConfigName": "missing"}}
+    template = json.dumps({"Resources": {"Endpoint": endpoint}})
+    cloudformation.create_stack(StackName=GUARD_STACK, TemplateBody=template)
+    eventually(lambda: stack_status(session, GUARD_STACK) == "ROLLBACK_COMPLETE")
+    lost = 3
+
+    def lose(event: Event) -> None:
+        """Three answers are lost while the stack is followed: that is no failure."""
+
+        def fail(operation: str) -> BaseException | None:
+            nonlocal lost
+            lost -= operation == "DescribeStacks"
+            return broken(operation) if operation == "DescribeStacks" and lost >= 0 else None
+
+        if event.resource == BUCKET and "DeleteStack" in aws.calls:
+            aws.before = fail
+
+    report = install(session, EMAIL, pacing=pacing, progress=lose, guard_files=guard_files)
+    assert isinstance(report, InstallReport)
+    assert report.action == "created"
+    assert aws.calls.index("DeleteStack") < aws.calls.index("CreateStack")
     request = aws.sent["CreateStack"]
     assert request["Capabilities"] == ["CAPABILITY_NAMED_IAM"]
-    parameters = _parameters(request)
-    assert parameters == {
-        "AssetBucket": BUCKET,
-        "AssetKey": guard_files.key,
-        "NoticesEmail": "ops@example.com",
-    }
-    assert list(aws.objects) == [guard_files.key]
+    assert _parameters(request) == {"AssetBucket": BUCKET, "AssetKey": guard_files.key, **EMAIL}
+    s3 = aws.server.client("s3")
+    assert [row["Key"] for row in s3.list_objects_v2(Bucket=BUCKET)["Contents"]] == [guard_files.key]
+    before = _changes(aws)[: _changes(aws).index("PutObject")]
+    secured = {"PutPublicAccessBlock", "PutBucketEncryption", "PutBucketVersioning", "PutBucketPolicy"}
+    assert {"CreateBucket", *secured} <= set(before)
+    (refusal,) = json.loads(s3.get_bucket_policy(Bucket=BUCKET)["Policy"])["Statement"]
+    assert (refusal["Effect"], refusal["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+    assert refusal["Resource"] == [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]
 
 
-def test_the_bucket_is_closed_before_anything_lies_in_it(aws: FakeGuardAws, installed: InstallReport) -> None:
-    before = aws.changes[: aws.changes.index("PutObject")]
-    assert before[0] == "CreateBucket"
-    assert {
-        "PutPublicAccessBlock",
-        "PutBucketEncryption",
-        "PutBucketVersioning",
-        "PutBucketPolicy",
-    } < {*before}
-    assert aws.bucket is not None
-    policy = json.loads(json.loads(aws.bucket["PutBucketPolicy"])["Policy"])
-    (denied,) = policy["Statement"]
-    assert (denied["Effect"], denied["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
-    assert denied["Resource"] == [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]
-
-
-def test_again_changes_nothing_and_keeps_what_was_told(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing, guard_files: GuardFiles
+def test_again_changes_nothing_keeps_the_parameters_and_waits_for_an_operation_under_way(
+    installed: Account, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
+    (stack,) = installed.server.client("cloudformation").describe_stacks(StackName=GUARD_STACK)["Stacks"]
+    moving = {"Stacks": [{**stack, "StackStatus": "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"}]}
+    installed.before = lambda operation: (
+        moving if operation == "DescribeStacks" and installed.calls.count(operation) < 5 else None
+    )
     again = install(session, pacing=pacing, guard_files=guard_files)
     assert again is not None
     assert again.action == "unchanged"
-    assert aws.calls.count("PutObject") == 1
-    assert _parameters(aws.sent["UpdateStack"])["NoticesEmail"] == "as before"
+    assert installed.calls.count("DescribeStacks") >= 5
+    assert "PutObject" not in installed.calls
+    assert _parameters(installed.sent["UpdateStack"])["NoticesEmail"] == "as before"
 
 
-def test_a_new_package_is_an_update(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing, guard_files: GuardFiles
+def test_a_new_package_and_settings_are_an_update(
+    installed: Account, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
     newer = replace(guard_files, content={"peagle_guard/__init__.py": b"# newer"})
-    report = install(session, pacing=pacing, guard_files=newer)
-    assert report is not None
-    assert report.action == "updated"
-    assert _parameters(aws.sent["UpdateStack"])["AssetKey"] == newer.key != guard_files.key
-
-
-def test_settings_become_parameters_of_the_template(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
-) -> None:
     wanted = {
         "ModelBucketArns": bucket_arns("us-east-1", ("one", "two")),
         "ImageRepository": "team/*",
         "ReserveConcurrency": "no",
     }
-    install(session, wanted, pacing=pacing, guard_files=guard_files)
-    sent = _parameters(aws.sent["CreateStack"])
+    report = install(session, wanted, pacing=pacing, guard_files=newer)
+    assert report is not None
+    assert report.action == "updated"
+    sent = _parameters(installed.sent["UpdateStack"])
+    assert sent["AssetKey"] == newer.key != guard_files.key
     assert sent["ModelBucketArns"] == "arn:aws:s3:::one,arn:aws:s3:::two"
     assert wanted.items() <= sent.items()
     assert set(sent) <= guard_files.parameter_names
@@ -124,113 +194,55 @@ def test_settings_become_parameters_of_the_template(
 
 @pytest.mark.parametrize("name", ["ImageRepositry", "AssetKey"])
 def test_a_parameter_that_cannot_be_set_is_refused_before_anything_is_created(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles, name: str
+    aws: Account, session: Session, pacing: Pacing, guard_files: GuardFiles, name: str
 ) -> None:
     with pytest.raises(SpecError, match="allowed: EncryptionKeyArn, EndpointKeyArns, ImageRepository"):
         install(session, {name: "x"}, pacing=pacing, guard_files=guard_files)
-    assert aws.changes == []
-
-
-def test_what_never_stood_is_taken_away_first(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
-) -> None:
-    aws.stack = {"StackName": "PeagleGuard", "StackId": "old", "StackStatus": "ROLLBACK_COMPLETE"}
-    report = install(session, pacing=pacing, guard_files=guard_files)
-    assert report is not None
-    assert report.action == "created"
-    assert aws.calls.index("DeleteStack") < aws.calls.index("CreateStack")
-
-
-def test_an_operation_under_way_is_waited_for(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing, guard_files: GuardFiles
-) -> None:
-    assert aws.stack is not None
-    aws.stack["StackStatus"] = "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
-    aws.outcome, aws.done_at = "UPDATE_COMPLETE", aws.clock.seconds + 60
-    began = aws.clock.seconds
-    install(session, pacing=pacing, guard_files=guard_files)
-    assert aws.clock.seconds >= began + 60
-
-
-def test_a_failure_names_its_cause_and_not_its_consequences(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
-) -> None:
-    words = (
-        "Specified ReservedConcurrentExecutions decreases account's UnreservedConcurrentExecution below [10]."
-    )
-    aws.failures = [("Sweeper", words), ("Switch", "Resource creation cancelled")]
-    with pytest.raises(ServiceFault, match="Sweeper") as caught:
-        install(session, pacing=pacing, guard_files=guard_files)
-    assert words in caught.value.message
-    assert "cancelled" not in caught.value.message
-    assert caught.value.next_step is not None
-    assert "--parameter ReserveConcurrency=no --region us-east-1" in caught.value.next_step
-
-
-def test_a_lost_answer_while_following_is_no_failure(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
-) -> None:
-    left = 3
-
-    def fail(_: FakeAws, number: int, operation: str) -> BaseException | None:
-        nonlocal left
-        left -= operation == "DescribeStacks"
-        return broken(operation) if operation == "DescribeStacks" and left >= 0 else None
-
-    def lose(event: Event) -> None:
-        if event.resource == BUCKET:
-            aws.before = fail
-
-    assert install(session, pacing=pacing, progress=lose, guard_files=guard_files) is not None
+    assert _changes(aws) == []
 
 
 def test_what_the_cdk_made_is_left_to_the_cdk(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
+    aws: Account, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
-    aws.stack = {"StackName": "PeagleGuard", "StackId": "x", "StackStatus": "CREATE_COMPLETE"}
+    aws.stacks[GUARD_STACK] = "CREATE_COMPLETE"
     with pytest.raises(PlanRefused, match="CDK"):
         install(session, pacing=pacing, guard_files=guard_files)
-    assert aws.changes == []
+    assert _changes(aws) == []
 
 
 def test_somebody_elses_bucket_is_not_used(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
+    aws: Account, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
-    aws.bucket_is_foreign = True
+    foreign = client_error("HeadBucket", "403", "Forbidden", 403)
+    aws.before = lambda operation: foreign if operation == "HeadBucket" else None
     with pytest.raises(CredentialsError, match="another account"):
         install(session, pacing=pacing, guard_files=guard_files)
-    assert "CreateStack" not in aws.calls
+    assert not {"CreateStack", "UpdateStack"} & set(aws.calls)
 
 
-def test_uninstall_goes_on_when_that_is_spelled_out_and_says_what_is_left(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
+def test_uninstall_refuses_while_stacks_import_from_it_and_else_reports_what_is_left(
+    installed: Account, session: Session, pacing: Pacing
 ) -> None:
-    aws.endpoints["demo"] = Row(aws.clock.now(), {}, OURS)
-    lines: list[list[str]] = []
+    imports = {"Imports": ["Peagle-demo"]}
+    installed.before = lambda operation: imports if operation == "ListImports" else None
+    with pytest.raises(PlanRefused, match="Peagle-demo"):
+        uninstall(session, leave_unguarded=True, pacing=pacing)
+    assert "DeleteStack" not in installed.calls
+    installed.before = lambda operation: None
+    installed.foreign("demo")
+    marks = {"peagle-sm:managed-by": "peagle-sm", "peagle-sm:endpoint": "demo"}
+    installed.tag(marks)
+    s3 = installed.server.client("s3")
+    s3.put_object(Bucket=BUCKET, Key="notes.txt", Body=b"mine")
+    shown: list[list[str]] = []
 
     def agree(names: Sequence[str]) -> bool:
-        lines.append(list(names))
+        shown.append(list(names))
         return True
 
     report = uninstall(session, leave_unguarded=True, confirm=agree, pacing=pacing)
     assert report is not None
-    assert (lines, report.unguarded) == ([["demo"]], ("demo",))
-
-
-def test_uninstall_refuses_while_stacks_import_from_it_whatever_is_spelled_out(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
-) -> None:
-    aws.importers = ["Peagle-demo"]
-    with pytest.raises(PlanRefused, match="Peagle-demo"):
-        uninstall(session, leave_unguarded=True, pacing=pacing)
-    assert "DeleteStack" not in aws.calls
-
-
-def test_a_bucket_that_holds_more_stays(
-    aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
-) -> None:
-    aws.objects["notes.txt"] = b"mine"
-    report = uninstall(session, pacing=pacing)
-    assert report is not None
+    assert (shown, report.unguarded) == ([["demo"]], ("demo",))
     assert not report.bucket_removed
-    assert list(aws.objects) == ["notes.txt"]
+    assert [row["Key"] for row in s3.list_objects_v2(Bucket=BUCKET)["Contents"]] == ["notes.txt"]
+    _remove_bucket(installed)

@@ -2,139 +2,169 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from peagle_sm.aws.control.guard_resources import FunctionFault
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
+from peagle_sm.core.guard import GUARD_STACK, TABLE
 from peagle_sm.service import Pacing
-from peagle_sm.service.guard.status import GuardStatus, guard_status, shipped, sweep
-from tests.service.guard_fakes import STACK_ID, TOPIC, FakeGuardAws, answered, throttled
+from peagle_sm.service.guard.status import guard_status, shipped, sweep
+from tests.service.account import Account
+from tests.service.aws_errors import client_error
+from tests.service.setting import ACCOUNT
 
+TOPIC = f"arn:aws:sns:us-east-1:{ACCOUNT}:peagle-guard-notices"
 CONFIRMED = {"Protocol": "email", "Endpoint": "ops@example.com", "SubscriptionArn": f"{TOPIC}:1"}
 
 
-@pytest.fixture
-def aws() -> FakeGuardAws:
-    return FakeGuardAws()
-
-
-@pytest.fixture
-def session(aws: FakeGuardAws) -> Session:
-    return Session.from_boto3(aws, clock=aws.clock.now)
-
-
-@pytest.fixture
-def pacing(aws: FakeGuardAws) -> Pacing:
-    return Pacing(aws.clock.now, aws.clock.monotonic, aws.clock.sleep)
-
-
-def _status(
-    aws: FakeGuardAws, session: Session, key: str | None = None, version: str | None = None
-) -> GuardStatus:
-    mine = shipped()
-    parameters = [{"ParameterKey": "AssetKey", "ParameterValue": key or mine.key}]
-    outputs = {"Version": version or mine.version, "NoticesTopicArn": TOPIC}
-    aws.stack = {
-        "StackName": "PeagleGuard",
-        "StackId": STACK_ID,
+def _guard(
+    aws: Account,
+    alarm: str = "OK",
+    letters: int = 0,
+    subscriber: dict[str, str] = CONFIRMED,
+    key: str | None = None,
+    version: str | None = None,
+) -> None:
+    """Let AWS show the guard's resources; only its register is real."""
+    outputs = {"Version": version or shipped().version, "NoticesTopicArn": TOPIC}
+    stack = {
+        "StackName": GUARD_STACK,
+        "StackId": "1",
         "StackStatus": "CREATE_COMPLETE",
-        "Parameters": parameters,
+        "Parameters": [{"ParameterKey": "AssetKey", "ParameterValue": key or shipped().key}],
         "Outputs": [{"OutputKey": name, "OutputValue": value} for name, value in outputs.items()],
     }
-    return guard_status(session)
+
+    def answer(operation: str) -> dict[str, Any] | None:
+        if operation == "DescribeAlarms":
+            names = aws.sent[operation]["AlarmNames"]
+            rows = [{"AlarmName": name, "StateValue": alarm, "StateReason": "why"} for name in names]
+            return {"MetricAlarms": rows}
+        answers: dict[str, dict[str, Any]] = {
+            "DescribeStacks": {"Stacks": [stack]},
+            "GetQueueUrl": {"QueueUrl": "https://sqs/letters"},
+            "GetQueueAttributes": {"Attributes": {"ApproximateNumberOfMessages": str(letters)}},
+            "ListSubscriptionsByTopic": {"Subscriptions": [subscriber]},
+        }
+        return answers.get(operation)
+
+    aws.before = answer
 
 
-def test_a_guard_in_good_health_has_no_warnings(aws: FakeGuardAws, session: Session) -> None:
-    aws.swept(minutes_ago=3)
-    aws.subscribers = [CONFIRMED]
-    aws.write("endpoint#demo", quiet_since={"S": "2026-11-20T07:40:00+00:00"}, paused={"BOOL": False})
-    status = _status(aws, session)
+def _swept(aws: Account, minutes_ago: float) -> None:
+    moment = aws.now() - timedelta(minutes=minutes_ago)
+    item = {"pk": {"S": "sweep"}, "last_sweep_at": {"S": moment.isoformat()}}
+    aws.dynamodb.put_item(TableName=TABLE, Item=item)
+
+
+def test_a_guard_in_good_health_has_no_warnings(aws: Account, session: Session) -> None:
+    _guard(aws)
+    _swept(aws, minutes_ago=3)
+    aws.note(quiet_since={"S": aws.now().isoformat()}, paused={"BOOL": False})
+    status = guard_status(session)
     assert (status.warnings, status.current) == ((), True)
     assert [(row.name, row.quiet_since is not None) for row in status.endpoints] == [("demo", True)]
     json.dumps(status.to_dict())
 
 
-def test_what_is_wrong_is_said(aws: FakeGuardAws, session: Session) -> None:
-    aws.swept(minutes_ago=40)
-    aws.alarm_state, aws.letters = "ALARM", 2
-    aws.subscribers = [{**CONFIRMED, "SubscriptionArn": "PendingConfirmation"}]
-    message = " / ".join(_status(aws, session).warnings)
+def test_what_is_wrong_is_said(aws: Account, session: Session) -> None:
+    pending = {**CONFIRMED, "SubscriptionArn": "PendingConfirmation"}
+    _guard(aws, alarm="ALARM", letters=2, subscriber=pending)
+    _swept(aws, minutes_ago=40)
+    message = " / ".join(guard_status(session).warnings)
     for word in ("40 minutes ago", "peagle-guard-no-sweep: why", "2 undelivered", "no confirmed subscriber"):
         assert word in message
 
 
 def test_each_endpoint_without_a_metric_of_its_requests_in_flight_is_warned_of(
-    aws: FakeGuardAws, session: Session
+    aws: Account, session: Session
 ) -> None:
     """One that is gone already has no streams to lose."""
-    aws.swept(minutes_ago=3)
-    aws.subscribers = [CONFIRMED]
-    gone = {"gone_at": {"S": "2026-11-20T07:40:00+00:00"}}
+    _guard(aws)
+    _swept(aws, minutes_ago=3)
+    gone = {"gone_at": {"S": aws.now().isoformat()}}
     for name, more in (("demo", {}), ("gone", gone), ("other", {})):
-        aws.write(f"endpoint#{name}", streams_hidden={"BOOL": True}, **more)
-    aws.write("endpoint#shown", streams_hidden={"BOOL": False})
+        aws.note(name, streams_hidden={"BOOL": True}, **more)
+    aws.note("shown", streams_hidden={"BOOL": False})
     warning = (
         "endpoint {}: CloudWatch has no metric of its requests in flight. The guard detects a stream longer "
         "than the grace period only by GPU use: set lifecycle.grace_minutes above your longest stream"
     )
-    assert _status(aws, session).warnings == (warning.format("demo"), warning.format("other"))
+    assert guard_status(session).warnings == (warning.format("demo"), warning.format("other"))
 
 
 def test_an_endpoint_whose_metrics_have_proven_nothing_for_two_hours_is_warned_of(
-    aws: FakeGuardAws, session: Session
+    aws: Account, session: Session
 ) -> None:
-    aws.swept(minutes_ago=3)
-    aws.subscribers = [CONFIRMED]
-    gone = {"gone_at": {"S": "2026-11-20T07:40:00+00:00"}}
+    _guard(aws)
+    _swept(aws, minutes_ago=3)
+    gone = {"gone_at": {"S": aws.now().isoformat()}}
     for name, minutes, more in (("demo", 125, {}), ("gone", 300, gone), ("new", 115, {})):
         since = {"S": (session.now() - timedelta(minutes=minutes)).isoformat()}
-        aws.write(f"endpoint#{name}", unknown_since=since, **more)
-    (warning,) = _status(aws, session).warnings
+        aws.note(name, unknown_since=since, **more)
+    (warning,) = guard_status(session).warnings
     assert warning.startswith("endpoint demo: for 2.1 hours its metrics have not shown whether it is idle")
     assert "`peagle-sm guard sweep --dry-run --region us-east-1`" in warning
     assert "`peagle-sm pause demo --region us-east-1`" in warning
 
 
-def test_an_older_package_or_version_is_told(aws: FakeGuardAws, session: Session) -> None:
-    assert not _status(aws, session, key="guard/0123456789abcdef.zip").current
-    assert not _status(aws, session, version="0.0.1").current
+@pytest.mark.parametrize("older", [{"key": "guard/0123456789abcdef.zip"}, {"version": "0.0.1"}])
+def test_an_older_package_or_version_is_told(aws: Account, session: Session, older: dict[str, Any]) -> None:
+    _guard(aws, **older)
+    assert not guard_status(session).current
 
 
-def test_no_guard(session: Session, pacing: Pacing) -> None:
-    with pytest.raises(NotFound, match="No guard is installed"):
+def test_no_guard(aws: Account, session: Session) -> None:
+    with aws.no_guard(), pytest.raises(NotFound, match="No guard is installed"):
         guard_status(session)
 
 
+BUSY = client_error("Invoke", "TooManyRequestsException", "Rate Exceeded.", 429)
+
+
+def _invoked(aws: Account, document: object, busy: int = 0, **more: str) -> None:
+    """Let the function answer, after some calls that found it running."""
+
+    def answer(operation: str) -> dict[str, Any] | BaseException | None:
+        if operation != "Invoke":
+            return None
+        if aws.calls.count(operation) <= busy:
+            return BUSY
+        return {"Payload": io.BytesIO(json.dumps(document).encode()), **more}
+
+    aws.before = answer
+
+
 def test_a_sweep_carries_no_time_and_gives_what_the_function_answered(
-    aws: FakeGuardAws, session: Session, pacing: Pacing
+    aws: Account, session: Session, pacing: Pacing
 ) -> None:
     row = {"name": "demo", "status": "InService", "evidence": "quiet", "action": "wait", "reason": "grace"}
-    aws.answers = [answered({"time": "t", "endpoints": [row], "calls": {"ListEndpoints": 1}})]
+    _invoked(aws, {"time": "t", "endpoints": [row], "calls": {"ListEndpoints": 1}})
     report = sweep(session, dry_run=True, pacing=pacing)
     assert json.loads(aws.sent["Invoke"]["Payload"]) == {"dry_run": True}
     assert (report.endpoints, report.calls) == ((row,), {"ListEndpoints": 1})
 
 
-def test_a_sweep_waits_for_the_one_that_is_running(
-    aws: FakeGuardAws, session: Session, pacing: Pacing
-) -> None:
-    aws.answers = [throttled, throttled, answered({"time": "t", "endpoints": [], "calls": {}})]
+def test_a_sweep_waits_for_the_one_that_is_running(aws: Account, session: Session, pacing: Pacing) -> None:
+    _invoked(aws, {"time": "t", "endpoints": [], "calls": {}}, busy=2)
     sweep(session, pacing=pacing)
     assert aws.calls.count("Invoke") == 3
-    aws.answers = [throttled] * 100
+    _invoked(aws, {}, busy=200)
     with pytest.raises(ServiceFault, match="Rate Exceeded"):
         sweep(session, pacing=pacing)
 
 
 def test_a_function_that_fails_is_quoted_with_its_trace(
-    aws: FakeGuardAws, session: Session, pacing: Pacing
+    aws: Account, session: Session, pacing: Pacing
 ) -> None:
     failed = {"errorType": "SettingsError", "errorMessage": "not set: PEAGLE_TABLE", "stackTrace": ["line 1"]}
-    aws.answers = [answered(failed, error="Unhandled")]
+    _invoked(aws, failed, FunctionError="Unhandled")
     with pytest.raises(FunctionFault, match="SettingsError: not set: PEAGLE_TABLE") as caught:
         sweep(session, pacing=pacing)
     assert caught.value.details["trace"] == ["line 1"]
@@ -142,8 +172,8 @@ def test_a_function_that_fails_is_quoted_with_its_trace(
 
 @pytest.mark.parametrize("answer", [None, [1], "text"])
 def test_an_answer_of_another_shape_is_a_fault_and_not_a_sweep(
-    aws: FakeGuardAws, session: Session, pacing: Pacing, answer: object
+    aws: Account, session: Session, pacing: Pacing, answer: object
 ) -> None:
-    aws.answers = [answered(answer)]
+    _invoked(aws, answer)
     with pytest.raises(FunctionFault, match="expected a JSON object"):
         sweep(session, pacing=pacing)

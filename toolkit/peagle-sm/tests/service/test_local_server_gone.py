@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import chain, repeat
 
@@ -12,85 +12,73 @@ from botocore.exceptions import EndpointConnectionError
 from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.errors import EngineError, Interrupted
 from peagle_sm.service import Event, delete, deploy, pause
-from tests.service.fakes import ROLE, FakeAws
-from tests.service.setting import make_spec, pacing_of
-
-URL = "http://127.0.0.1:9"
-GONE = f"The local SageMaker at {URL} has ended, with everything that it ran; nothing is billed"
+from tests.service.account import Account
+from tests.service.setting import EXECUTION_ROLE, ROLE, make_spec
 
 
 class OnFakeTime(Session):
-    """A local session whose clock is the fake's: no server runs that could be asked for its own."""
+    """A local session whose clock is the test's: a server that is gone has none."""
 
     def now(self) -> datetime:
         return self._clock()
 
 
-def _session(aws: FakeAws) -> Session:
-    target = LocalTarget(URL, role_arn=ROLE, scheduler_role_arn=ROLE)
-    return OnFakeTime.from_boto3(aws, local=target, clock=aws.clock.now)
+def _session(aws: Account) -> Session:
+    status = aws.server.status
+    target = LocalTarget(status.endpoint_url, role_arn=EXECUTION_ROLE, scheduler_role_arn=ROLE)
+    return OnFakeTime.from_boto3(aws.boto3, local=target, clock=aws.now)
+
+
+def _gone(aws: Account) -> str:
+    return f"The local SageMaker at {aws.server.url} has ended, with everything that it ran"
 
 
 def _refused() -> BaseException:
-    return EndpointConnectionError(endpoint_url=URL)
+    return EndpointConnectionError(endpoint_url="http://127.0.0.1:9")
+
+
+def _from(aws: Account, operation: str, faults: Iterator[BaseException | None]) -> None:
+    """Take the faults in turn for each call after the first of an operation."""
+    aws.before = lambda called: next(faults) if operation in aws.calls[:-1] else None
 
 
 @pytest.mark.parametrize("operation", ["CreateModel", "CreateEndpoint", "DescribeEndpoint", "CreateSchedule"])
-def test_a_deploy_ends_when_the_local_server_is_gone(operation: str) -> None:
-    quiet = FakeAws()
-    deploy(make_spec(), session=_session(quiet), pacing=pacing_of(quiet, poll_s=0.5))
-    aws, events = FakeAws(), list[Event]()
-    last = len(quiet.calls) - 1 - quiet.calls[::-1].index(operation)
-    aws.before = lambda _, number, operation: _refused() if number >= last else None
+def test_a_deploy_ends_when_the_local_server_is_gone(aws: Account, operation: str) -> None:
+    events, pacing = list[Event](), aws.pacing(poll_s=0.5)
+    created = "CreateEndpoint" if operation == "DescribeEndpoint" else operation
+    aws.before = lambda called: _refused() if {created, operation} <= set(aws.calls) else None
     with pytest.raises(EngineError) as caught:
-        deploy(make_spec(), session=_session(aws), pacing=pacing_of(aws, poll_s=0.5), progress=events.append)
-    assert caught.value.message.startswith(GONE)
+        deploy(make_spec(), session=_session(aws), pacing=pacing, progress=events.append)
+    aws.before = lambda called: None
+    assert caught.value.message.startswith(_gone(aws))
     assert "peagle-sm local up" in (caught.value.next_step or "")
     failed = next(event for event in events if event.phase == "failed")
-    assert 3 < aws.clock.seconds - failed.elapsed_s < 15
+    assert 3 < aws.seconds - failed.elapsed_s < 15
     assert sum("does not answer; retrying for" in event.message for event in events) > 3
 
 
-def test_ctrl_c_after_the_local_server_is_gone() -> None:
-    aws = FakeAws()
-    faults = chain([KeyboardInterrupt()], repeat(_refused()))
-    aws.before = lambda _, number, operation: next(faults) if "CreateEndpoint" in aws.calls[:number] else None
-    with pytest.raises(Interrupted) as caught:
-        deploy(make_spec(), session=_session(aws), pacing=pacing_of(aws, poll_s=0.5))
-    assert GONE in caught.value.message
-
-
+@pytest.mark.parametrize("interrupts", [1, 2])
 @pytest.mark.parametrize("answered_before", [0, 2])
-def test_a_second_ctrl_c_after_the_local_server_is_gone(answered_before: int) -> None:
+def test_ctrl_c_after_the_local_server_is_gone(aws: Account, interrupts: int, answered_before: int) -> None:
     """However far the hand-over to the schedule came: nothing is said to be billed."""
-    aws = FakeAws()
-    interrupts = [KeyboardInterrupt(), KeyboardInterrupt(), *[None] * answered_before]
-    faults = chain(interrupts, repeat(_refused()))
-    aws.before = lambda _, number, operation: next(faults) if "CreateEndpoint" in aws.calls[:number] else None
+    presses = [KeyboardInterrupt() for _ in range(interrupts)]
+    _from(aws, "CreateEndpoint", chain(presses, [None] * answered_before, repeat(_refused())))
     with pytest.raises(Interrupted) as caught:
-        deploy(make_spec(), session=_session(aws), pacing=pacing_of(aws, poll_s=0.5))
-    assert GONE in caught.value.message
+        deploy(make_spec(), session=_session(aws), pacing=aws.pacing(poll_s=0.5))
+    assert _gone(aws) in caught.value.message
 
 
 @pytest.mark.parametrize("command", [delete, pause])
-def test_ctrl_c_twice_in_a_removal_whose_local_server_is_gone(command: Callable[..., object]) -> None:
-    aws = FakeAws()
-    session, pacing = _session(aws), pacing_of(aws, poll_s=0.5)
-    deploy(make_spec(), session=session, pacing=pacing)
-    faults = chain([KeyboardInterrupt()], repeat(_refused()))
-    aws.before = lambda _, number, operation: next(faults) if "DeleteEndpoint" in aws.calls[:number] else None
-    with pytest.raises(Interrupted) as caught:
+@pytest.mark.parametrize("pressed", [False, True])
+def test_a_removal_whose_local_server_is_gone(
+    aws: Account, command: Callable[..., object], pressed: bool
+) -> None:
+    session, pacing = _session(aws), aws.pacing(poll_s=0.5)
+    deploy(make_spec(), session=session, pacing=aws.pacing())
+    began = aws.seconds
+    presses = [KeyboardInterrupt()] if pressed else []
+    _from(aws, "DeleteEndpoint", chain(presses, repeat(_refused())))
+    with pytest.raises(Interrupted if pressed else EngineError) as caught:
         command(["demo"] if command is delete else "demo", session=session, pacing=pacing)
-    assert GONE in caught.value.message
-
-
-def test_a_deletion_ends_when_the_local_server_is_gone() -> None:
-    aws = FakeAws()
-    session, pacing = _session(aws), pacing_of(aws, poll_s=0.5)
-    deploy(make_spec(), session=session, pacing=pacing)
-    began = aws.clock.seconds
-    aws.before = lambda _, number, operation: _refused() if "DeleteEndpoint" in aws.calls[:number] else None
-    with pytest.raises(EngineError) as caught:
-        delete(["demo"], session=session, pacing=pacing)
-    assert caught.value.message.startswith(GONE)
-    assert aws.clock.seconds - began < 15
+    assert _gone(aws) in caught.value.message
+    assert aws.seconds - began < 15

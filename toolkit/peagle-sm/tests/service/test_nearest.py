@@ -9,7 +9,8 @@ import pytest
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound
 from peagle_sm.service import Pacing, delete, deploy, status, wait
-from tests.service.fakes import FakeAws, denied
+from tests.service.account import Account
+from tests.service.aws_errors import denied
 from tests.service.setting import make_spec
 
 WAYS: dict[str, Callable[[Session, Pacing], object]] = {
@@ -20,7 +21,7 @@ WAYS: dict[str, Callable[[Session, Pacing], object]] = {
 
 
 @pytest.fixture
-def deployed(aws: FakeAws, session: Session, pacing: Pacing) -> Session:
+def deployed(aws: Account, session: Session, pacing: Pacing) -> Session:
     for name in ("tiny-code", "other"):
         deploy(make_spec(name), session=session, pacing=pacing)
     aws.calls.clear()
@@ -33,8 +34,8 @@ def test_an_unknown_name_gets_the_nearest_one(way: str, deployed: Session, pacin
         WAYS[way](deployed, pacing)
 
 
-def test_a_list_that_is_denied_does_not_change_the_error(aws: FakeAws, deployed: Session) -> None:
-    aws.before = lambda _, number, operation: denied(operation) if operation == "ListEndpoints" else None
+def test_a_list_that_is_denied_does_not_change_the_error(aws: Account, deployed: Session) -> None:
+    aws.before = lambda operation: denied(operation) if operation == "ListEndpoints" else None
     with pytest.raises(NotFound) as caught:
         status("tiny-cod", session=deployed)
     assert "Did you mean" not in caught.value.message

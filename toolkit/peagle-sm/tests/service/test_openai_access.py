@@ -10,8 +10,8 @@ import pytest
 
 from peagle_sm.service import Endpoint, connect
 from peagle_sm.service.lifecycle.endpoint import openai_base_url
-from tests.local.openai_client import QUESTION, local_session, script
-from tests.local.serving import Server
+from tests.local.openai_client import QUESTION, script
+from tests.local.serving import Server, local_session
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service import Endpoint
-from tests.local.openai_client import QUESTION, local_session, script
-from tests.local.serving import Server
+from tests.local.openai_client import QUESTION, script
+from tests.local.serving import Server, local_session
 from tests.local.test_component_services import Host
 from tests.service.serving.proxies import serving
 

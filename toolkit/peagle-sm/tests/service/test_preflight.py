@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from peagle_sm.aws.readers import PERMISSIONS, WITH_SPEC, readers
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.checks import ALL_CHECKS
 from peagle_sm.core.checks.base import Result, Unknown
 from peagle_sm.core.errors import CredentialsError, ServiceFault, SpecError
@@ -28,7 +28,7 @@ from peagle_sm.service.preflight import (
 )
 from peagle_sm.service.spec_to_plan import plan_for
 from sagemaker_local.lifecycle import advance_clock, find_server
-from tests.local.serving import AsOnAws, Server
+from tests.local.serving import AsOnAws, Server, local_session
 
 _numbers = itertools.count(1)
 ACCOUNT = "123456789012"
@@ -372,7 +372,7 @@ def test_the_folders_of_the_s3_console_and_requirements_are_found(
 
 
 def test_on_the_local_sagemaker_less_is_asked(server: Server) -> None:
-    local = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    local = local_session(server)
     plan = plan_for(EndpointSpec(name="local-preflight", model="tiny-code"), local)
     advance_clock(server.status.port, 1200)  # on purpose, so it is no fault of this machine's clock
     assert set(readers(local, plan.draft)) == {

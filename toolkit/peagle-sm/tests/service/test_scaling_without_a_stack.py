@@ -144,12 +144,10 @@ def test_from_a_deploy_to_nothing(local: Session, server: Server, pacing: Pacing
     assert account.everything() == []
     resume(spec.name, session=local, pacing=pacing, unguarded=True)
     _serves(account, changes)
-    report = delete([spec.name], session=local, pacing=pacing, with_logs=True)
+    report = delete([spec.name], session=local, pacing=pacing)
     assert report.leftovers == ()
     assert account.everything() == []
     assert not [one for one in leftovers(local) if spec.name in one]
-    groups = server.client("logs").describe_log_groups()["logGroups"]
-    assert not [row for row in groups if row["logGroupName"].endswith(f"/{spec.name}")]
 
 
 def test_an_update_of_autoscaling_alone_starts_nothing(

@@ -9,27 +9,28 @@ import pytest
 
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, PlanRefused
 from peagle_sm.service import Pacing, delete, deploy, list_endpoints, pause, resume
-from tests.service.fakes import FakeAws, client_error
+from tests.service.account import Account
+from tests.service.aws_errors import client_error
 from tests.service.setting import make_spec
 from tests.service.stacked import in_a_stack
 
 
-def test_a_stacks_endpoint_is_turned_off_and_on_by_its_stack(aws: FakeAws, pacing: Pacing) -> None:
+def test_a_stacks_endpoint_is_turned_off_and_on_by_its_stack(aws: Account, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     report = pause("demo", session=session, pacing=pacing)
     assert report.stack == "Peagle-demo"
-    assert not aws.endpoints
+    assert aws.status() is None
     assert "DeleteEndpoint" not in aws.calls
     (row,) = list_endpoints(session)
     assert (row.status, row.off_why, row.stack) == ("Paused", "by hand", "Peagle-demo")
     offer = resume("demo", session=session, pacing=pacing)
     assert (offer.stack, offer.usd_per_hour) == ("Peagle-demo", 4.2)
-    assert aws.status(aws.endpoints["demo"]) == "InService"
+    assert aws.status() == "InService"
     assert not {"CreateEndpoint", "CreateSchedule"} & set(aws.calls)
     assert aws.calls.count("Invoke") == 2
 
 
-def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, pacing: Pacing) -> None:
+def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: Account, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
     requests: list[str] = []
@@ -38,7 +39,7 @@ def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, 
         requests.append(event["action"])
         aws.stacks["Peagle-demo"] = "UPDATE_IN_PROGRESS"
         end = {"Peagle-demo": "UPDATE_ROLLBACK_COMPLETE"}
-        aws.late.append((aws.clock.seconds + 60, lambda: aws.stacks.update(end)))
+        aws.late.append((aws.seconds + 60, lambda: aws.stacks.update(end)))
         return {"state": "in-progress", "detail": "on"}
 
     aws.switch = no_capacity
@@ -48,19 +49,19 @@ def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, 
     assert requests == ["on"]
 
 
-def test_a_switch_that_first_mends_its_stack_is_asked_again(aws: FakeAws, pacing: Pacing) -> None:
+def test_a_switch_that_first_mends_its_stack_is_asked_again(aws: Account, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
     turn, answers = aws.switch, [{"state": "in-progress", "detail": "off first", "started": False}]
     assert turn is not None
     aws.switch = lambda event: answers.pop() if answers else turn(event)
     resume("demo", session=session, pacing=pacing)
-    assert aws.status(aws.endpoints["demo"]) == "InService"
+    assert aws.status() == "InService"
 
 
 @pytest.mark.parametrize("act", [pause, resume])
 def test_what_the_switch_refuses_is_told_in_its_own_words(
-    aws: FakeAws, pacing: Pacing, act: Callable[..., object]
+    aws: Account, pacing: Pacing, act: Callable[..., object]
 ) -> None:
     session = in_a_stack(aws)
     if act is resume:
@@ -74,7 +75,7 @@ def test_what_the_switch_refuses_is_told_in_its_own_words(
     assert "peagle-sm guard install --region us-east-1" in (caught.value.next_step or "")
 
 
-def test_an_endpoint_that_outlives_its_stacks_update_is_named(aws: FakeAws, pacing: Pacing) -> None:
+def test_an_endpoint_that_outlives_its_stacks_update_is_named(aws: Account, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     aws.switch = lambda event: {"state": "done", "detail": "No updates are to be performed."}
     with pytest.raises(BillableLeft, match="may still be running") as caught:
@@ -82,7 +83,7 @@ def test_an_endpoint_that_outlives_its_stacks_update_is_named(aws: FakeAws, paci
     assert caught.value.next_step == "peagle-sm pause demo --yes --region us-east-1"
 
 
-def test_a_stacks_endpoint_is_not_deleted_behind_its_back(aws: FakeAws, pacing: Pacing) -> None:
+def test_a_stacks_endpoint_is_not_deleted_behind_its_back(aws: Account, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     before = aws.everything()
     for pattern in ("demo", "*"):
@@ -98,7 +99,7 @@ def test_a_stacks_endpoint_is_not_deleted_behind_its_back(aws: FakeAws, pacing: 
     assert aws.everything() == before[1:]
 
 
-def test_no_deploy_takes_the_name_or_the_parts_of_a_stacks_endpoint(aws: FakeAws, pacing: Pacing) -> None:
+def test_no_deploy_takes_the_name_or_the_parts_of_a_stacks_endpoint(aws: Account, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
     before = aws.everything()
@@ -111,21 +112,19 @@ def test_no_deploy_takes_the_name_or_the_parts_of_a_stacks_endpoint(aws: FakeAws
     assert aws.everything() == before
 
 
-def test_ctrl_c_while_a_stack_is_turned_on_names_the_way_back(aws: FakeAws, pacing: Pacing) -> None:
+def test_ctrl_c_while_a_stack_is_turned_on_names_the_way_back(aws: Account, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
-    aws.after = lambda _, number, operation: KeyboardInterrupt() if operation == "Invoke" else None
+    aws.after = lambda operation: KeyboardInterrupt() if operation == "Invoke" else None
     with pytest.raises(BillableLeft, match="is still turning endpoint demo on") as caught:
         resume("demo", session=session, pacing=pacing)
     assert caught.value.next_step == "peagle-sm pause demo --yes --region us-east-1"
 
 
 @pytest.mark.parametrize("act", [pause, resume, lambda name, **more: delete([name], **more)])
-def test_no_other_endpoints_stack_is_turned(aws: FakeAws, pacing: Pacing, act: Callable[..., object]) -> None:
+def test_no_other_endpoints_stack_is_turned(aws: Account, pacing: Pacing, act: Callable[..., object]) -> None:
     session = in_a_stack(aws)
-    for rows in (aws.endpoints, aws.configs, aws.models):
-        for row in rows.values():
-            row.tags["peagle-sm:stack"] = "Peagle-work"
+    aws.tag({"peagle-sm:stack": "Peagle-work"})
     before = aws.everything()
     with pytest.raises(PlanRefused, match="names Peagle-work; allowed: Peagle-demo") as caught:
         act("demo", session=session, pacing=pacing)
@@ -134,9 +133,9 @@ def test_no_other_endpoints_stack_is_turned(aws: FakeAws, pacing: Pacing, act: C
     assert aws.everything() == before
 
 
-def test_a_switch_that_is_busy_is_asked_again(aws: FakeAws, pacing: Pacing) -> None:
+def test_a_switch_that_is_busy_is_asked_again(aws: Account, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     busy = [client_error("Invoke", "TooManyRequestsException", "Rate Exceeded.", 429)]
-    aws.before = lambda _, number, operation: busy.pop() if operation == "Invoke" and busy else None
+    aws.before = lambda operation: busy.pop() if operation == "Invoke" and busy else None
     pause("demo", session=session, pacing=pacing)
     assert aws.calls.count("Invoke") == 2

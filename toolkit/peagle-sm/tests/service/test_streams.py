@@ -26,7 +26,7 @@ from peagle_sm.core.errors import (
 )
 from peagle_sm.service import Endpoint
 from sagemaker_local.process import client
-from tests.local.serving import Server, eventually
+from tests.local.serving import Server, eventually, local_session
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ Add = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def endpoint(server: Server) -> Endpoint:
-    session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    session = local_session(server)
     return Endpoint(server.deploy(), session)
 
 

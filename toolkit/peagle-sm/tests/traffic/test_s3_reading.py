@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 
 import pytest
 
 from peagle_bench.workloads import load_workload
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, SpecError
-from tests.local.serving import Server
 from tests.traffic.samples import CHAT, line
 
-_numbers = itertools.count(1)
-
 
 @pytest.fixture
-def session(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
-
-
-@pytest.fixture
-def bucket(session: Session) -> str:
-    name = f"traffic-{next(_numbers)}"
-    session.client("s3").create_bucket(Bucket=name)
-    return name
+def session(local: Session) -> Session:
+    return local
 
 
 def test_a_half_written_prefix_is_read_with_a_note(session: Session, bucket: str) -> None:

@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC
 from threading import Lock
 from typing import Any, TypeVar
@@ -51,6 +52,7 @@ class Moto:
         self._clock = clock
         self._app: Any = None
         self._lock = Lock()
+        self._iam = Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="moto")
 
     def load(self) -> None:
@@ -176,7 +178,10 @@ class Moto:
             status = int(line.split(" ", 1)[0])
             sent.extend(headers)
 
-        parts: Iterable[bytes] = self._app(environ, start_response)
+        # moto's IAM walks through all roles, and fails where another thread creates one meanwhile.
+        of_iam = "/iam/aws4_request" in environ.get("HTTP_AUTHORIZATION", "")
+        with self._iam if of_iam else nullcontext():
+            parts: Iterable[bytes] = self._app(environ, start_response)
         try:
             return status, sent, b"".join(parts)
         finally:

@@ -1,26 +1,15 @@
 """Run by the engine's Python: engines with a table of K by batch size. Prints one JSON object.
 
 Each line of stdin is a case: the head's folder, the speculative config, the switch of the plugin, and the
-numbers of requests to send at once. All in one process, since importing vLLM takes
-longer than everything else here.
+numbers of requests to send at once.
 """
 
-import gc
 import json
 import os
 import sys
 from typing import Any
 
-os.environ.update(
-    VLLM_ENABLE_V1_MULTIPROCESSING="0",
-    VLLM_CPU_OMP_THREADS_BIND="nobind",
-    VLLM_HOST_IP="127.0.0.1",
-    VLLM_LOGGING_LEVEL="ERROR",
-    VLLM_NO_USAGE_STATS="1",
-    HF_HUB_OFFLINE="1",
-    OMP_NUM_THREADS="1",
-)
-
+from tests.local.in_process_engine import engine  # isort: skip  (it sets vLLM's environment)
 from vllm import LLM, SamplingParams
 from vllm.v1.core.sched.scheduler import Scheduler
 
@@ -38,21 +27,6 @@ def note_each_step() -> None:
         original(self, output)
 
     Scheduler._update_after_schedule = noted
-
-
-def start(weights: str, head: str, config: dict[str, Any]) -> LLM:
-    return LLM(
-        model=f"{weights}/target",
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=256,
-        max_num_seqs=8,
-        seed=0,
-        enable_prefix_caching=False,
-        kv_cache_memory_bytes=64 << 20,
-        disable_log_stats=False,
-        speculative_config={**config, "model": f"{weights}/{head}"} if config else None,
-    )
 
 
 def ask(llm: LLM, size: int) -> dict[str, Any]:
@@ -85,11 +59,8 @@ def main(weights: str) -> None:
         case = json.loads(line)
         os.environ["PEAGLE_SM_RUNTIME_K"] = case["runtime_k"]
         peagle_runtime_k.register()
-        llm = start(weights, case["head"], case["speculative"])
-        report.append({str(size): ask(llm, size) for size in case["sizes"]})
-        llm.llm_engine.engine_core.shutdown()
-        del llm
-        gc.collect()
+        with engine(weights, case["head"], case["speculative"]) as llm:
+            report.append({str(size): ask(llm, size) for size in case["sizes"]})
     print(json.dumps(report))
 
 

@@ -6,15 +6,10 @@ from typing import Any
 
 import openai
 
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.aws.session.signing import bearer_token, provider
-from tests.local.serving import Server
+from tests.local.serving import Server, local_session
 
 QUESTION: Any = [{"role": "user", "content": "def fib(n):"}]
-
-
-def local_session(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 def token(server: Server, hours: float = 12) -> str:

@@ -1,29 +1,15 @@
 """Run by the engine's Python: K by request against engines started with that K. Prints one JSON object.
 
-In one process, since importing vLLM takes longer than everything else here. The engines of the reference come
-first: once the plugin is installed, it is there for all that follow. Their greedy answers, which both heads
-must share, are the target's own (test_engine_real.py).
+The engines of the reference come first: once the plugin is installed, it is there for all that follow. Their
+greedy answers, which both heads must share, are the target's own (test_engine_real.py).
 """
 
-import gc
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-os.environ.update(
-    VLLM_ENABLE_V1_MULTIPROCESSING="0",
-    VLLM_CPU_OMP_THREADS_BIND="nobind",
-    VLLM_HOST_IP="127.0.0.1",
-    VLLM_LOGGING_LEVEL="ERROR",
-    VLLM_NO_USAGE_STATS="1",
-    HF_HUB_OFFLINE="1",
-    OMP_NUM_THREADS="1",
-    PEAGLE_SM_RUNTIME_K="",
-)
-
+from tests.local.in_process_engine import engine  # isort: skip  (it sets vLLM's environment)
 from vllm import LLM, SamplingParams
 
 NAMES = ["total", "median", "merge", "parse"]
@@ -32,37 +18,8 @@ MIXTURE = [7, 0, 3, None]
 TOKENS, LARGEST = 24, 9
 
 
-@contextmanager
-def engine(weights: str, head: str, k: int) -> Iterator[LLM]:
-    """One engine at a time: a late end of one would take the process groups of the next with it."""
-    llm = start(weights, head, k)
-    try:
-        yield llm
-    finally:
-        llm.llm_engine.engine_core.shutdown()
-        del llm
-        gc.collect()
-
-
-def start(weights: str, head: str, k: int) -> LLM:
-    speculation = {
-        "method": "eagle3",
-        "model": f"{weights}/{head}",
-        "num_speculative_tokens": k,
-        "parallel_drafting": head == "p-eagle",
-    }
-    return LLM(
-        model=f"{weights}/target",
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=256,
-        max_num_seqs=8,
-        seed=0,
-        disable_log_stats=False,
-        enable_prefix_caching=False,
-        kv_cache_memory_bytes=64 << 20,
-        speculative_config=speculation,
-    )
+def speculation(head: str, k: int) -> dict[str, Any]:
+    return {"method": "eagle3", "num_speculative_tokens": k, "parallel_drafting": head == "p-eagle"}
 
 
 def ask(llm: LLM, ks: list[Any], *, together: bool = False) -> tuple[list[list[int]], dict[str, Any]]:
@@ -130,14 +87,14 @@ def main(weights: str) -> None:
     heads = ("p-eagle", "eagle3")
     real = {}
     for head in heads:
-        with engine(weights, head, 7) as llm:
+        with engine(weights, head, speculation(head, 7)) as llm:
             real[head] = ask(llm, [None] * len(PROMPTS))
     os.environ["PEAGLE_SM_RUNTIME_K"] = "1"
     peagle_runtime_k.register()
     peagle_runtime_k.register()  # vLLM does so in each of its processes
     report: dict[str, Any] = {}
     for head in heads:
-        with engine(weights, head, LARGEST) as llm:
+        with engine(weights, head, speculation(head, LARGEST)) as llm:
             report[head] = try_out(llm, real["p-eagle"][0], real[head])
     print(json.dumps(report))
 

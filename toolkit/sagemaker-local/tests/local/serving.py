@@ -19,6 +19,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from sagemaker_local.assembly import Options
 from sagemaker_local.control import Timing
 from sagemaker_local.process import spawn
@@ -112,6 +113,17 @@ class Server:
         self.until(name, "InService")
         return name
 
+    def role(self, service: str, *actions: str) -> str:
+        """Make a role that a service may assume and that allows some actions; return its ARN."""
+        iam, name = self.client("iam"), f"r{next(_numbers)}"
+        principal = {"Principal": {"Service": f"{service}.amazonaws.com"}}
+        assume = {"Statement": [{"Effect": "Allow", **principal, "Action": "sts:AssumeRole"}]}
+        arn = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(assume))["Role"]["Arn"]
+        statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=policy)
+        return str(arn)
+
     def until(self, name: str, status: str) -> dict[str, Any]:
         sagemaker = self.client("sagemaker")
 
@@ -120,6 +132,11 @@ class Server:
             return endpoint if endpoint["EndpointStatus"] == status else None
 
         return dict(eventually(reached))
+
+
+def local_session(server: Server) -> Session:
+    """Return a session of peagle-sm with the server."""
+    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 30) -> Any:

@@ -210,66 +210,9 @@ def test_asleep_at_no_copies_a_request_fails_and_is_counted_then_it_wakes(
     runtime.invoke_endpoint(EndpointName="sleeper", InferenceComponentName="sleepy", Body=b"{}")
 
 
-def test_an_endpoint_goes_after_its_components(server: Server) -> None:
-    doomed = Host(server, "doomed")
-    doomed.add("doomed-1")
-    with pytest.raises(ClientError, match="Cannot delete endpoint with inference component associated"):
-        doomed.sagemaker.delete_endpoint(EndpointName="doomed")
-    doomed.delete("doomed-1")
-    doomed.sagemaker.delete_endpoint(EndpointName="doomed")
-    doomed.sagemaker.get_waiter("endpoint_deleted").wait(
-        EndpointName="doomed", WaiterConfig={"Delay": 1, "MaxAttempts": 30}
-    )
-
-
-def test_components_of_an_endpoint_are_listed(host: Host) -> None:
-    paginator = host.sagemaker.get_paginator("list_inference_components")
-    pages = paginator.paginate(EndpointNameEquals=host.name, PaginationConfig={"PageSize": 1})
-    names = {row["InferenceComponentName"] for page in pages for row in page["InferenceComponents"]}
-    assert set(ARMS) <= names
-
-
 def test_the_engine_s_own_metrics_page_of_a_component(host: Host) -> None:
     page = lifecycle.endpoint_metrics(host.server.status.port, host.name, component=ARMS[0])
     assert "vllm:num_requests_running" in page
-
-
-@pytest.mark.parametrize(
-    ("resource", "dimension", "metric_type"),
-    [
-        (
-            "endpoint/arms/variant/AllTraffic",
-            "sagemaker:variant:DesiredInstanceCount",
-            "SageMakerVariantInvocationsPerInstance",
-        ),
-        (
-            "inference-component/arm-p-eagle",
-            "sagemaker:inference-component:DesiredCopyCount",
-            "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution",
-        ),
-    ],
-)
-def test_scalable_targets_and_policies_are_kept(
-    server: Server, resource: str, dimension: str, metric_type: str
-) -> None:
-    scaling = server.client("application-autoscaling")
-    target = {"ServiceNamespace": "sagemaker", "ResourceId": resource, "ScalableDimension": dimension}
-    scaling.register_scalable_target(**target, MinCapacity=0, MaxCapacity=2)
-    tracking = {"PredefinedMetricSpecification": {"PredefinedMetricType": metric_type}, "TargetValue": 5.0}
-    scaling.put_scaling_policy(
-        **target,
-        PolicyName="track",
-        PolicyType="TargetTrackingScaling",
-        TargetTrackingScalingPolicyConfiguration=tracking,
-    )
-    scalable_targets = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource])
-    assert [(row["MinCapacity"], row["MaxCapacity"]) for row in scalable_targets["ScalableTargets"]] == [
-        (0, 2)
-    ]
-    scaling.delete_scaling_policy(**target, PolicyName="track")
-    scaling.deregister_scalable_target(**target)
-    left = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource])
-    assert left["ScalableTargets"] == []
 
 
 def test_tags_are_found_by_the_tagging_api_a_hundred_resources_a_page(server: Server) -> None:

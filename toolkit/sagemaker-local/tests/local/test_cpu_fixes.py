@@ -4,35 +4,20 @@ See cpu_fixes_check.py. test_engine_real.py and tests/e2e/test_engine_versions.p
 """
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sagemaker_local.engine.env import ensure_engine
+from tests.local.engine_program import run_in_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
-
-CHECK = Path(__file__).with_name("cpu_fixes_check.py")
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    python = ensure_engine(lambda line: print(line, file=sys.stderr))
-    done = subprocess.run(
-        [str(python), str(CHECK)],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home"))},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return printed
+    home = tmp_path_factory.mktemp("home")
+    document: dict[str, Any] = json.loads(run_in_engine(home, "-m", "tests.local.cpu_fixes_check"))
+    return document
 
 
 @pytest.mark.parametrize("kernel", ["top-k without drafts", "slots"])

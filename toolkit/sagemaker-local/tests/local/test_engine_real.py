@@ -1,6 +1,6 @@
 """The real vLLM behind the local engine: what it reports, a start that it refuses, and how it ends.
 
-Uses the shipped stand-in weights, or random ones where those are not there. Two starts of an engine, at once.
+With the shipped stand-in weights. Two starts of an engine, at once.
 That its answers and its samples are the target's own is checked by `verify` in tests/e2e/test_measuring.py.
 """
 
@@ -23,7 +23,6 @@ import pytest_asyncio
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineProcess, EngineRequest
 from sagemaker_local.paths import weights_dir
-from tests.local.tiny_weights import write_family
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -39,9 +38,8 @@ STARTUP_S = 600
 
 @dataclass
 class Lab:
-    """Starts engines on one family of weights."""
+    """Starts engines."""
 
-    family: Path
     root: Path
     launcher: EngineLauncher
     lines: list[str] = field(default_factory=list)
@@ -63,16 +61,12 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     root = tmp_path_factory.mktemp("engines")
-    family = weights_dir()
-    if not (family / "p-eagle" / "model.safetensors").is_file():
-        family = root / "random"
-        write_family(family)
 
     async def fetch(uri: str, directory: Path) -> None:
-        shutil.copytree(family / uri, directory, dirs_exist_ok=True)
+        shutil.copytree(weights_dir() / uri, directory, dirs_exist_ok=True)
 
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
-    return Lab(family, root, EngineLauncher(python, fetch))
+    return Lab(root, EngineLauncher(python, fetch))
 
 
 @dataclass
@@ -121,7 +115,7 @@ async def test_it_was_healthy_only_after_its_head_had_met_its_own_profile(
 ) -> None:
     (told,) = [line for line in lab.lines if "peagle_gate: canary:" in line]
     assert "canary: passed; " in told
-    assert "against the head's own profile" in told or lab.family != weights_dir()
+    assert "against the head's own profile" in told
 
 
 async def test_a_start_that_vllm_refuses_is_explained_in_its_own_words(started: Started) -> None:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.engine.model import ModelFacts, read_model
 from sagemaker_local.engine.settings import (
     LocalSettings,
@@ -198,13 +197,6 @@ def test_a_cpu_tag_without_an_engine_is_refused_with_the_engines_that_there_are(
     assert refusal("r/vllm:0.30.0-cpu", ENGINES) is None
 
 
-def test_a_refusal_names_what_was_found_and_what_is_allowed() -> None:
-    reason = refusal("1.dkr.ecr.us-east-1.amazonaws.com/sglang:1", ENGINES)
-    assert reason is not None
-    assert "'sglang'" in reason
-    assert "'vllm' only" in reason
-
-
 def test_the_gate_stands_before_images_of_ones_own_and_not_before_awss() -> None:
     own = settings()
     assert own.environment["PEAGLE_GATE_CANARY_PROMPTS"] == "8"
@@ -215,21 +207,6 @@ def test_the_gate_stands_before_images_of_ones_own_and_not_before_awss() -> None
         {}, ml_root=Path(ROOT), port=20001, model=ModelFacts(None, "float32"), aws_image=True
     )
     assert theirs.environment["PEAGLE_GATE"] == "off"
-
-
-@pytest.mark.parametrize(
-    ("uri", "aws"),
-    [
-        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu", True),
-        ("626614931356.dkr.ecr.af-south-1.amazonaws.com/vllm:0.30.0-gpu", True),
-        ("public.ecr.aws/deep-learning-containers/vllm:0.30.0", True),
-        ("public.ecr.aws/x/vllm:0.30.0", False),
-        ("123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu", False),
-        ("vllm:latest", False),
-    ],
-)
-def test_whose_image_it_is(uri: str, aws: bool) -> None:
-    assert load_catalog().published_by_aws(uri) == aws
 
 
 AMD = "processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 sse2\n"

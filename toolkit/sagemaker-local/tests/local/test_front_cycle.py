@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.serving import IMAGE, Server, eventually
+from tests.local.serving import Server
 
 
 def test_an_endpoint_comes_up_is_described_and_goes(server: Server, sagemaker: Any) -> None:
@@ -34,44 +34,6 @@ def test_an_endpoint_comes_up_is_described_and_goes(server: Server, sagemaker: A
     assert gone.value.response["Error"]["Code"] == "ValidationException"
     assert gone.value.response["Error"]["Message"].startswith("Could not find endpoint")
     assert gone.value.response["ResponseMetadata"]["RequestId"]
-
-
-def test_paginators_walk_pages_of_ten(server: Server, sagemaker: Any) -> None:
-    for number in range(12):
-        sagemaker.create_model(
-            ModelName=f"page-{number:02d}",
-            ExecutionRoleArn=server.status.role_arn,
-            PrimaryContainer={"Image": IMAGE},
-        )
-    pages = list(sagemaker.get_paginator("list_models").paginate(NameContains="page-"))
-    assert [len(page["Models"]) for page in pages] == [10, 2]
-    for number in range(12):
-        sagemaker.delete_model(ModelName=f"page-{number:02d}")
-
-
-def test_a_failed_engine_fails_the_endpoint_with_its_last_words(server: Server) -> None:
-    name = server.create(
-        SCRIPT_EXIT_AFTER="0.1", SCRIPT_EXIT_LINE="ValueError: no such head", SCRIPT_PING="never"
-    )
-    assert "ValueError: no such head" in server.until(name, "Failed")["FailureReason"]
-
-
-def test_model_data_must_exist(server: Server, sagemaker: Any) -> None:
-    with pytest.raises(ClientError, match="s3://nowhere/x/"):
-        sagemaker.create_model(
-            ModelName="no-data",
-            ExecutionRoleArn=server.status.role_arn,
-            PrimaryContainer={
-                "Image": IMAGE,
-                "ModelDataSource": {
-                    "S3DataSource": {
-                        "S3Uri": "s3://nowhere/x/",
-                        "S3DataType": "S3Prefix",
-                        "CompressionType": "None",
-                    }
-                },
-            },
-        )
 
 
 def post(
@@ -125,11 +87,6 @@ def test_raw_requests_that_are_refused(
     assert answer["message"]
 
 
-def test_another_region_is_another_place(server: Server) -> None:
-    with pytest.raises(ClientError, match="Credential should be scoped to a valid region"):
-        server.client("sagemaker", region_name="eu-west-1").list_endpoints()
-
-
 def test_the_seed_can_be_used_as_it_is(server: Server) -> None:
     status, s3 = server.status, server.client("s3")
     assert status.weights == "small stand-in weights"
@@ -154,18 +111,3 @@ def test_s3_keeps_what_it_is_given_under_either_name(server: Server, host: str) 
     assert s3.head_object(**where)["ContentLength"] == 100_000
     assert s3.head_object(**where)["Metadata"] == {"my_key": "v"}
     assert s3.get_object(**where)["Body"].read() == b"x" * 100_000
-
-
-def test_the_model_gets_what_lies_under_its_s3_prefix(server: Server, sagemaker: Any) -> None:
-    uri = server.status.artifacts["target"]
-    sagemaker.create_model(
-        ModelName="with-data",
-        ExecutionRoleArn=server.status.role_arn,
-        PrimaryContainer={
-            "Image": IMAGE,
-            "ModelDataSource": {
-                "S3DataSource": {"S3Uri": uri, "S3DataType": "S3Prefix", "CompressionType": "None"}
-            },
-        },
-    )
-    assert eventually(lambda: sagemaker.describe_model(ModelName="with-data"))["ModelArn"]

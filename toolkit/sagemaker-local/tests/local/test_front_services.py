@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagemaker_local import lifecycle
-from sagemaker_local.errors import InvalidRequest, NotFound
+from sagemaker_local.errors import NotFound
 from tests.local.serving import Server, body, eventually
 
 
@@ -107,11 +107,6 @@ def test_the_engine_s_own_metrics_page_can_be_read(server: Server) -> None:
     assert "vllm:num_requests_running" in lifecycle.endpoint_metrics(server.status.port, name)
     with pytest.raises(NotFound, match="absent"):
         lifecycle.endpoint_metrics(server.status.port, "absent")
-
-
-def test_the_clock_only_goes_forward(server: Server) -> None:
-    with pytest.raises(InvalidRequest, match="only goes forward"):
-        lifecycle.advance_clock(server.status.port, -1)
 
 
 @pytest.fixture

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from sagemaker_local.engine import installer
+from tests.local.tiny_wheel import tiny_wheel
 
 FAILING = "#!/bin/sh\necho 'error: no such luck' >&2\nexit 2\n"
 
@@ -119,15 +118,7 @@ def test_a_uv_that_cannot_be_fetched_is_told(tmp_path: Path, monkeypatch: pytest
 
 def test_a_package_comes_by_its_hash_and_no_other(tmp_path: Path) -> None:
     """With the real uv, which built this environment; the index is a folder."""
-    name = "tiny_thing-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(tmp_path / name, "w") as wheel:
-        wheel.writestr("tiny_thing.py", "")
-        wheel.writestr(
-            "tiny_thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n"
-        )
-        wheel.writestr("tiny_thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        wheel.writestr("tiny_thing-1.0.dist-info/RECORD", "")
-    digest = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+    digest = tiny_wheel(tmp_path)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     lines: list[str] = []

@@ -7,9 +7,7 @@ gate, with further settings of the spec.
 
 import asyncio
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,12 @@ from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.resolve import resolve
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineRequest
-from sagemaker_local.paths import cache_dir, weights_dir
+from sagemaker_local.paths import weights_dir
 from tests.core.support import LOCAL, TINY, spec_of
-from tests.local.tiny_weights import write_family
+from tests.local.engine_program import run_in_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
-CHECK = Path(__file__).with_name("k_table_check.py")
 SIZES = {1: 7, 3: 3, 6: 0}  #: numbers of requests, and the K of each
 TABLE = "num_speculative_tokens: 7, num_speculative_tokens_per_batch_size: [[1, 2, 7], [3, 4, 3], [5, 8, 0]]"
 MODES = {
@@ -37,15 +34,6 @@ MODES = {
     "p-eagle": f"speculation: {{mode: p-eagle, {TABLE}}}",
 }
 STARTUP_S = 600
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    family = weights_dir()
-    if not (family / "p-eagle" / "model.safetensors").is_file():
-        family = tmp_path_factory.mktemp("weights")
-        write_family(family)
-    return family
 
 
 def variables(extra: str) -> dict[str, str]:
@@ -67,24 +55,10 @@ def case(mode: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def report(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    python = ensure_engine(lambda line: print(line, file=sys.stderr))
-    done = subprocess.run(
-        [str(python), str(CHECK), str(weights)],
-        input="\n".join(case(mode) for mode in MODES),
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path_factory.mktemp("home")),
-            # What vLLM knows of its models' classes; without it each check imports vLLM twice more.
-            "VLLM_CACHE_ROOT": str(cache_dir() / "vllm" / python.parents[1].name),
-        },
-        capture_output=True,
-        text=True,
-        timeout=STARTUP_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    document: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    home, cases = tmp_path_factory.mktemp("home"), "\n".join(case(mode) for mode in MODES)
+    text = run_in_engine(home, "-m", "tests.local.k_table_check", weights_dir(), stdin=cases)
+    document: list[dict[str, Any]] = json.loads(text)
     return dict(zip(MODES, document, strict=True))
 
 
@@ -110,12 +84,12 @@ SETTINGS = (
 )
 
 
-async def test_the_server_behind_the_gate_takes_all_settings(weights: Path, tmp_path: Path) -> None:
+async def test_the_server_behind_the_gate_takes_all_settings(tmp_path: Path) -> None:
     """The canary sends two requests at once, the first row of the table, and passes."""
     lines: list[str] = []
 
     async def fetch(uri: str, directory: Path) -> None:
-        shutil.copytree(weights / uri, directory, dirs_exist_ok=True)
+        shutil.copytree(weights_dir() / uri, directory, dirs_exist_ok=True)
 
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
     result = variables(SETTINGS)

@@ -22,7 +22,7 @@ from sagemaker_local.process import spawn, state
 from sagemaker_local.process.state import Process, ServerState
 from sagemaker_local.process.status import LocalStatus
 from tests.local import stand_in_server
-from tests.local.serving import IMAGE, Server, client_at, eventually
+from tests.local.serving import Server, client_at, eventually
 
 
 @pytest.fixture
@@ -40,21 +40,7 @@ def start() -> LocalStatus:
 
 def deploy(server: LocalStatus, home: Path, name: str = "e") -> list[psutil.Process]:
     """An endpoint InService; returns the processes of its engine, two at least."""
-    sagemaker = client_at(server.endpoint_url, "sagemaker")
-    environment = stand_in_server.install(home / "package")
-    sagemaker.create_model(
-        ModelName=name,
-        ExecutionRoleArn=server.role_arn,
-        PrimaryContainer={"Image": IMAGE, "Environment": environment},
-    )
-    variant = {
-        "VariantName": "v",
-        "ModelName": name,
-        "InstanceType": "ml.g7e.2xlarge",
-        "InitialInstanceCount": 1,
-    }
-    sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
-    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    Server(server).create(name, **stand_in_server.install(home / "package"))
     Server(server).until(name, "InService")
     known = state.read(server.port)
     assert known is not None
@@ -91,7 +77,7 @@ def test_what_a_killed_server_leaves_is_found_and_ended(home: Path) -> None:
     with pytest.raises(NotFound) as raised:
         lifecycle.find_server()
     assert f"The server at port {server.port} (process {server.pid}) ended unexpectedly" in str(raised.value)
-    assert "it served: e-v" in str(raised.value)
+    assert "it served: e-AllTraffic" in str(raised.value)
     assert str(state.log_path(server.port)) in str(raised.value)
     assert lifecycle.down()[0].how == "already gone"
     assert all_gone(engine)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from sagemaker_local.engine.locked_env import ensure_locked
 from sagemaker_local.errors import EngineError
 from scripts.lib.locks import read_pins
+from tests.local.tiny_wheel import tiny_wheel
 
 
 def test_what_pip_says_is_in_the_error(tmp_path: Path) -> None:
@@ -21,14 +21,7 @@ def test_what_pip_says_is_in_the_error(tmp_path: Path) -> None:
 
 def test_another_file_in_a_packages_place_is_refused(tmp_path: Path) -> None:
     """Without a network: the index is a folder, with one wheel in it that is not the one of the lock."""
-    name = "tiny_thing-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(tmp_path / name, "w") as wheel:
-        wheel.writestr("tiny_thing.py", "")
-        wheel.writestr(
-            "tiny_thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n"
-        )
-        wheel.writestr("tiny_thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        wheel.writestr("tiny_thing-1.0.dist-info/RECORD", "")
+    tiny_wheel(tmp_path)
     lock = tmp_path / "tiny.lock"
     lock.write_text(f"--no-index\n--find-links {tmp_path}\ntiny-thing==1.0 --hash=sha256:{'0' * 64}\n")
     with pytest.raises(EngineError, match="DO NOT MATCH THE HASHES"):

@@ -64,15 +64,6 @@ def test_a_request_gives_aws_s_metrics_with_its_units_and_dimensions(bench: Benc
     assert all(datum["Timestamp"] == datetime(2026, 11, 20, 12, 0, tzinfo=UTC) for _, datum in bench.data)
 
 
-@pytest.mark.parametrize(("status", "client", "server"), [(200, 0, 0), (404, 1, 0), (500, 0, 1)])
-def test_errors_are_counted_by_their_kind(bench: Bench, status: int, client: int, server: int) -> None:
-    with bench.recorder.invocation("e", "v", began=100) as invocation:
-        invocation.model_done(status)
-    assert bench.values("Invocation4XXErrors") == [client]
-    assert bench.values("Invocation5XXErrors") == [server]
-    assert bench.values("InvocationModelErrors") == [client + server]
-
-
 def test_a_stream_also_tells_its_first_chunk_and_whether_it_broke(bench: Bench) -> None:
     with bench.recorder.invocation("e", "v", began=99) as invocation:
         bench.seconds += 0.5
@@ -124,17 +115,6 @@ def test_a_component_s_request_counts_for_the_component_by_copy(bench: Bench) ->
     assert not values.keys() & {"InvocationsPerInstance", "ConcurrentRequestsPerModel"}
     named = [{"Name": "InferenceComponentName", "Value": "ic"}]
     assert all(datum["Dimensions"] == named for _, datum in bench.data)
-
-
-def test_a_request_without_a_copy_to_serve_it_is_counted(bench: Bench) -> None:
-    bench.recorder.no_capacity("ic")
-    ((namespace, datum),) = bench.data
-    assert (namespace, datum["MetricName"], datum["Value"]) == (
-        INVOCATIONS,
-        "NoCapacityInvocationFailures",
-        1,
-    )
-    assert datum["Dimensions"] == [{"Name": "InferenceComponentName", "Value": "ic"}]
 
 
 def test_a_variant_uses_what_its_components_use_together(bench: Bench) -> None:

@@ -17,13 +17,12 @@ import pytest
 from sagemaker_local.process.client import advance_clock
 from tests.local.openai_client import (
     QUESTION,
-    local_session,
     openai_client,
     route_url,
     script,
     token,
 )
-from tests.local.serving import Server, eventually
+from tests.local.serving import Server, eventually, local_session
 
 WHOLE = {
     "id": "chatcmpl-1",

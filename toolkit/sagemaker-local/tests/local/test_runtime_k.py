@@ -4,45 +4,21 @@ Four engines in one process of the engine's own Python; see runtime_k_check.py.
 """
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sagemaker_local.engine.env import ensure_engine
-from sagemaker_local.paths import cache_dir, weights_dir
-from tests.local.tiny_weights import write_family
+from sagemaker_local.paths import weights_dir
+from tests.local.engine_program import run_in_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
-
-CHECK = Path(__file__).with_name("runtime_k_check.py")
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    weights = weights_dir()
-    if not (weights / "p-eagle" / "model.safetensors").is_file():
-        weights = tmp_path_factory.mktemp("weights")
-        write_family(weights)
-    python = ensure_engine(lambda line: print(line, file=sys.stderr))
-    done = subprocess.run(
-        [str(python), str(CHECK), str(weights)],
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path_factory.mktemp("home")),
-            # What vLLM knows of its models' classes; without it each check imports vLLM twice more.
-            "VLLM_CACHE_ROOT": str(cache_dir() / "vllm" / python.parents[1].name),
-        },
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    home = tmp_path_factory.mktemp("home")
+    text = run_in_engine(home, "-m", "tests.local.runtime_k_check", weights_dir())
+    document: dict[str, Any] = json.loads(text)
     return document
 
 

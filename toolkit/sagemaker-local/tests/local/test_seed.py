@@ -84,16 +84,6 @@ def test_every_part_goes_to_every_address_with_its_folders(moto: Any, tmp_path: 
     assert set(seeded.artifacts) == {"target", "eagle3", "p-eagle"}
 
 
-def test_jumpstart_s_own_addresses_are_those_of_its_spec() -> None:
-    assert [address.uri for address in jumpstart_addresses("eu-west-1")] == [
-        "s3://jumpstart-cache-prod-eu-west-1/openai-reasoning/openai-reasoning-gpt-oss-20b/artifacts/"
-        "inference-prepack/v1.0.0/",
-        "s3://jumpstart-cache-prod-eu-west-1/lmi-eagle-heads/models/gpt-oss-20b-p-eagle/",
-        "s3://jumpstart-cache-prod-eu-west-1/peagle-sm-local/target/",
-        "s3://jumpstart-cache-prod-eu-west-1/peagle-sm-local/p-eagle/",
-    ]
-
-
 def test_roles_trust_their_own_service_only(moto: Any) -> None:
     roles = Roles(moto)
     arn = roles.make("r", "scheduler.amazonaws.com", ["sagemaker:DeleteEndpoint"])

@@ -22,7 +22,6 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagemaker_local.control.jobs.training import metric_values
 from sagemaker_local.process import client
 from sagemaker_local.runtime.job_processes import name_below
 from tests.local.serving import Server, eventually
@@ -30,15 +29,6 @@ from tests.local.serving import Server, eventually
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/peagle-trainer:cpu"
 GROUP = "/aws/sagemaker/TrainingJobs"
 BUCKET = "training-jobs"
-TRUST = {
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Principal": {"Service": "sagemaker.amazonaws.com"},
-            "Action": "sts:AssumeRole",
-        }
-    ]
-}
 _numbers = itertools.count(1)
 
 
@@ -160,15 +150,6 @@ class Account:
 
     def interrupt(self, name: str) -> None:
         client.interrupt_training(self.server.status.port, name)
-
-    def role(self, *actions: str, trust: dict[str, Any] | None = None) -> str:
-        iam, name = self.server.client("iam"), f"trainer-{next(_numbers)}"
-        document = json.dumps(TRUST if trust is None else trust)
-        arn = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"]
-        statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-        iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=policy)
-        return str(arn)
 
 
 @pytest.fixture
@@ -558,7 +539,7 @@ S3 = ("s3:GetObject", "s3:ListBucket", "s3:PutObject")
 )
 def test_what_a_role_must_allow_before_a_job_begins(aws: Account, lacks: str, message: str) -> None:
     aws.put(**{"role/x": "x"})
-    role = aws.role(*({*S3, *ECR, *LOGS} - {lacks}))
+    role = aws.server.role("sagemaker", *({*S3, *ECR, *LOGS} - {lacks}))
     refused(aws, "ValidationException", message, RoleArn=role, InputDataConfig=[channel("c", "role/")])
 
 
@@ -571,7 +552,7 @@ def test_what_a_role_must_allow_before_a_job_begins(aws: Account, lacks: str, me
 )
 def test_what_a_role_must_allow_while_a_job_runs(aws: Account, lacks: str, reason: str) -> None:
     aws.put(**{"role/x": "x"})
-    role = aws.role(*({*S3, *ECR, *LOGS} - {lacks}))
+    role = aws.server.role("sagemaker", *({*S3, *ECR, *LOGS} - {lacks}))
     script = {"write": json.dumps({"model/w": "1"})}
     name = aws.create(script, RoleArn=role, InputDataConfig=[channel("c", "role/")])
     job = aws.until(name, "Failed")
@@ -580,8 +561,7 @@ def test_what_a_role_must_allow_while_a_job_runs(aws: Account, lacks: str, reaso
 
 
 def test_a_role_for_another_service_is_refused(aws: Account) -> None:
-    trust = json.loads(json.dumps(TRUST).replace("sagemaker", "lambda"))
-    role = aws.role(*S3, *ECR, *LOGS, trust=trust)
+    role = aws.server.role("lambda", *S3, *ECR, *LOGS)
     refused(aws, "ValidationException", "allows principal 'sagemaker.amazonaws.com'", RoleArn=role)
 
 
@@ -674,16 +654,3 @@ def test_a_volume_of_ebs_needs_its_size(aws: Account) -> None:
 )
 def test_where_an_object_is_in_its_channel(prefix: str, name: str) -> None:
     assert name_below("a/b/x1" if prefix.endswith("x") else "a/b/c", prefix) == name
-
-
-def test_a_line_has_the_metrics_that_are_finite_numbers() -> None:
-    definitions = [{"Name": "l", "Regex": "loss=(.*?)( |$)"}, {"Name": "o", "Regex": "(x)?l"}]
-    lines = ["loss=1.5 x", "loss=inf", "loss=nan", "loss=one", "nothing", "loss=-2"]
-    assert [list(metric_values(definitions, line)) for line in lines] == [
-        [("l", 1.5)],
-        [],
-        [],
-        [],
-        [],
-        [("l", -2.0)],
-    ]

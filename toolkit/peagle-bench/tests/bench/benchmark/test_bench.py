@@ -1,4 +1,4 @@
-"""A run from its plan to its file: loads in turn, resumed, interrupted, and told when it cannot be."""
+"""A run from its plan to its file: loads in turn, interrupted, and told when it cannot be."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from peagle_bench.benchmark.endpoint_arm import Described
 from peagle_bench.benchmark.plan import BenchPlan, loads_of, probed
 from peagle_bench.benchmark.run import bench
-from peagle_bench.results.records import Acceptance, Header, Mode
-from peagle_bench.results.result_file import Outcome, read, to_line
+from peagle_bench.results.records import Acceptance, Mode
+from peagle_bench.results.result_file import Outcome, read
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from tests.bench.benchmark.making import TARGET, FakeClient, World, described, workload
 
@@ -20,10 +20,9 @@ PLAN = BenchPlan(loads_of([1, 2], []))
 
 
 def run(path: Path, world: World, plan: BenchPlan = PLAN, **more: Any) -> Outcome:
-    resume = more.pop("resume", False)
     work = more.pop("work", workload())
     arm = described(**more)
-    return bench(arm, TARGET, work, plan, path, world.around(), resume=resume)
+    return bench(arm, TARGET, work, plan, path, world.around())
 
 
 def test_every_load_has_its_point_and_every_request_its_line(tmp_path: Path) -> None:
@@ -62,7 +61,7 @@ def test_progress_tells_rate_acceptance_and_spend(tmp_path: Path) -> None:
     assert middle[0].spent_usd == pytest.approx(36.0 * middle[0].elapsed_s / 3600)
 
 
-def test_ctrl_c_keeps_what_is_there_and_resume_does_the_rest(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     world = World(FakeClient())
     plan = replace(PLAN, loads=loads_of([1, 3], []))
@@ -70,19 +69,11 @@ def test_ctrl_c_keeps_what_is_there_and_resume_does_the_rest(tmp_path: Path) -> 
     with pytest.raises(Interrupted) as raised:
         run(path, world, plan)
     assert "1 finished load, and 5 answered requests of this load" in raised.value.message
-    assert f"--resume {path}" in (raised.value.next_step or "")
-    assert len(read(path).requests) == 7 + 8
-
-    again = World(FakeClient())
-    result = run(path, again, plan, resume=True)
-    assert {label for label, item in again.client.sent if "#" not in item.prompt_id} == {"c=1", "c=3"}
-    assert sum(label == "c=1" for label, _ in again.client.sent) == 1  # the probe alone
-    results = read(result.path)
-    assert len(results.points) == 2
-    assert len(results.requests) == 7 + 9
-    assert len(results.arms) == 1
-    first = max(record.done_s for record in results.requests if record.load.label == "c=1")
-    assert first <= min(record.sent_s for record in results.requests if record.load.label == "c=3")
+    assert f"peagle-sm report {path}" in (raised.value.next_step or "")
+    results = read(path)
+    assert (len(results.points), len(results.requests), len(results.arms)) == (1, 7 + 8, 1)
+    with pytest.raises(SpecError, match="exists already"):
+        run(path, World())
 
 
 def test_ctrl_c_before_the_first_load_leaves_no_empty_file_and_says_how_to_go_on(tmp_path: Path) -> None:
@@ -94,42 +85,6 @@ def test_ctrl_c_before_the_first_load_leaves_no_empty_file_and_says_how_to_go_on
         run(path, World(provenance=interrupted))
     assert raised.value.next_step == "run the same command again"
     assert not path.exists()
-
-
-def test_ctrl_c_in_the_warm_up_names_the_file_that_resume_takes(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    world = World(FakeClient())
-    world.client.interrupt_after = 2  # of c=3, whose warm-up is 3
-    with pytest.raises(Interrupted, match="0 finished loads") as raised:
-        run(path, world, replace(PLAN, loads=loads_of([3], [])))
-    assert f"--resume {path}" in (raised.value.next_step or "")
-    run(path, World(FakeClient()), replace(PLAN, loads=loads_of([3], [])), resume=True)
-    assert len(read(path).points) == 1
-
-
-def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    run(path, World())
-    with pytest.raises(SpecError, match="deployment was") as raised:
-        run(path, World(), resume=True, deployment="d2")
-    assert raised.value.details["different"] == ["deployment"]
-    with pytest.raises(SpecError, match="loads was"):
-        run(path, World(), BenchPlan(loads_of([1, 2, 4], [])), resume=True)
-    with pytest.raises(SpecError, match="exists already"):
-        run(path, World())
-
-
-def test_a_file_of_another_command_is_not_resumed(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    header = Header("c1", "compare", {}, {}, stand_in_weights=False)
-    path.write_text(to_line(header) + "\n")
-    world = World()
-    with pytest.raises(
-        SpecError, match="is a results file of compare; bench can continue only its own files"
-    ) as raised:
-        run(path, world, resume=True)
-    assert f"peagle-sm report {path}" in (raised.value.next_step or "")
-    assert world.client.sent == []
 
 
 def test_an_endpoint_that_dies_is_told_with_its_reason_and_what_was_saved(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
-from peagle_bench.benchmark.plan import BenchPlan, check_plan, config_of, items_of, loads_of, options_of
+from peagle_bench.benchmark.plan import BenchPlan, check_plan, items_of, loads_of, options_of
 from peagle_bench.results.records import Load
-from tests.bench.benchmark.making import arm, workload
+from tests.bench.benchmark.making import workload
 
 CLOSED, OPEN = Load("closed", concurrency=2), Load("open", rate_per_s=2.5)
 
@@ -35,16 +35,3 @@ def test_an_open_loop_warms_up_for_a_second() -> None:
     assert options_of(plan, workload(9), OPEN, 5.0).requests == 9
     timed = options_of(replace(plan, seconds=7.0), workload(9), OPEN, 5.0)
     assert (timed.requests, timed.seconds, timed.warm_up_requests, timed.began) == (None, 7.0, 3, 5.0)
-
-
-def test_the_configuration_holds_all_that_changes_a_figure() -> None:
-    plan, work = BenchPlan((CLOSED,)), workload()
-    config = config_of(plan, work, arm())
-    for other in (
-        config_of(replace(plan, seed=1), work, arm()),
-        config_of(replace(plan, loads=(OPEN,)), work, arm()),
-        config_of(plan, workload(7), arm()),
-        config_of(plan, work, arm(deployment="d2")),
-    ):
-        assert other != config
-    assert config == config_of(plan, work, arm())

@@ -31,7 +31,7 @@ def bench(*arguments: str | Path) -> Result:
     return run("bench", *arguments)
 
 
-def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: Path) -> None:
+def test_a_bare_server_is_measured(vllm: Running, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     options = (vllm.url, *SMALL, "--concurrency", "1,3", "--goal", "ttft_ms=500")
     first = bench(*options, "--out", path, "--usd-per-hour", "1.5")
@@ -43,10 +43,7 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
     assert [point.load.label for point in results.points] == ["c=1", "c=3"]
     assert results.arms[0].num_speculative_tokens == 2
     assert {request.output_tokens for request in results.requests} == {8}
-    content = path.read_bytes()
-    again = bench(*options, "--resume", path, "--usd-per-hour", "1.5", "--format", "json")
-    assert path.read_bytes() == content
-    document = json.loads(again.stdout)
+    document = json.loads(bench(*options, "--out", tmp_path / "s.jsonl", "--format", "json").stdout)
     assert [point["load"] for point in document["points"]] == ["c=1", "c=3"]
     for point in document["points"]:
         assert point["published"] is ("otps" in point)
@@ -66,7 +63,6 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
             2,
             "does not fit into the endpoint's context",
         ),
-        ((*SMALL, "--resume", "gone.jsonl"), 2, "results file gone.jsonl not found"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(
@@ -76,23 +72,6 @@ def test_bad_input_is_told_before_anything_is_measured(
     assert (result.exit_code, result.stdout) == (code, "")
     assert expected in result.stderr
     assert list(in_empty_folder.rglob("*.jsonl")) == []
-
-
-def test_half_a_results_file_goes_on_where_it_was_cut(vllm: Running, tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    options = (vllm.url, *SMALL, "--concurrency", "1,2")
-    bench(*options, "--out", path)
-    whole = read(path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    first_point = next(number for number, line in enumerate(lines) if line.startswith(b'{"kind":"point"'))
-    path.write_bytes(b"".join(lines[: first_point + 3]) + lines[first_point + 3][:40])
-    bench(*options, "--resume", path)
-    mended = read(path)
-    assert [point.load for point in mended.points] == [point.load for point in whole.points]
-    assert len(mended.requests) == len(whole.requests)
-    other = bench(vllm.url, *SMALL, "--concurrency", "1,4", "--resume", path)
-    assert other.exit_code == 2
-    assert 'loads was ["c=1", "c=2"], now ["c=1", "c=4"]' in other.stderr
 
 
 def test_a_server_that_dies_is_told_with_what_was_saved(tmp_path: Path) -> None:
@@ -109,7 +88,10 @@ def test_a_server_that_dies_is_told_with_what_was_saved(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Callable[..., str]) -> None:
     def measured(name: str, *options: str) -> Result:
-        return peagle("bench", name, *SMALL, "--api", "chat", "--concurrency", "2", *options)
+        return peagle("bench", name, "-w", "chats.jsonl", *SMALL, "--concurrency", "2", *options)
+
+    row = {"messages": [{"role": "user", "content": "hi"}]}
+    Path("chats.jsonl").write_text("".join(json.dumps(row | {"id": str(n)}) + "\n" for n in range(6)))
 
     absent = measured("nobody")
     assert absent.exit_code == 4

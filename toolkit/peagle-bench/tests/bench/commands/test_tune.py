@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_bench.results.records import WindowRecord
+from peagle_bench.results.records import Reading
 from peagle_bench.results.result_file import from_line, read
 from peagle_sm.service.spec_to_plan import load_spec
 from tests.cli.conftest import Run
@@ -120,37 +120,32 @@ def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec
         assert "resume with the same options" in other.stderr
         assert read(out).windows == before.windows
 
-    result = peagle(*command, "--resume", str(out))
+    result = peagle(*command, "--resume", str(out), "--out", "s.jsonl")
     assert result.exit_code == 0, result.stderr
     assert "2 windows of r.jsonl are not measured again" in result.stderr
     assert "p-eagle K=2: already measured" in result.stderr
     assert "p-eagle K=2 c=1:" not in result.stderr
     assert "window 3 of about 4: p-eagle K=1 c=1:" in result.stderr
-    after = read(out)
+    after = read(Path("s.jsonl"))
     assert after.windows[:2] == before.windows
     assert [(window.mode, window.k) for window in after.windows] == [
         (window.mode, window.k) for window in windows_of(whole)
     ]
     measured = [request for request in after.requests if request.phase == "measured"]
-    assert {(request.arm, request.block) for request in measured} == {
-        ("none", 0),
-        ("p-eagle K=2", 0),
-        ("p-eagle K=1", 1),
-        ("none", 1),
-    }
-    assert len(measured) == 4 * 4
+    assert {(request.arm, request.block) for request in measured} == {("p-eagle K=1", 1), ("none", 1)}
+    assert len(measured) == 2 * 4
     (fit,) = after.fits
     assert [point.k for point in fit.points] == [0, 1, 2]
     assert peagle("list", "--format", "quiet").stdout == ""
 
-    again = peagle(*command, "--resume", str(out))
+    again = peagle(*command, "--resume", "s.jsonl")
     assert again.exit_code == 2
     assert "is already finished" in again.stderr
 
 
-def windows_of(lines: list[str]) -> list[WindowRecord]:
+def windows_of(lines: list[str]) -> list[Reading]:
     records = [from_line(line) for line in lines]
-    return [record for record in records if isinstance(record, WindowRecord)]
+    return [record for record in records if isinstance(record, Reading)]
 
 
 def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str]) -> None:

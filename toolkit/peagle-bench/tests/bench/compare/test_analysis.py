@@ -105,10 +105,6 @@ def test_only_conversations_that_both_arms_answered_are_counted(load: Load) -> N
     assert not judged.significant
 
 
-def test_sampled_outputs_are_not_compared() -> None:
-    assert compare(PAIR, [turns()], temperature=0.6).compared_outputs is None
-
-
 def test_several_deployments_are_paired_by_prompt_and_told_as_such() -> None:
     plain, fast = side("none", "none", "none@2"), side("p-eagle", "p-eagle", "p-eagle@2")
     measured = [turns(), turns("p-eagle@2", "none@2", factor=1.1, deployment=1)]

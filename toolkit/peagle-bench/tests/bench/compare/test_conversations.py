@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from peagle_bench.compare.analysis import ArmDeployments, Measured, Pair, compare, ratios_of
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_bench.load import ClientUsage, LoadRun, Window
 from peagle_bench.results.records import ArmRecord, ComparisonRecord, Interval, Load
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from tests.bench.compare.simulating import ALONE, EIGHT, request
 
 PAIR = Pair(

@@ -10,8 +10,7 @@ from peagle_bench.load import WorkItem
 from peagle_sm.core.plan.resolve import Context
 from peagle_sm.core.planning import Plan, make_plan
 from tests.bench.compare.simulating import ALONE, EIGHT
-from tests.service.fakes import ACCOUNT
-from tests.service.setting import make_spec
+from tests.service.setting import ACCOUNT, make_spec
 
 ITEMS = tuple(WorkItem(f"p{n}", {"prompt": "x", "max_tokens": 100}) for n in range(98))
 

@@ -96,7 +96,7 @@ def test_nothing_resizes_an_arm_or_turns_it_off_while_it_is_measured() -> None:
 
 
 def test_names() -> None:
-    assert name_of("fast", "none", 1) == "cmp-fast-none"
-    assert name_of("fast-p-eagle", "p-eagle", 3) == "cmp-fast-p-eagle-3"
+    assert name_of("fast", "none") == "cmp-fast-none"
+    assert name_of("fast-p-eagle", "p-eagle", "3") == "cmp-fast-p-eagle-3"
     with pytest.raises(SpecError, match="63"):
         spec_of(tiny(name="x" * 60), "none")

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from peagle_bench.compare.deployments import deployed_rounds
 from peagle_sm.core.errors import BillableLeft, Interrupted
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
-from tests.service.fakes import FakeAws, lost
-from tests.service.setting import make_spec, pacing_of, session_of
-
-
-class Aws(FakeAws):
-    """Ctrl-C comes when all are up and the first is looked at: its price is asked for then."""
-
-    def client(self, service: str, **more: Any) -> Any:
-        return Prices(self) if service == "pricing" else super().client(service, **more)
-
-
-class Prices:
-    """Client of an empty price list, which is interrupted when the first endpoint is looked at."""
-
-    def __init__(self, aws: FakeAws) -> None:
-        self.aws = aws
-
-    def get_paginator(self, operation: str) -> Any:
-        return self
-
-    def paginate(self, **asked: Any) -> list[dict[str, Any]]:
-        if "DescribeModel" in self.aws.calls:  # only a look at an endpoint reads its model
-            assert len(self.aws.endpoints) == 2
-            raise KeyboardInterrupt
-        return []
-
+from tests.service.account import Account
+from tests.service.aws_errors import lost
+from tests.service.setting import make_spec
 
 SPECS: dict[SpecMode, EndpointSpec] = {
     "none": make_spec("cmp-none", speculation={"mode": "none"}, head_uri=None),
@@ -43,30 +18,31 @@ SPECS: dict[SpecMode, EndpointSpec] = {
 }
 
 
-def interrupted(aws: FakeAws) -> BaseException:
-    (one,) = deployed_rounds([SPECS], session_of(aws), unguarded=True, pacing=pacing_of(aws))
+def interrupted(aws: Account, refused: str = "") -> BaseException:
+    """Ctrl-C comes when both are up and the first is looked at: its model is read then."""
+
+    def press(operation: str) -> BaseException | None:
+        if operation == "DescribeModel" and "DeleteEndpoint" not in aws.calls:
+            assert len(aws.names("endpoint")) == 2
+            return KeyboardInterrupt()
+        return lost(operation) if operation == refused else None
+
+    aws.before = press
+    (one,) = deployed_rounds([SPECS], aws.session(), unguarded=True, pacing=aws.pacing())
     with pytest.raises((Interrupted, BillableLeft)) as caught:
         one.__enter__()
     return caught.value
 
 
-def test_ctrl_c_names_every_endpoint_and_that_all_are_gone() -> None:
-    aws = Aws()
+def test_ctrl_c_names_every_endpoint_and_that_all_are_gone(aws: Account) -> None:
     error = interrupted(aws)
     assert str(error) == "Interrupted; deleted, so that nothing is billed: cmp-none, cmp-p-eagle"
     assert isinstance(error, Interrupted)
     assert error.details["deleted"] == ["cmp-none", "cmp-p-eagle"]
-    assert not aws.endpoints
+    assert not aws.names("endpoint")
 
 
-def test_what_cannot_be_deleted_is_not_said_to_be_gone() -> None:
-    aws = Aws()
-
-    def lose(_: FakeAws, number: int, operation: str) -> None:
-        if operation == "DeleteEndpoint":
-            raise lost(operation)
-
-    aws.before = lose
-    error = interrupted(aws)
+def test_what_cannot_be_deleted_is_not_said_to_be_gone(aws: Account) -> None:
+    error = interrupted(aws, refused="DeleteEndpoint")
     assert isinstance(error, BillableLeft)
     assert error.details["resources"] == ["endpoint/cmp-none", "endpoint/cmp-p-eagle"]

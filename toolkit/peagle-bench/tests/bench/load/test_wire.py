@@ -92,7 +92,7 @@ def test_an_answer_is_the_same_by_every_way(server: Running, target: Target) -> 
         None,
         records[0].output_tokens,
     )
-    again = one(HttpTarget(server.url, path="/invocations"), return_token_ids=True)
+    again = one(HttpTarget(server.url), return_token_ids=True)
     assert by_stream.output_sha256 == again.output_sha256
     assert by_stream.text == again.text
 

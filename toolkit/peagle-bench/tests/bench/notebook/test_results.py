@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import peagle_sm
-from peagle_bench.notebook.results import BenchResult, CompareResult
-from peagle_bench.report.files import read_files
+from peagle_bench.notebook.results import Measured
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.errors import SpecError
 from tests.bench.report import making
@@ -22,7 +21,7 @@ def head_of(shown: object) -> list[str]:
 
 
 def test_a_comparison_shows_its_verdict_then_its_tables() -> None:
-    result = CompareResult(FILE, making.compared(), ("a note of the run",))
+    result = Measured(FILE, making.compared(), ("a note of the run",))
     title, headline = head_of(result)
     assert title == "compare: results/x.jsonl"
     assert headline == result.report().headline
@@ -32,7 +31,7 @@ def test_a_comparison_shows_its_verdict_then_its_tables() -> None:
 
 
 def test_stand_in_weights_are_never_left_out() -> None:
-    result = CompareResult(FILE, making.stand_in())
+    result = Measured(FILE, making.stand_in())
     assert result.stand_in_weights
     assert "Small stand-in weights. These figures compare the modes" in str(result)
     assert "Small stand-in weights. These figures compare the modes" in result._repr_html_()
@@ -42,20 +41,19 @@ def test_figures_that_are_withheld_are_told_of_and_not_shown() -> None:
     """A client that was the bottleneck at every load, as on a laptop with three engines."""
     compared = making.compared()
     points = tuple(replace(point, client=replace(point.client, bottleneck=True)) for point in compared.points)
-    result = BenchResult(FILE, replace(compared, points=points, comparisons=()))
+    result = Measured(FILE, replace(compared, points=points, comparisons=()))
     assert [table.title for table in result.card().tables] == []
     assert "No figures to publish: the client could not keep up" in str(result)
 
 
-def test_results_and_files_make_one_report_and_a_page_gives_its_data_back(tmp_path: Path) -> None:
+def test_results_and_files_make_one_report_and_a_page(tmp_path: Path) -> None:
     tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
-    one = peagle_sm.report(CompareResult(FILE, making.compared()), str(tuned), title="Both")
+    one = peagle_sm.report(Measured(FILE, making.compared()), str(tuned), title="Both")
     page = one.save(tmp_path / "page.html")
-    again = peagle_sm.report(page)
     assert head_of(one) == ["Both", one.headline]
-    assert again.headline == one.headline
     assert one.markdown.startswith("### Both")
-    assert [kinds(file) for file in read_files([page])] == [kinds(file) for file in one.files]
+    assert [kinds(file) for file in one.files] == [("compare", 23, 0), ("tune", 0, 6)]
+    assert one.headline in page.read_text().replace("\N{NON-BREAKING HYPHEN}", "-")
 
 
 def kinds(file: Results) -> tuple[str, int, int]:

@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from peagle_bench.load import WorkItem
 from peagle_bench.packs import PACKS, chosen_packs, load_pack
 from peagle_bench.packs.pack import Judgement, PackNotMeasured, PackWork, not_measured, pack_record
 from peagle_bench.verify.statistics import CheckVerdict, not_applicable, undecided
-from peagle_bench.workloads import load_workload
 from peagle_sm.core.errors import SpecError
 from tests.bench.packs.making import FAST, PLAIN, asked, drawn, observed, request
 
@@ -163,13 +161,3 @@ def test_rag_finds_a_head_that_was_trained_on_short_sequences() -> None:
     assert fine.checks["acceptance by length"].passed is True
     assert short.checks["acceptance by length"].passed is False
     assert short.figure.startswith("acceptance")
-
-
-def test_a_user_s_file_with_placeholders_is_refused(tmp_path: Path) -> None:
-    hidden = "FULL BENCHMARK DATA SHOULD BE FETCHED"
-    texts = [hidden if n < 494 else f"What is {n} plus one?" for n in range(880)]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({"question_id": n, "turns": [t]}) + "\n" for n, t in enumerate(texts)))
-    with pytest.raises(SpecError, match="494 of 880 lines are placeholders") as caught:
-        load_workload(str(path))
-    assert caught.value.next_step

@@ -14,23 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_bench.packs.pack import Make, Observed, Probe, ServedModel
-from peagle_bench.packs.structured import (
+from peagle_bench.packs.structured import PACK, judge, make, probe
+from peagle_bench.results.records import ArmRecord
+from peagle_bench.verify.answers import TokenAnswer
+from peagle_bench.verify.forms import (
     FORMS,
-    PACK,
     TOOL_FORMS,
     FormDemand,
     StructuredAnswers,
     demands,
-    judge,
     judge_forms,
-    make,
-    probe,
     problem,
     violation,
 )
-from peagle_bench.results.records import ArmRecord
-from peagle_bench.verify.answers import TokenAnswer
 from peagle_sm.core.errors import SpecError
+from tests.bench.verify.toy_vllm import value_of
 
 MADE = demands(7, 120)
 ASKED = demands(0, 60)
@@ -38,36 +36,13 @@ MODEL = ServedModel(8192, True, lambda text: [0] * len(text))
 ARM = ArmRecord("fast", "p-eagle", 5, "fast")
 
 
-def value_of(schema: dict[str, Any], rng: random.Random) -> Any:
-    """A value that a schema of the pack allows."""
-    if "enum" in schema:
-        return rng.choice(schema["enum"])
-    if "anyOf" in schema:
-        return value_of(rng.choice(schema["anyOf"]), rng)
-    kind = schema["type"]
-    if kind == "array":
-        return [
-            value_of(schema["items"], rng) for _ in range(rng.randint(schema["minItems"], schema["maxItems"]))
-        ]
-    if kind == "object":
-        return {name: value_of(each, rng) for name, each in schema["properties"].items()}
-    if kind == "integer":
-        return rng.randint(schema["minimum"], schema["maximum"])
-    return {"boolean": rng.random() < 0.5, "null": None}[kind]
-
-
 def text_of(demand: FormDemand, rng: random.Random) -> str:
     """A text that the demand's regular expression matches."""
     if demand.form == "choice":
         return str(rng.choice(demand.body["structured_outputs"]["choice"]))
-    if demand.form == "regex":
-        digits = int(re.findall(r"\{(\d)\}-?", demand.pattern or "")[1])
-        colours = re.findall(r"\( \(([a-z|]+)\)", demand.pattern or "")[0].split("|")
-        return "AB-" + "1" * digits + "".join(f" {rng.choice(colours)}" for _ in range(rng.randint(1, 3)))
-    col, tab = (re.findall(r"\(([a-z|]+)\)", demand.pattern or "")[n].split("|") for n in (0, 2))
-    more = "".join(f", {rng.choice(col)}" for _ in range(rng.randint(0, 2)))
-    where = f"WHERE {rng.choice(col)} = {rng.randint(1, 9999)}"
-    return f"SELECT {rng.choice(col)}{more} FROM {rng.choice(tab)} {where}"
+    digits = int(re.findall(r"\{(\d)\}-?", demand.pattern or "")[1])
+    colours = re.findall(r"\( \(([a-z|]+)\)", demand.pattern or "")[0].split("|")
+    return "AB-" + "1" * digits + "".join(f" {rng.choice(colours)}" for _ in range(rng.randint(1, 3)))
 
 
 def valid(demand: FormDemand, rng: random.Random) -> TokenAnswer:

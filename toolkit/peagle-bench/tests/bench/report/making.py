@@ -177,7 +177,7 @@ CHECKS = (
     ("long context", True, "8 prompts of 7,900 tokens answered alike", "one token in 1,024"),
     ("logprobs", True, "largest difference 0.004", "0.05 in one of 40"),
     ("stop strings", True, "0 of 40 leaked", "one in 40"),
-    ("seeds", None, "the baseline itself does not repeat with a seed", "not decided"),
+    ("parameters", None, "the baseline itself does not apply min_p", "not decided"),
     ("streaming", True, "chunks joined equal the whole answer, 40 of 40", "one lost chunk"),
 )
 

@@ -13,7 +13,6 @@ import pytest
 
 from peagle_bench.report.costs import cheapest, cost_rows
 from peagle_bench.report.merging import view_of
-from peagle_bench.report.performance import throughput
 from peagle_bench.report.tiles import tiles
 from peagle_bench.report.verdict import verdict
 from peagle_bench.results.records import Interval
@@ -22,7 +21,7 @@ from tests.bench.report import making
 from tests.cli.running import run
 
 FASTER = Interval(1.3, 1.2, 1.4)
-CLAIMS = re.compile(r"(P-EAGLE|EAGLE-3) is 1\.\d+x|is faster|Fastest: (?!.* or )|significant at [1-9]")
+CLAIMS = re.compile(r"(P-EAGLE|EAGLE-3) is 1\.\d+x|is faster|significant at [1-9]")
 
 
 def too_short(results: Results) -> Results:
@@ -94,16 +93,12 @@ def test_the_figures_at_the_top_have_the_doubt_of_their_comparison() -> None:
     assert tile.detail.endswith("no verdict: the window is too short")
 
 
-def test_too_short_a_window_is_never_the_fastest_nor_the_cheapest() -> None:
+def test_too_short_a_window_is_never_the_cheapest() -> None:
     results = making.compared()
     one = next(point for point in results.points if "p-eagle" in point.arm and point.load.label == "c=64")
     short = replace(one, requests=4)
     points = tuple(short if point is one else point for point in results.points)
     view = view_of([replace(results, points=points)])
-    section = throughput(view)
-    assert section is not None
-    assert "c=32" in section.lead
-    assert "c=64" not in section.lead
     before, after = (cheapest(cost_rows(view.arms, each)) for each in (results.points, view.points))
     assert before is not None
     assert after is not None

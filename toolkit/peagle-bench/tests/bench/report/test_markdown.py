@@ -26,4 +26,4 @@ def test_long_tables_are_folded() -> None:
     assert text.startswith("### Nightly\n\n> [!WARNING]\n> **Synthetic data.**")
     assert "<details><summary>Speed-up (23 rows)</summary>\n\n| arm |" in text
     assert "**Best K**" in text
-    assert "**9 of 10 checks passed; undecided: seeds (gpt-oss-20b-p-eagle)**" in text
+    assert "**9 of 10 checks passed; undecided: parameters (gpt-oss-20b-p-eagle)**" in text

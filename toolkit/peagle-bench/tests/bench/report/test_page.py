@@ -1,4 +1,4 @@
-"""The page stands alone, says whose figures it shows, and gives its data back."""
+"""The page stands alone and says whose figures it shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 import pytest
 
 from peagle_bench.report import rendering
-from peagle_bench.report.files import extract
 from peagle_bench.report.markdown import markdown
 from peagle_bench.report.page import html_page
 from peagle_bench.results.records import ClientHealth, Interval, Load, PackRecord, SliceRecord
@@ -68,10 +67,7 @@ def outline(page: str) -> Outline:
 
 def test_nothing_is_fetched(page: str, outline: Outline) -> None:
     assert not re.findall(r"https?:|url\(|@import", page)
-    assert {attributes.get("type") for attributes in outline.named("script")} == {
-        "application/x-ndjson",
-        None,
-    }
+    assert not outline.named("script")
     for tag, attributes in outline.seen:
         assert not {"src", "srcset", "data", "xlink:href"} & attributes.keys(), tag
         assert (attributes.get("href") or "#").startswith("#")
@@ -113,10 +109,6 @@ def test_a_machine_that_bills_nothing_is_told_by_its_cores() -> None:
     assert "ml.g7e.2xlarge" in Outline(html_page([making.compared()])).text("header")
 
 
-def test_the_data_comes_back_whole(page: str) -> None:
-    assert extract(page) == list(ALL)
-
-
 def test_no_text_of_a_file_becomes_markup() -> None:
     """Prompts, answers and names of a file are another's text; autoescape must reach each of them."""
     evil = "<script>alert('1')</script>\" onload=\"alert(1)"
@@ -146,10 +138,7 @@ def test_no_text_of_a_file_becomes_markup() -> None:
     )
     page = html_page([results], title=f"title {evil}")
     outline = Outline(page)
-    assert [attributes.get("type") for attributes in outline.named("script")] == [
-        "application/x-ndjson",
-        None,
-    ]
+    assert not outline.named("script")
     assert not [tag for tag, attributes in outline.seen if "onload" in attributes]
     shown = outline.text("body")
     for word in (
@@ -157,24 +146,12 @@ def test_no_text_of_a_file_becomes_markup() -> None:
         *("error", "reason", "price"),
     ):
         assert f"{word} {evil}" in shown, word
-    assert extract(page)[0].source == f"{evil}.jsonl".rpartition("/")[2]
 
 
 def test_only_a_page_needs_jinja2(monkeypatch: pytest.MonkeyPatch) -> None:
     rendering._environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it were not installed
     assert markdown([making.stand_in()])
-
-
-def test_a_page_of_several_runs_saves_its_data_too(page: str) -> None:
-    """The button's id had the run's prefix there, so that the script did not find it and it stayed hidden."""
-    first, second = (replace(making.compared(), source=f"{name}.jsonl") for name in ("first", "second"))
-    several = html_page([first, second])
-    assert len(Outline(several).named("article")) == 2
-    for each in (page, several):
-        buttons = Outline(each).named("button")
-        assert {button["class"] for button in buttons} == {"save"}
-        assert 'querySelectorAll("button.save")' in each
 
 
 def test_stand_ins_are_named_wherever_a_figure_stands() -> None:
@@ -187,7 +164,7 @@ def test_stand_ins_are_named_wherever_a_figure_stands() -> None:
     assert "small stand-in weights" in outline.text("header")
     captions = outline.text("figcaption")
     assert captions.count("small stand-in weights") == len(outline.named("figcaption")) > 0
-    assert "synthetic" not in page.split('<script type="application/x-ndjson"')[0]
+    assert "synthetic" not in page
 
 
 def test_stand_ins_and_real_weights_are_not_put_side_by_side() -> None:
@@ -206,8 +183,7 @@ def test_figures_of_a_late_client_are_shown_nowhere() -> None:
     withheld = replace(
         results, points=tuple(replace(point, client=late, otps=98765.0) for point in results.points)
     )
-    page = html_page([withheld])
-    shown = page.split('<script type="application/x-ndjson"')[0]
+    shown = html_page([withheld])
     assert "No figures to publish: the client could not keep up" in shown
     assert "98,765" not in shown
     assert "0.98x" not in shown
@@ -262,9 +238,3 @@ def test_an_open_load_and_a_closed_one_have_charts_of_their_own() -> None:
     for loop in ("concurrency", "requests per second, sent"):
         assert f"output tokens per second, all requests together, by {loop}" in shown
     assert "2.5 req/s" in outline.text("th")
-
-
-def test_a_lead_that_is_not_shown_is_not_called_one(outline: Outline) -> None:
-    stand_in = Outline(html_page([making.stand_in()]))
-    assert "Fastest: EAGLE-3 or P-EAGLE (no significant difference) at c=1." in stand_in.text("p")
-    assert "Fastest: P-EAGLE at c=1 to c=64." in outline.text("p")

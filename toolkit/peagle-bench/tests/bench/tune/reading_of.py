@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.curve import Rates
-from peagle_bench.tune.readings import Reading
 
 
 def survival_of(k: int, first: float = 0.8) -> tuple[float, ...]:

@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import pytest
 
+from peagle_bench.results.records import Reading
 from peagle_bench.tune.job import evidence
 from peagle_bench.tune.outcome import (
     BaselineRatio,
     ModeResult,
-    against_none,
     common_against_none,
     conclude,
     fit_records,
 )
-from peagle_bench.tune.readings import Reading
 from tests.bench.tune.reading_of import reading
 
 
@@ -46,17 +45,6 @@ def test_faster_and_slower_are_said_only_where_the_interval_excludes_one(
 ) -> None:
     words = BaselineRatio(3, 250.0, 1.0, low, high).words
     assert words == f"K=3 {expected} no speculation: 1.000 [{low:.3f}, {high:.3f}] of its 250 tokens/s"
-
-
-def test_each_load_has_a_verdict_of_its_own(result: ModeResult) -> None:
-    outcome = common_against_none(result)
-    assert {c: ratio.verdict for c, ratio in outcome.items()} == {1: "faster", 8: "slower"}
-    assert outcome[1].plain == pytest.approx(250, rel=0.02)
-    assert outcome[8].plain == pytest.approx(2000, rel=0.02)
-
-
-def test_without_a_baseline_there_is_no_verdict(result: ModeResult) -> None:
-    assert against_none(result.rates[1].speculating(), 3) is None
 
 
 def test_the_results_file_says_it_of_the_load_s_k_and_of_the_one_for_all(result: ModeResult) -> None:

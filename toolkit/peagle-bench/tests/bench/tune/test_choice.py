@@ -4,7 +4,6 @@ import pytest
 
 from peagle_bench.tune.choice import (
     choose,
-    first_deployments,
     next_deployment,
     next_round,
 )
@@ -20,12 +19,6 @@ def test_a_smaller_k_that_loses_next_to_nothing_is_chosen() -> None:
     assert choose(rates_at(1, {3: 99.4, 5: 100.0})).k == 5
 
 
-def test_a_smaller_k_that_is_slower_is_not() -> None:
-    choice = choose(rates_at(1, {3: 97.0, 5: 100.0}, error=0.002))
-    assert (choice.k, choice.is_certain) == (5, True)
-    assert "every smaller one is significantly slower" in choice.reason
-
-
 def test_a_wide_interval_does_not_excuse_a_bad_k_and_the_reason_names_it() -> None:
     choice = choose(rates_at(1, {1: 80.0, 5: 100.0}, error=0.15))
     assert (choice.k, choice.open_ks, choice.is_certain) == (5, (1,), False)
@@ -37,14 +30,6 @@ def test_a_k_that_was_not_measured_is_never_chosen_but_named() -> None:
     assert (choice.k, choice.expected_best, choice.is_certain) == (3, 3, False)
     assert choice.guess == pytest.approx((5, 1.1))
     assert "K=5 was not measured, its predicted rate is 1.100" in choice.reason
-
-
-@pytest.mark.parametrize("max_k", range(2, 33))
-def test_the_largest_k_is_deployed_first_and_smaller_ones_follow(max_k: int) -> None:
-    ks = first_deployments(max_k)
-    assert ks[0] == max_k
-    assert list(ks) == sorted(set(ks), reverse=True)
-    assert ks[-1] >= 1
 
 
 def test_deployments_end_at_the_limit_or_where_nothing_is_gained() -> None:

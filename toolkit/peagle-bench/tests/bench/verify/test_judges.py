@@ -9,17 +9,12 @@ import numpy as np
 import pytest
 
 from peagle_bench.verify.answer_format import (
-    CHOICES,
-    TOOL,
     StopCase,
     StreamCase,
-    StructuredCase,
     choose_stop,
-    conforms,
     faults_of,
     judge_stops,
     judge_streaming,
-    judge_structured,
     odd_piece,
 )
 from peagle_bench.verify.answers import Scored, TokenAnswer
@@ -32,14 +27,13 @@ from peagle_bench.verify.greedy import (
     shape_faults,
 )
 from peagle_bench.verify.probabilities import judge_logprobs
-from peagle_bench.verify.sampling import SeedCase, judge_sampled, judge_seeds
+from peagle_bench.verify.sampling import judge_sampled
 from peagle_bench.verify.statistics import NoiseFloor
 from peagle_sm.aws.streams.answers import Acceptance
 from tests.bench.verify.worlds import SAMPLED, samples
 
 EXACT = NoiseFloor(40, 0, 400, 0.0, 0.0, 0.01, True, 0.0)
 NOISY = NoiseFloor(40, 10, 400, 0.1, 0.2, 0.2, False, 0.05)
-GOOD = '{"colour": "red", "urgent": true, "size": 2}'
 
 
 def scored(ids: tuple[int, ...], gaps: dict[int, float] | None = None) -> Scored:
@@ -161,20 +155,6 @@ def test_a_divergence_before_the_stop_string_is_the_noise_s_where_there_is_any()
     assert choose_stop("aaaaaaaaaaaa", 0.5) is None
 
 
-def test_seeds() -> None:
-    a, b, c = (TokenAnswer(text, (n,), "length") for n, text in enumerate("abc"))
-    sound, lost = SeedCase("p", (a, a), (b, b), c), SeedCase("q", (a, a), (b, c), a)
-    shaky = SeedCase("r", (a, b), (b, c), a)
-    assert judge_seeds([sound] * 8, exact=True).passed is True
-    assert judge_seeds([*[sound] * 7, lost], exact=True).passed is False
-    assert judge_seeds([*[sound] * 7, lost], exact=False).passed is None  # may be the noise
-    assert judge_seeds([lost] * 12, exact=False).passed is False
-    assert judge_seeds([shaky] * 8, exact=False).passed is None
-    constant = judge_seeds([SeedCase("p", (a, a), (b, b), b)] * 4, exact=True)
-    assert (constant.passed, "another seed does not change the answers" in constant.summary) == (False, True)
-    assert judge_seeds([], exact=True).passed is None
-
-
 def test_streaming() -> None:
     whole = TokenAnswer("abcdef", (1, 2, 3), "length", None, 3)
     sound = StreamCase("p", whole, whole, whole, whole)
@@ -198,32 +178,6 @@ def test_streaming() -> None:
     assert odd_piece("abcdef", "abef") == "missing in the stream: 'cd'"
     assert odd_piece("abcdef", "abcdcdef") == "additional in the stream: 'cd'"
     assert odd_piece("abcdef", "axcxef") is None
-
-
-def test_structured() -> None:
-    good = TokenAnswer(GOOD, (), "stop")
-    bad, cut = replace(good, text=GOOD[:-1]), replace(good, text=GOOD[:9], finish_reason="length")
-    assert judge_structured([StructuredCase("o", "object", good, good, good)], True).passed is True
-    assert judge_structured([StructuredCase("o", "object", good, bad, good)], False).passed is False
-    assert judge_structured([StructuredCase("o", "object", good, good, bad)], False).passed is False
-    another = replace(good, text=GOOD.replace("red", "blue"))
-    assert judge_structured([StructuredCase("o", "object", good, another)], False).passed is True
-    assert judge_structured([StructuredCase("o", "object", good, another)], True).passed is False
-    never = judge_structured([StructuredCase("o", "object", cut, cut)], True)
-    assert (never.passed, "truncated at max_tokens" in never.summary) == (None, True)
-    assert judge_structured([StructuredCase("o", "object", cut, another)], True).passed is False
-    assert judge_structured([], True).passed is None
-    called = replace(good, text="", tool_calls=((TOOL, GOOD),))
-    twice = replace(called, tool_calls=called.tool_calls * 2)
-    assert judge_structured([StructuredCase("t", "tool", called, called, called)], True).passed is True
-    assert judge_structured([StructuredCase("t", "tool", called, called, twice)], True).passed is False
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"colour": "red"}', GOOD.replace("2", "true"), GOOD + "}"])
-def test_what_does_not_conform(text: str) -> None:
-    assert not conforms("object", text)
-    assert not conforms("choice", text)
-    assert conforms("choice", f'"{CHOICES[1]}"')
 
 
 def test_long_context() -> None:

@@ -134,8 +134,6 @@ def test_fisher_against_known_values() -> None:
     assert statistics.fisher_greater(8, 10, 1, 6) == pytest.approx(0.0245, abs=1e-4)
     assert statistics.fisher_greater(0, 10, 5, 10) == pytest.approx(1.0)
     assert statistics.fisher_greater(3, 0, 0, 5) == 1.0
-    assert statistics.fisher_rate_found(164, 0, 164) == pytest.approx(0.11, abs=0.02)
-    assert statistics.fisher_rate_found(7, 0, 7) is None
 
 
 def test_powers_and_limits() -> None:

@@ -2,15 +2,15 @@
 
 The next token's logits depend on the last two tokens only, by a hash. Token 0 ends an answer; token t >= 1 is
 written as two characters. Everything verify asks for is there: token ids, log-probabilities, prompt
-log-probabilities, stop strings, seeds, streams, JSON by schema, tool calls, the context's limit.
+log-probabilities, stop strings, streams, JSON by schema, tool calls, the context's limit.
 
-Faults: `runner-up` (greedy takes the second best now and then), `hot` (samples at temperature 1.6), `forgets
-seeds`, `leaks` (stop strings stay), `loses chunks`, `logprobs` (reported too high), `broken json`, `no tools`
-(refuses), `late` (wrong beyond 300 tokens), `last token` (wrong at the last one of the context), `ends early`
-(three tokens before the context's end), `dies at json`, `other text` (the ids are right), `swaps` (the second
-and the third best sample), `residual` (speculates, and takes the target's distribution for the residual),
-`speculates` (and does it right), `loses some seeds` (5%), `ignores top_p` and so on; `no min_p` (refused as
-vLLM 0.32 does with speculation), `refuses top_p`.
+Faults: `runner-up` (greedy takes the second best now and then), `hot` (samples at temperature 1.6), `leaks`
+(stop strings stay), `loses chunks`, `logprobs` (reported too high), `broken json`, `no tools` (refuses),
+`late` (wrong beyond 300 tokens), `last token` (wrong at the last one of the context), `ends early` (three
+tokens before the context's end), `dies at json`, `other text` (the ids are right), `swaps` (the second and
+the third best sample), `residual` (speculates, and takes the target's distribution for the residual),
+`speculates` (and does it right), `ignores top_p` and so on; `no min_p` (refused as vLLM 0.32 does with
+speculation), `refuses top_p`.
 
 What it samples without a seed depends on its own seed and on how often it was asked the same: threads change
 nothing. Two engines that stand for two samplers get two seeds.
@@ -59,6 +59,24 @@ def shares(row: tuple[float, ...], heat: float) -> tuple[float, ...]:
     return tuple(accumulate(math.exp(value / heat) for value in row))
 
 
+def value_of(schema: Mapping[str, Any], rng: random.Random) -> Any:
+    """A value that a schema of `verify.forms` allows."""
+    if "enum" in schema:
+        return rng.choice(schema["enum"])
+    if "anyOf" in schema:
+        return value_of(rng.choice(schema["anyOf"]), rng)
+    kind = schema["type"]
+    if kind == "array":
+        return [
+            value_of(schema["items"], rng) for _ in range(rng.randint(schema["minItems"], schema["maxItems"]))
+        ]
+    if kind == "object":
+        return {name: value_of(each, rng) for name, each in schema["properties"].items()}
+    if kind == "integer":
+        return rng.randint(schema["minimum"], schema["maximum"])
+    return {"boolean": rng.random() < 0.5, "null": None}[kind]
+
+
 class Engine:
     def __init__(self, fault: str = "", seed: int = 0) -> None:
         self.fault = fault
@@ -66,7 +84,6 @@ class Engine:
         self.same: Counter[str] = Counter()
         self.lock = threading.Lock()
         self.asked = 0
-        self.seeded = 0
         self.dead = False
 
     def tokens_of(self, body: Mapping[str, Any]) -> list[int]:
@@ -136,10 +153,7 @@ class Engine:
         if demanded is not None:
             return demanded
         seed = body.get("seed")
-        self.seeded += seed is not None
-        some = self.fault == "loses some seeds" and self.seeded % 20 == 10
-        lost = some or self.fault == "forgets seeds"
-        rng = self.unseeded(body) if seed is None or lost else random.Random(seed)
+        rng = self.unseeded(body) if seed is None else random.Random(seed)
         ids: list[int] = []
         reason, stop_reason, text = "length", None, ""
         early = 3 if self.fault == "ends early" else 0
@@ -180,19 +194,22 @@ class Engine:
         schema = body.get("response_format")
         if schema is None and not body.get("tools"):
             return None
-        message: dict[str, Any] = {"content": None}
-        value = json.dumps({"colour": "red", "urgent": True, "size": 2})
-        if self.fault == "broken json":
-            value = value[:-1]
         if schema is not None:
             self.dead = self.dead or self.fault == "dies at json"
-            enum = schema["json_schema"]["schema"].get("enum")
-            message["content"] = json.dumps(enum[0]) if enum else value
+            message: dict[str, Any] = {"content": self.value(schema["json_schema"]["schema"])}
         elif self.fault == "no tools":
             raise ValueError("tool choice requires --tool-call-parser to be set")
         else:
-            message["tool_calls"] = [{"function": {"name": "record_choice", "arguments": value}}]
+            tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in body["tools"]}
+            choice = body["tool_choice"]
+            name = next(iter(tools)) if isinstance(choice, str) else choice["function"]["name"]
+            call = {"name": name, "arguments": self.value(tools[name])}
+            message = {"content": None, "tool_calls": [{"function": call}]}
         return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"completion_tokens": 9}}
+
+    def value(self, schema: Mapping[str, Any]) -> str:
+        value = json.dumps(value_of(schema, random.Random(0)))
+        return value[:-1] if self.fault == "broken json" else value
 
     def reported(self, prompt: list[int], ids: list[int]) -> dict[str, Any]:
         fields: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": []}

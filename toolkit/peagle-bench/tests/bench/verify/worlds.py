@@ -171,9 +171,3 @@ def tempered(truth: Array, temperature: float, top_p: float = 1.0) -> Array:
     with np.errstate(divide="ignore"):
         result: Array = np.log(shares[:, : truth.shape[1]])
     return result
-
-
-def true_shift(temperature: float, top_p: float = 1.0) -> float:
-    """How much more often the best token comes than it should, by the recorded distributions."""
-    rows = np.concatenate([truth[1:] for truth in recorded()["sampled_top_logprobs"]])
-    return float((np.exp(tempered(rows, temperature, top_p))[:, 0] - np.exp(rows)[:, 0]).mean())

@@ -61,15 +61,6 @@ def test_a_choice_is_balanced_over_categories_and_grows(tmp_path: Path) -> None:
     assert [item.prompt_id for item in other.items] != [item.prompt_id for item in small.items]
 
 
-def test_only_first_turns_may_go_as_completions(tmp_path: Path) -> None:
-    path = lines(tmp_path / "q.jsonl", *conversations())
-    with pytest.raises(SpecError, match="conversation of 2 turns"):
-        load_workload(str(path), api="completion")
-    workload = load_workload(str(path), api="completion", first_turn_only=True, count=1)
-    assert isinstance(workload.items[0].body["prompt"], str)
-    assert workload.items[0].then is None
-
-
 def test_a_file_in_the_cache_needs_no_network_and_must_be_the_published_one(tmp_path: Path) -> None:
     lines(tmp_path / "mt-bench.jsonl", *conversations())
     with pytest.raises(SpecError, match="was changed or is incomplete") as caught:

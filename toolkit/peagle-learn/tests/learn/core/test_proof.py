@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_learn.core.proof import (
     UNKNOWN_TRAINING,
     Bound,
@@ -26,7 +27,6 @@ from peagle_learn.core.proof import (
     head_hash,
     parse_proof,
 )
-from peagle_sm.core.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import SpecError
 
 GOOD = ProofEvidence(

@@ -60,30 +60,13 @@ def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[st
                 yield str(event.get("eventId", "")), _line(event, event.get("logStreamName", ""))
 
 
-#: Matches the gate's lines with counts by slice: CloudWatch compares a member of a line that is JSON.
-_COUNTED = "{ $.DriftingSlices >= 0 }"
-
-
-def counted_lines(
-    session: Session, endpoint: str, start: datetime, component: str | None = None
-) -> Iterator[str]:
-    """Yield the gate's lines with counts by slice, oldest first; none without a log group."""
-    for message in _matching(session, endpoint, start, component, _COUNTED):
-        if '"peagle_gate"' in message and '"counts"' in message:
-            yield message
-
-
-def canary_lines(
-    session: Session, endpoint: str, start: datetime, component: str | None = None
-) -> Iterator[str]:
-    """Yield what the gate's canary logged, oldest first; none without a log group or a gate."""
-    return _matching(session, endpoint, start, component, '"peagle_gate: canary:"')
-
-
-def _matching(
+def matching_lines(
     session: Session, endpoint: str, start: datetime, component: str | None, pattern: str
 ) -> Iterator[str]:
-    """Yield the messages of an endpoint, or of its component, that match a pattern of CloudWatch."""
+    """Yield the messages of an endpoint, or of its component, that match a pattern of CloudWatch.
+
+    Oldest first; none without a log group.
+    """
     group = log_group_name(endpoint, component)
     begins = int(start.timestamp() * 1000)
     try:

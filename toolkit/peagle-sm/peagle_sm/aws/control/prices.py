@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.aws.control.price_file import (
@@ -26,63 +25,14 @@ from peagle_sm.aws.control.price_file import (
     read_kept,
 )
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.errors import PeagleError, ServiceFault
-from peagle_sm.core.plan.tags_and_schedules import USD_PER_HOUR
-from peagle_sm.core.prices import NOT_ASKED, ListedPrice, PriceEntry, choose_price
+from peagle_sm.core.prices import NOT_ASKED, ListedPrice
 
 SERVICE = "AmazonSageMaker"
 LOCAL = "local: nothing is billed"
 
 # Usage types of hosting also end in Hosting: and Hst: (us-gov-west-1).
 _USAGES: Mapping[Use, str] = {"Host": "Host|Hosting|Hst", "Train": "Train"}
-
-
-@dataclass(frozen=True)
-class HourlyPrice:
-    """On-demand USD per hour of ``instances`` instances; None if unknown.
-
-    ``source`` is the price's source, or why there is no price; ``note`` is why the price is not from AWS.
-    """
-
-    usd_per_hour: float | None
-    source: str
-    note: str | None = None
-
-
-def hourly(
-    session: Session | None,
-    instance_type: str | None,
-    instances: int = 1,
-    *,
-    region: str | None = None,
-    catalog: Catalog | None = None,
-    planned: float | None = None,
-) -> HourlyPrice:
-    """Price ``instances`` of ``instance_type`` in ``region`` (None: the session's).
-
-    Without a session only the catalogue is used. ``planned`` is the price of one in the endpoint's tag, which
-    counts as the spec's own figure.
-    """
-    if session is not None and session.is_local:
-        return HourlyPrice(0.0, LOCAL)
-    place = region or (session.region if session else None)
-    if instance_type is None or place is None:
-        missing = "instance type" if instance_type is None else "region"
-        return HourlyPrice(None, f"no price: the {missing} is not known")
-    listed = NOT_ASKED if session is None else find_listed(session, instance_type, place)
-    bound = (catalog or load_catalog()).price(instance_type, place)
-    price = choose_price(instance_type, place, bound, listed, planned)
-    if price is not None and price.kind == "spec":
-        price = price.model_copy(update={"source": f"the endpoint's tag {USD_PER_HOUR}"})
-        # If the plan counted the upper bound, too, then the bound's source says more than the tag.
-        if bound is not None and abs(bound.counted_usd_per_hour - price.usd_per_hour) < 0.005:
-            price = bound
-    note = listed.why or None
-    if price is None:
-        return HourlyPrice(None, f"no price known for {instance_type} in {place}", note)
-    source = f"{instances} x {price}" if instances != 1 else str(price)
-    return HourlyPrice(round(price.counted_usd_per_hour * instances, 4), source, note)
 
 
 def find_listed(
@@ -130,40 +80,6 @@ def ask_list(session: Session, instance_type: str, region: str, use: Use = "Host
     kept = Kept(session.wall_clock(), amounts)
     keep(session.price_file, region, instance_type, kept)
     return listed_of(kept, instance_type, region, use)
-
-
-def find_job_price(
-    session: Session | None,
-    instance_type: str,
-    region: str,
-    use: Use,
-    given: float | None = None,
-    field: str = "",
-) -> tuple[PriceEntry | None, str]:
-    """Return the price of one instance of a job that counts, and its source or why there is none.
-
-    The order: AWS's price list, ``given`` (the spec's ``field``), and last the catalogue's price of hosting,
-    since it has none of jobs.
-    """
-    listed = NOT_ASKED if session is None else find_listed(session, instance_type, region, use)
-    if listed.entry is not None:
-        differs = given is not None and abs(given - listed.entry.usd_per_hour) > 0.005
-        return listed.entry, f"{listed.entry}" + (
-            f"; {field} of the spec differs: {given:g}" if differs else ""
-        )
-    if given is not None:
-        source = f"{field} of the spec"
-        entry = PriceEntry(
-            instance=instance_type, region=region, usd_per_hour=given, kind="spec", source=source
-        )
-        return entry, f"{source} ({listed.why})"
-    hosting = load_catalog().price(instance_type, region)
-    if hosting is None:
-        return None, listed.why
-    return (
-        hosting,
-        f"{hosting}; the price of hosting, since that of {USE_WORDS[use]} is not known ({listed.why})",
-    )
 
 
 def _products(session: Session, **fields: str) -> list[dict[str, Any]]:

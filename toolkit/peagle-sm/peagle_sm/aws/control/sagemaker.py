@@ -206,36 +206,6 @@ def describe_component(session: Session, name: str) -> dict[str, Any] | None:
     return session.api("sagemaker").find("describe_inference_component", InferenceComponentName=name)
 
 
-# Variables of the container that choose weights or their precision; those of a head are not among them.
-_TARGET_VARIABLES = (
-    "HF_MODEL_ID",
-    "SM_VLLM_DTYPE",
-    "SM_VLLM_MODEL",
-    "SM_VLLM_QUANTIZATION",
-    "SM_VLLM_REVISION",
-    "SM_VLLM_TOKENIZER",
-)
-
-
-def target_source(session: Session, endpoint: str, component: str | None = None) -> dict[str, str]:
-    """Return where the target of an endpoint, or of its component, comes from; {} if that is not known.
-
-    ``files`` is the S3 address. A head is no part of it, so a promotion leaves it as it is.
-    """
-    facts = describe_endpoint(session, endpoint)
-    config = None if facts is None else describe_endpoint_config(session, facts.config_name)
-    name = None if config is None else config.model_name
-    if name is None and component is not None:
-        name = (describe_component(session, component) or {}).get("Specification", {}).get("ModelName")
-    model = None if name is None else describe_model(session, name)
-    if model is None:
-        return {}
-    container = model.raw.get("PrimaryContainer") or (model.raw.get("Containers") or [{}])[0]
-    source = (container.get("ModelDataSource") or {}).get("S3DataSource") or {}
-    sources = {"files": source.get("S3Uri") or container.get("ModelDataUrl") or ""}
-    return sources | {key: model.environment[key] for key in _TARGET_VARIABLES if key in model.environment}
-
-
 MOST_NAMES = 1000
 
 

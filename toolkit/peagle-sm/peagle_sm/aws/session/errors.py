@@ -70,7 +70,6 @@ _INVISIBLE_WORDS = re.compile(
     r"|must allow aws eventbridge scheduler to assume the role",
     re.IGNORECASE,
 )
-_ENDING_WORDS = re.compile(r"\bis in status (?:stopping|stopped|completed|failed)\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset({"ResourceLimitExceeded", "ServiceQuotaExceededException"})
 _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseException"})
 
@@ -183,15 +182,6 @@ def is_not_visible_yet(error: BaseException) -> bool:
         isinstance(error, PeagleError)
         and str(error.details.get("code", "")).startswith("Validation")
         and _INVISIBLE_WORDS.search(error.message) is not None
-    )
-
-
-def is_ending(error: BaseException) -> bool:
-    """Return whether a StopX was refused because the job ends or has ended: only the message says so."""
-    return (
-        isinstance(error, ServiceFault)
-        and error.code.startswith("Validation")
-        and _ENDING_WORDS.search(error.message) is not None
     )
 
 

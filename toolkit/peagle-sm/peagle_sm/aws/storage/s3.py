@@ -21,7 +21,7 @@ from peagle_sm.core.plan.tags_and_schedules import partition
 _AT_HOME = "us-east-1"
 """Region that CreateBucket refuses as a location constraint."""
 _ABSENT = frozenset({"404", "NoSuchBucket", "NoSuchKey", "NotFound"})
-DELETED_AT_ONCE = 1000  #: maximum keys per DeleteObjects
+_DELETED_AT_ONCE = 1000  #: maximum keys per DeleteObjects
 
 
 def exists(session: Session, bucket: str) -> bool:
@@ -88,17 +88,35 @@ def put_if_absent(session: Session, bucket: str, key: str, content: bytes) -> bo
 
 
 def remove(session: Session, bucket: str, prefix: str) -> bool:
-    """Delete all versions under ``prefix``, then the bucket; False if not empty."""
-    versions = session.api("s3").rows("list_object_versions", "Versions", "DeleteMarkers", Bucket=bucket)
-    rows = [{"Key": row["Key"], "VersionId": row["VersionId"]} for row in versions]
-    ours = [row for row in rows if row["Key"].startswith(prefix)]
-    for first in range(0, len(ours), DELETED_AT_ONCE):
-        batch = ours[first : first + DELETED_AT_ONCE]
-        session.api("s3").delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
-    if len(ours) < len(rows):
+    """Delete all versions under ``prefix``, then the bucket; False if other objects are in it."""
+    remove_versions(session, bucket, prefix)
+    if any(session.api("s3").rows("list_object_versions", "Versions", "DeleteMarkers", Bucket=bucket)):
         return False
     session.api("s3").delete_bucket(Bucket=bucket)
     return True
+
+
+def remove_versions(session: Session, bucket: str, prefix: str) -> None:
+    """Delete every version of every object below ``prefix``, and the markers of deleted ones.
+
+    Raises:
+        ServiceFault: S3 refused some; the message names the first.
+    """
+    place = {"Bucket": bucket, "Prefix": prefix}
+    rows = list(session.api("s3").rows("list_object_versions", "Versions", "DeleteMarkers", **place))
+    keys = [{"Key": row["Key"], "VersionId": row["VersionId"]} for row in rows]
+    for first in range(0, len(keys), _DELETED_AT_ONCE):
+        batch = {"Objects": keys[first : first + _DELETED_AT_ONCE], "Quiet": True}
+        refused = session.api("s3").delete_objects(Bucket=bucket, Delete=batch).get("Errors")
+        if refused:
+            first_error = refused[0]
+            raise ServiceFault(
+                f"{len(refused)} objects below s3://{bucket}/{prefix} were not deleted: "
+                f"{first_error.get('Key')}: {first_error.get('Code')} {first_error.get('Message', '')}",
+                operation="DeleteObjects",
+                code=str(first_error.get("Code", "")),
+                next_step="Ask for s3:DeleteObject and s3:DeleteObjectVersion on them, and run it again.",
+            )
 
 
 def _only_by_tls(bucket: str, region: str) -> dict[str, Any]:
@@ -122,29 +140,6 @@ def upload(session: Session, uri: str, content: bytes) -> None:
     """Upload an object."""
     bucket, key = split_uri(uri)
     session.api("s3").put_object(Bucket=bucket, Key=key, Body=content)
-
-
-def remove_versions(session: Session, bucket: str, prefix: str) -> None:
-    """Delete every version of every object below ``prefix``, and the markers of deleted ones.
-
-    Raises:
-        ServiceFault: S3 refused some; the message names the first.
-    """
-    place = {"Bucket": bucket, "Prefix": prefix}
-    rows = list(session.api("s3").rows("list_object_versions", "Versions", "DeleteMarkers", **place))
-    keys = [{"Key": row["Key"], "VersionId": row["VersionId"]} for row in rows]
-    for first in range(0, len(keys), DELETED_AT_ONCE):
-        batch = {"Objects": keys[first : first + DELETED_AT_ONCE], "Quiet": True}
-        refused = session.api("s3").delete_objects(Bucket=bucket, Delete=batch).get("Errors")
-        if refused:
-            first_error = refused[0]
-            raise ServiceFault(
-                f"{len(refused)} objects below s3://{bucket}/{prefix} were not deleted: "
-                f"{first_error.get('Key')}: {first_error.get('Code')} {first_error.get('Message', '')}",
-                operation="DeleteObjects",
-                code=str(first_error.get("Code", "")),
-                next_step="Ask for s3:DeleteObject and s3:DeleteObjectVersion on them, and run it again.",
-            )
 
 
 def split_uri(uri: str) -> tuple[str, str]:
@@ -195,19 +190,6 @@ def list_sizes(session: Session, bucket: str, prefix: str) -> dict[str, int]:
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     return {name: size for name, size, _ in listed_objects(session, bucket, prefix)}
-
-
-def has_object(session: Session, uri: str) -> bool:
-    """Return whether the object at an address exists; not if its bucket is gone.
-
-    Raises:
-        CredentialsError, ServiceFault: S3 refuses, or does not answer.
-    """
-    folder, _, name = uri.rpartition("/")
-    try:
-        return name in list_sizes(session, *split_uri(f"{folder}/"))
-    except NotFound:
-        return False
 
 
 def listed_objects(session: Session, bucket: str, prefix: str) -> list[tuple[str, int, str]]:

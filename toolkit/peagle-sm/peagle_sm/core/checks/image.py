@@ -14,7 +14,6 @@ from peagle_sm.core.engines import PackagedData, Version, read_data, version_of
 from peagle_sm.core.plan.environment import (
     AUTO_RECOVERY,
     environment,
-    extra_variables,
 )
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.endpoint_spec import Mode
@@ -58,30 +57,6 @@ def engine_known(draft: Draft) -> Findings:
             f"({engines.versions[0].version} to {engines.versions[-1].version}); assumed: model runner and "
             f"settings as in {nearest}, the nearest version"
         )
-
-
-@check(
-    "flag-versions",
-    why="An engine refuses to start with a flag that it does not support.",
-    source="vLLM's source by version: `peagle-sm help engines`, data/engines.yaml",
-    remedy="Use another image, or remove the setting.",
-    url="https://github.com/vllm-project/vllm/releases",
-)
-def flag_versions(draft: Draft) -> Findings:
-    """Variables and modes that the image's vLLM does not have; argument-versions has the spec's settings."""
-    if draft.image is None or draft.image.version is None:
-        return
-    engines, first = draft.catalog.engines, draft.catalog.images.tags[0].first
-    version_text, version = draft.image.version_text, draft.image.version
-    extra = {variable for variable, _ in extra_variables(draft.spec.serving.extra_args).values()}
-    for name in environment(draft):
-        if name.startswith("SM_VLLM_") and version < version_of(first):
-            needed = f"vLLM {first} or newer (first AWS image with SM_VLLM_*)"
-            yield f"{name} needs {needed}; the image has {version_text}"
-        elif name not in extra and not (support := engines.support(name)).covers(version):
-            yield f"{name} needs {support.text}; the image has {version_text}"
-    if draft.mode == "p-eagle" and not draft.image.at_least(engines.first_with_p_eagle):
-        yield f"P-EAGLE needs vLLM {engines.first_with_p_eagle} or newer; the image has {version_text}"
 
 
 @check(

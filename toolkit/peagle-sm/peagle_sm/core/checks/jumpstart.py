@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from peagle_sm.core.checks.base import Findings, check
 from peagle_sm.core.plan.resolve import Draft
-
-_SDK = "https://github.com/aws/sagemaker-python-sdk"
+from peagle_sm.core.words import Finding
 
 
 @check(
     "jumpstart-deprecated",
     why="AWS does not fix deprecated versions, and lists known vulnerabilities.",
-    source="JumpStart spec: deprecated, inference_vulnerable, inference_vulnerabilities",
+    source="JumpStart spec: deprecated, inference_vulnerable, inference_vulnerabilities, usage_info_message",
     remedy="Change to the newest version with `peagle-sm lock --upgrade SPEC`, or set source: container.",
     severity="warning",
-    url=_SDK,
+    url="https://github.com/aws/sagemaker-python-sdk",
 )
 def jumpstart_deprecated(draft: Draft) -> Findings:
-    """A JumpStart version that AWS marks as deprecated or vulnerable."""
+    """A JumpStart version that AWS marks as deprecated or vulnerable, and AWS's message about the model."""
     entry = draft.jumpstart
     if entry is None:
         return
@@ -26,16 +25,5 @@ def jumpstart_deprecated(draft: Draft) -> Findings:
         yield f"AWS marks {name} as deprecated"
     if entry.vulnerabilities:
         yield f"AWS lists vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}"
-
-
-@check(
-    "jumpstart-message",
-    why="AWS has a message for users of the model.",
-    source="JumpStart spec: usage_info_message, deprecated_message, deprecate_warn_message",
-    remedy="Read the message.",
-    severity="info",
-    url=_SDK,
-)
-def jumpstart_message(draft: Draft) -> Findings:
-    """A message for users in the model's JumpStart spec."""
-    yield from draft.jumpstart.messages if draft.jumpstart else ()
+    for message in entry.messages:
+        yield Finding("info", message, "Read the message.")

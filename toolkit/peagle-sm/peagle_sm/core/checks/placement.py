@@ -83,9 +83,17 @@ def instance_families(draft: Draft) -> Findings:
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
 def host_ami_driver(draft: Draft) -> Findings:
-    """A host AMI whose driver is too old for the image's CUDA or for the GPU."""
+    """A host AMI whose driver is too old for the image's CUDA or for the GPU, or that is not known."""
     images, ami = draft.catalog.images, host_ami(draft)
     if ami is None:
+        gpu = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
+        if gpu and draft.image is not None:
+            yield Finding(
+                "warning",
+                f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen, and AWS's "
+                "default has an old driver",
+                "Set placement.inference_ami_version to the version that fits the image.",
+            )
         return
     if ami not in images.amis:
         allowed = f"{', '.join(sorted(images.amis))}.{suggest(ami, images.amis)}"
@@ -139,21 +147,6 @@ def instance_unlisted(draft: Draft) -> Findings:
         gpu, least = _UNLISTED_GPUS.get(name.split(".")[1], ("", 0))
         if host is not None and host.driver < least:
             yield f"host AMI {ami} has driver {host.driver}; the {gpu} of {name} needs {least}"
-
-
-@check(
-    "host-ami-unknown",
-    why="AWS's default host has an old driver; a CUDA 13 image crashes on it before its first log line.",
-    source="SageMaker API: InferenceAmiVersion",
-    remedy="Set placement.inference_ami_version to the version that fits the image.",
-    severity="warning",
-    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
-)
-def host_ami_unknown(draft: Draft) -> Findings:
-    """A GPU instance and an image whose tag does not contain its CUDA version."""
-    gpu = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
-    if gpu and draft.image is not None and host_ami(draft) is None:
-        yield f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen"
 
 
 @check(

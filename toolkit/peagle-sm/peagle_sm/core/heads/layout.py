@@ -22,9 +22,11 @@ from peagle_sm.core.heads.formats import (
     rope_settings,
     unread_fields,
 )
-from peagle_sm.core.rules import HEAD_SIZES, MASK_KEYS
 from peagle_sm.core.words import Finding, error_finding
 
+# The trainer has the same names in peagle_train/rules.py.
+MASK_KEYS = ("mask_token_id", "pard_token", "ptd_token_id")  #: names of the mask token, in vLLM's order
+HEAD_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 HeadFormat = Literal["eagle3", "speculators"]
 Method = Literal["eagle3", "p-eagle"]
 

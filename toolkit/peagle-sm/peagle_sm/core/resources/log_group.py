@@ -22,7 +22,7 @@ def log_group_name(endpoint: str, component: str | None = None) -> str:
 
 
 class LogGroup(Resource):
-    """The log group; it is kept after the endpoint, unless its deletion is requested."""
+    """The log group; it is kept after the endpoint."""
 
     kind, words = "log-group", "log group"
     service, noun, name_field = "logs", "log_group", "logGroupName"

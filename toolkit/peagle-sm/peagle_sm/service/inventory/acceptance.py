@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.aws.control.cloudwatch import counted_lines
+from peagle_sm.aws.control.cloudwatch import matching_lines
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.drift import ALL_REQUESTS, HORIZON_S, AcceptanceFall, Detector, Stratum, Sums, read_counts
 from peagle_sm.core.errors import NotFound, SpecError
@@ -31,6 +31,9 @@ _LONGEST_S = 20 * 365 * 86_400.0  #: older than any endpoint; a date has its lim
 _USUAL = ("format", "script", "temperature", "tools", "prompt tokens", "reasoning effort", "api")
 _FEWEST_REQUESTS = 8  #: for an interval
 _CONFIDENCE = 0.95
+
+#: Matches the gate's lines with counts by slice: CloudWatch compares a member of a line that is JSON.
+_COUNTED = "{ $.DriftingSlices >= 0 }"
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,9 @@ def acceptance_from_log(
     intervals: list[_Interval] = []
     damaged = 0
     others: set[tuple[str, ...]] = set()
-    for line in counted_lines(session, name, begin, component):
+    for line in matching_lines(session, name, begin, component, _COUNTED):
+        if '"peagle_gate"' not in line or '"counts"' not in line:
+            continue
         record = _read_line(line)
         if record is None:
             damaged += 1

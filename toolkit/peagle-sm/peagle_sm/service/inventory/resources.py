@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
@@ -29,7 +30,6 @@ from peagle_sm.core.resources.log_group import LogGroup, log_group_name
 from peagle_sm.core.resources.naming import hashed_prefix
 from peagle_sm.core.resources.ordered import named
 from peagle_sm.core.resources.resource import Resource
-from peagle_sm.service.progress import Reporter
 
 
 def is_ours(tags: Mapping[str, str] | None) -> bool:
@@ -343,40 +343,22 @@ def _add_config(owner: Belongings, name: str, tags: Mapping[str, str]) -> None:
         owner.tags = tags
 
 
-def groups_of(
-    session: Session, components: Mapping[str, str | None], *, assume: bool = False
-) -> dict[str, str]:
+def groups_of(session: Session, components: Mapping[str, str | None]) -> dict[str, str]:
     """Return the existing log groups by endpoint name; ``components`` has each name's component.
 
-    Without permission to look a group up, it is left out, or with ``assume`` treated as existing.
+    Without permission to look a group up, it is left out.
     """
     groups = {}
     for name, component in components.items():
         group = log_group_name(name, component)
-        try:
-            exists = executor.describe(session, LogGroup(group)) is not None
-        except PeagleError:
-            exists = assume
-        if exists:
-            groups[name] = group
+        with suppress(PeagleError):
+            if executor.describe(session, LogGroup(group)) is not None:
+                groups[name] = group
     return groups
 
 
-def remove_groups(
-    session: Session, groups: Iterable[str], report: Reporter
-) -> tuple[list[str], dict[str, str]]:
-    """Delete log groups; return those deleted, and errors.
-
-    Both use "log-group/<name of the group>".
-    """
-    deleted, left = [], {}
-    for group in map(LogGroup, groups):
-        try:
-            if not executor.delete(session, group):
-                continue
-        except PeagleError as error:
-            left[group.label] = error.message
-        else:
-            deleted.append(group.label)
-            report("delete", f"deleted {group.label}", resource=group.label)
-    return deleted, left
+def delete_command(session: Session, resource: Resource) -> str:
+    """Return the AWS CLI's command that deletes a resource."""
+    url = session.local_url
+    place = f" --endpoint-url {url} --region {session.region}" if url else session.command_flags()
+    return f"{resource.delete().command}{place}"

@@ -15,7 +15,6 @@ from peagle_sm.aws.control.sagemaker import component_names, did_you_mean
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
-from peagle_sm.core.guard import endpoint_stack
 from peagle_sm.core.plan.tags_and_schedules import (
     PRICE_BOUND,
     USD_PER_HOUR,
@@ -24,6 +23,7 @@ from peagle_sm.core.plan.tags_and_schedules import (
 )
 from peagle_sm.core.resources.alarm import Alarm, update_alarms_deletion
 from peagle_sm.core.resources.component import Component
+from peagle_sm.core.resources.log_group import LogGroup
 from peagle_sm.core.resources.ordered import component_of
 from peagle_sm.core.resources.scalable_target import ScalableTarget, resource_id
 from peagle_sm.service.inventory.guard_state import forget
@@ -34,8 +34,8 @@ from peagle_sm.service.inventory.resources import (
     all_belongings,
     amount,
     belongings_of,
+    delete_command,
     groups_of,
-    remove_groups,
     require_own_stack,
 )
 from peagle_sm.service.lifecycle.teardown import (
@@ -47,9 +47,6 @@ from peagle_sm.service.lifecycle.teardown import (
 )
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
-WithLogs = bool | Callable[[Sequence[str]], bool]
-"""Whether to delete log groups, too, or a callback that decides, given their names."""
-
 _GLOB = frozenset("*?[")
 
 
@@ -58,7 +55,7 @@ class Deletable:
     """Resources that the deletion of one name removes.
 
     ``status`` is "Paused" or "Orphaned" if there is no endpoint. ``log_group`` is the name of its log group,
-    if it exists; it is deleted only on request. ``usd_per_hour`` is the planned price; None if no price is
+    if it exists; it is kept. ``usd_per_hour`` is the planned price; None if no price is
     known or nothing runs. ``price_at_most``: it is an upper bound. ``gone_stack`` is the stack that created
     it, if that stack no longer exists.
     """
@@ -77,7 +74,7 @@ class DeleteReport:
     """Result of a deletion.
 
     ``leftovers`` are the resources of these names whose deletion AWS did not confirm. ``logs_kept`` are the
-    existing log groups whose deletion was not requested. ``absent`` has the names and globs that matched
+    existing log groups. ``absent`` has the names and globs that matched
     nothing, each with the nearest match.
     """
 
@@ -105,14 +102,14 @@ class _Choice:
 
 
 def deletable(
-    patterns: Sequence[str], *, session: Session, with_logs: bool = False, progress: Progress | None = None
+    patterns: Sequence[str], *, session: Session, progress: Progress | None = None
 ) -> tuple[Deletable, ...]:
     """Return what `delete` would delete under these names or globs; delete nothing.
 
     Raises:
         PlanRefused: as `delete`.
     """
-    return _choice(session, patterns, Reporter(progress, Pacing.for_session(session)), with_logs).rows
+    return _choice(session, patterns, Reporter(progress, Pacing.for_session(session))).rows
 
 
 def delete(
@@ -120,7 +117,6 @@ def delete(
     *,
     session: Session,
     confirm: Callable[[Sequence[Deletable]], bool] | None = None,
-    with_logs: WithLogs = False,
     progress: Progress | None = None,
     pacing: Pacing | None = None,
     missing_ok: bool = False,
@@ -130,10 +126,8 @@ def delete(
     Sends the deletion of all endpoints first, then waits until each is gone, and retries while AWS
     refuses. A schedule is deleted last. Also deletes the resources of killed runs, the alarms of killed
     updates among them, and those of stacks that no longer exist. Resources without peagle-sm's tags are
-    kept. The log group of each name is kept, unless ``with_logs`` is True, or is a callback that returns
-    True (called after ``confirm``). True deletes a log group even if nothing else of the name exists. A
-    later stack of the same name creates its own log group, and fails if one exists. With ``missing_ok`` a
-    name or glob that matches nothing raises nothing; the report has it in ``absent``.
+    kept, and so is the log group of each name. With ``missing_ok`` a name or glob that matches nothing
+    raises nothing; the report has it in ``absent``.
 
     Raises:
         NotFound: a name or glob matches nothing that peagle-sm created.
@@ -147,8 +141,8 @@ def delete(
     """
     pacing = pacing or Pacing.for_session(session)
     reporter = Reporter(progress, pacing)
-    choice = _choice(session, patterns, reporter, with_logs is True)
-    chosen, gone_stacks, groups = choice.chosen, choice.gone_stacks, choice.groups
+    choice = _choice(session, patterns, reporter)
+    chosen, gone_stacks = choice.chosen, choice.gone_stacks
     for pattern in choice.absent:
         if _GLOB.isdisjoint(pattern):
             _remove_remains(session, pattern)
@@ -165,20 +159,17 @@ def delete(
         raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
     if gone_stacks:
         _gone_stacks(session, chosen)  # a stack may have been deployed again during the prompt
-    logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
     teardown = Teardown(session, pacing, reporter, "delete", gone_stacks=True)
     removed = _remove_all(session, teardown, chosen, pacing)
-    # Last: an engine that is ending still logs, and would create its log group again.
-    logs_gone, logs_left = remove_groups(session, groups.values(), reporter) if logs_too else ([], {})
     report = DeleteReport(
         names=tuple(belongings.name for belongings in chosen),
-        deleted=(*removed.deleted, *logs_gone),
-        leftovers=(*removed.left, *logs_left),
-        logs_kept=() if logs_too else tuple(groups.values()),
+        deleted=tuple(removed.deleted),
+        leftovers=tuple(removed.left),
+        logs_kept=tuple(choice.groups.values()),
         absent=absent,
     )
     if report.leftovers:
-        raise _leftovers(report, session, {**removed.left, **logs_left})
+        raise _leftovers(report, session, removed.left)
     return report
 
 
@@ -224,13 +215,13 @@ def _to_remove(session: Session, belongings: Belongings) -> ToRemove:
     return (*known, *components)
 
 
-def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_alone: bool) -> _Choice:
-    chosen, absent = _choose(session, patterns, partial(reporter, "delete"), logs_alone=logs_alone)
+def _choice(session: Session, patterns: Sequence[str], reporter: Reporter) -> _Choice:
+    chosen, absent = _choose(session, patterns, partial(reporter, "delete"))
     gone_stacks = _gone_stacks(session, chosen)
     for stack in gone_stacks:
         reporter("delete", f"stack {stack} no longer exists: deleting its remaining resources")
     components = {belongings.name: component_of(belongings.name, belongings.tags) for belongings in chosen}
-    groups = groups_of(session, components, assume=logs_alone)
+    groups = groups_of(session, components)
     rows = tuple(
         Deletable(
             belongings.name,
@@ -247,7 +238,7 @@ def _choice(session: Session, patterns: Sequence[str], reporter: Reporter, logs_
 
 
 def _choose(
-    session: Session, patterns: Sequence[str], note: Note, *, logs_alone: bool
+    session: Session, patterns: Sequence[str], note: Note
 ) -> tuple[list[Belongings], dict[str, NotFound]]:
     """Return what matches, and an error for each name or glob that matches nothing.
 
@@ -267,22 +258,10 @@ def _choose(
         for belongings in candidates:
             if not matches and belongings.unread_lifetime is not None:
                 raise belongings.unread_lifetime  # the schedule may be the only remaining resource
-        if not matches and logs_alone and (only := _log_group_only(session, pattern)) is not None:
-            matches = [only]
         if not matches:
             absent[pattern] = _no_match(session, pattern)
         chosen.update({belongings.name: belongings for belongings in matches})
     return list(chosen.values()), absent
-
-
-def _log_group_only(session: Session, name: str) -> Belongings | None:
-    """Return the belongings of a name that has only a log group left; a stack may own it."""
-    if not _GLOB.isdisjoint(name) or not groups_of(session, {name: None}):
-        return None
-    if control.describe_endpoint(session, name) is not None:
-        return None
-    stack = endpoint_stack(name)
-    return Belongings(name, stack=stack if stack_status(session, stack) else None)
 
 
 def _gone_stacks(session: Session, chosen: Sequence[Belongings]) -> frozenset[str]:
@@ -380,7 +359,7 @@ def _no_match(session: Session, pattern: str) -> NotFound:
     if _GLOB.isdisjoint(pattern) and (group := groups_of(session, {pattern: None}).get(pattern)):
         return NotFound(
             f"only the log group {group} of {pattern!r} is left in {session.region}.",
-            next_step=f"Delete it, too: `peagle-sm delete {pattern} --with-logs{session.command_flags()}`.",
+            next_step=f"Delete it, too: `{delete_command(session, LogGroup(group))}`.",
             details={"pattern": pattern, "log_group": group},
         )
     near = did_you_mean(session, pattern) if _GLOB.isdisjoint(pattern) else ""
@@ -405,8 +384,7 @@ def _price(session: Session, belongings: Belongings) -> float | None:
 
 
 def _leftovers(report: DeleteReport, session: Session, left: Mapping[str, str]) -> PeagleError:
-    option = " --with-logs" if any(label.startswith("log-group/") for label in left) else ""
-    command = f"peagle-sm delete {' '.join(report.names)}{option} --yes{session.command_flags()}"
+    command = f"peagle-sm delete {' '.join(report.names)} --yes{session.command_flags()}"
     by_hand = [label for label in left if label.startswith(("schedule/", "scalable-target/", "alarm/"))]
     steps = [f"Run it again: `{command}`."] if len(by_hand) < len(left) else []
     steps += [remove_by_hand(session, label) for label in by_hand]

@@ -24,7 +24,8 @@ from peagle_sm.service.inventory.resources import ToRemove, belongs_to, stack_of
 from peagle_sm.service.lifecycle.creation import Run, arm, create_all, follow, time_text
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
-from peagle_sm.service.lifecycle.teardown import Teardown, rescue
+from peagle_sm.service.lifecycle.rescue import rescue
+from peagle_sm.service.lifecycle.teardown import Teardown
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 from peagle_sm.service.spec_to_plan import plan_for
 

@@ -342,10 +342,8 @@ class Endpoint:
 
         return logs(self.name, session=self.session, follow=follow, limit=limit, pacing=self._pacing)
 
-    def delete(self, progress: Progress | None = None, *, with_logs: bool = False) -> DeleteReport:
+    def delete(self, progress: Progress | None = None) -> DeleteReport:
         """Delete it with its config, model and schedule, and check that all are gone.
-
-        ``with_logs`` also deletes its log group.
 
         Raises:
             NotFound: the endpoint and its resources do not exist.
@@ -353,13 +351,7 @@ class Endpoint:
         """
         from peagle_sm.service.lifecycle.deletion import delete
 
-        return delete(
-            [self.name],
-            session=self.session,
-            with_logs=with_logs,
-            progress=progress,
-            pacing=self._pacing,
-        )
+        return delete([self.name], session=self.session, progress=progress, pacing=self._pacing)
 
     def metrics(self, component: str | None = None) -> str:
         """Return the Prometheus metrics of the engine; only on the local SageMaker.

@@ -46,7 +46,8 @@ from peagle_sm.service.inventory.resources import (
 )
 from peagle_sm.service.lifecycle.creation import Run, arm, create_all, follow
 from peagle_sm.service.lifecycle.pausing import StackSwitch, SwitchStuck
-from peagle_sm.service.lifecycle.teardown import Teardown, rescue
+from peagle_sm.service.lifecycle.rescue import rescue
+from peagle_sm.service.lifecycle.teardown import Teardown
 from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 LONGEST_STARTUP_S = 3600

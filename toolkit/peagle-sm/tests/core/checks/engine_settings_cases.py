@@ -59,6 +59,15 @@ _TAKEN = (
 _PIECEWISE = "serving: {extra_args: {compilation_config: {cudagraph_mode: PIECEWISE}}}"
 
 CASES = [
+    error("flag-versions", "0.16.0", CONTAINER, f"{_VLLM}:0.15.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
+    error("flag-versions", "SM_VLLM_MODEL needs vLLM 0.13.0", CONTAINER, f"{_VLLM}:0.12.0-gpu-py312-cu129"),
+    error(
+        "flag-versions",
+        "0.29.0 or newer",
+        GPT,
+        "serving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
+    ),
+    Case("flag-versions", CONTAINER, f"{_VLLM}:0.16.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
     error(
         "extra-arguments",
         "only with speculation on",
@@ -95,7 +104,7 @@ CASES = [
         f"{_MINE}\nserving: {{env: {{SM_VLLM_MAX_NUM_SEQ: 1}}}}",
     ),
     error(
-        "argument-versions",
+        "flag-versions",
         "serving.env.SM_VLLM_DISABLE_LOG_REQUESTS needs vLLM 0.16.0 or older",
         CONTAINER,
         f"{_MINE}\nserving: {{env: {{SM_VLLM_DISABLE_LOG_REQUESTS: true}}}}",
@@ -185,40 +194,33 @@ CASES = [
     ),
     Case("pipeline-stages", CONTAINER, f"speculation: {{mode: none}}\n{_STAGES}"),
     error(
-        "argument-versions",
+        "flag-versions",
         "speculation.num_speculative_tokens_per_batch_size needs vLLM 0.24.0 or newer; the image has 0.23.0",
         CONTAINER,
         f"{_VLLM}:0.23.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
     ),
     error(
-        "argument-versions",
+        "flag-versions",
         "speculation.draft_sample_method: probabilistic needs vLLM 0.22.0 or newer; the image has 0.21.0",
         CONTAINER,
         f"{_VLLM}:0.21.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, draft_sample_method: probabilistic}}",
     ),
     error(
-        "argument-versions",
+        "flag-versions",
         "serving.extra_args.shutdown_timeout needs vLLM 0.18.0 or newer; the image has 0.17.0",
         CONTAINER,
         f"{_VLLM}:0.17.0-gpu-py312-cu129\nserving: {{extra_args: {{shutdown_timeout: 5}}}}",
     ),
     Case(
-        "argument-versions",
+        "flag-versions",
         CONTAINER,
         f"{_VLLM}:0.24.0-gpu-py312-cu130\nspeculation: {{{_EAGLE3}, {_SEVEN}, {_TABLE}}}",
     ),
     Case(
-        "argument-versions",
+        "flag-versions",
         CONTAINER,
         f"{_VLLM}:0.18.0-gpu-py312-cu129\nserving: {{kv_cache_dtype: float16, "
         f"extra_args: {{stream_interval: 4, shutdown_timeout: 5}}}}",
-    ),
-    error(
-        "extra-arguments",
-        "max_num_seq: not an argument of vLLM 0.16.0 to 0.33.0. Did you mean 'max_num_seqs'?",
-        TINY,
-        "serving: {extra_args: {max_num_seq: 8}}",
-        LOCAL,
     ),
     warning(
         "extra-arguments",
@@ -231,13 +233,6 @@ CASES = [
         "serving.extra_args.enable_prefix_caching: found 1; allowed: true or false",
         TINY,
         "serving: {extra_args: {enable_prefix_caching: 1}}",
-        LOCAL,
-    ),
-    error(
-        "extra-arguments",
-        "serving.extra_args.max_num_seqs: found true; allowed: a whole number",
-        TINY,
-        "serving: {extra_args: {max_num_seqs: true}}",
         LOCAL,
     ),
     error(

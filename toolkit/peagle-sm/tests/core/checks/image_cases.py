@@ -21,15 +21,6 @@ _SPECULATION = "\nspeculation: {draft_head: mine}"
 CASES = [
     warning("image-version", "is not known", CONTAINER, f"{_VLLM}:latest"),
     Case("image-version", CONTAINER, f"{_VLLM}:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"),
-    error("flag-versions", "0.16.0", CONTAINER, f"{_VLLM}:0.15.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
-    error("flag-versions", "SM_VLLM_MODEL needs vLLM 0.13.0", CONTAINER, f"{_VLLM}:0.12.0-gpu-py312-cu129"),
-    error(
-        "flag-versions",
-        "0.29.0 or newer",
-        GPT,
-        "serving: {env: {SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS: summary}}",
-    ),
-    Case("flag-versions", CONTAINER, f"{_VLLM}:0.16.0-gpu-py312-cu129-ubuntu22.04-sagemaker"),
     warning("json-quotes", "strips quotes", CONTAINER, f"{_VLLM}:0.22.1-gpu-py312-cu130"),
     warning("json-quotes", "strips quotes", CONTAINER, f"{_VLLM}:server-sagemaker-cuda-v2.0"),
     error(

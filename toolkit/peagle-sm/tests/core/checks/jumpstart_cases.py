@@ -29,6 +29,5 @@ CASES = [
         GPT,
         catalog=entry_with(vulnerabilities=("CVE-2025-1",)),
     ),
-    Case("jumpstart-message", GPT),
-    info("jumpstart-message", "handle with care", GPT, catalog=entry_with(messages=("handle with care",))),
+    info("jumpstart-deprecated", "handle with care", GPT, catalog=entry_with(messages=("handle with care",))),
 ]

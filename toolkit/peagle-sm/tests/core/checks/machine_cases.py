@@ -16,26 +16,17 @@ _GOOD = Machine(
 )
 
 
-def _bad(check: str, severity: str, message: str, **facts: Any) -> Case:
-    return Case(check, fact=replace(_GOOD, **facts), severity=severity, text=message)
+def _case(message: str = "", **facts: Any) -> Case:
+    severity = "warning" if message else None
+    return Case("local-machine", fact=replace(_GOOD, **facts), severity=severity, text=message)
 
 
 CASES = [
-    _bad(
-        "local-packages", "warning", "missing packages: aiohttp, moto", missing_packages=("aiohttp", "moto")
-    ),
-    _bad("local-disk", "warning", "/cache has 1.0 GB free", engine="not built", disk_free_bytes=10**9),
-    _bad("local-memory", "warning", "1.0 GB of memory are free", memory_free_bytes=10**9),
-    _bad("platform", "warning", "this is darwin", platform="darwin"),
-    *(
-        Case(check, fact=_GOOD)
-        for check in (
-            "local-packages",
-            "local-disk",
-            "local-memory",
-            "platform",
-        )
-    ),
-    Case("local-disk", fact=replace(_GOOD, disk_free_bytes=0)),  # nothing is left to build
-    Case("local-memory", fact=replace(_GOOD, memory_free_bytes=None)),
+    _case(),
+    _case("missing packages: aiohttp, moto", missing_packages=("aiohttp", "moto")),
+    _case("/cache has 1.0 GB free", engine="not built", disk_free_bytes=10**9),
+    _case(disk_free_bytes=0),  # nothing is left to build
+    _case("1.0 GB of memory are free", memory_free_bytes=10**9),
+    _case(memory_free_bytes=None),
+    _case("this is darwin", platform="darwin"),
 ]

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
 
 from peagle_sm.aws.readers import resources
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.resolve import resolve
 from tests.core.support import AWS, CONTAINER, spec_of
 from tests.heads import head_config, write_head
-from tests.local.serving import Server
-
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def session(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 @pytest.fixture
-def bucket(session: Session) -> str:
-    name = f"preflight-facts-{next(_numbers)}"
-    session.client("s3").create_bucket(Bucket=name)
-    return name
+def session(local: Session) -> Session:
+    return local
 
 
 def test_the_facts_of_weights_in_s3(session: Session, bucket: str, tmp_path: Path) -> None:

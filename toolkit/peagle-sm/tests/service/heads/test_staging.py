@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.readers import resources
-from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage.downloads import Hub
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import Interrupted, NotFound, PlanRefused, SpecError
@@ -24,22 +23,13 @@ from peagle_sm.service.heads import Sources, Staged, check_head, plan_staging, s
 from peagle_sm.service.heads.staging import spec_fields
 from tests.heads import filled, head_config, safetensors, target_config, tensors_for, write_head
 from tests.hub_server import LocalHub, local_hub
-from tests.local.serving import Server
 
 PART = 5 * 2**20
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def session(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 @pytest.fixture
-def bucket(session: Session) -> str:
-    name = f"staging-{next(_numbers)}"
-    session.client("s3").create_bucket(Bucket=name)
-    return name
+def session(local: Session) -> Session:
+    return local
 
 
 @pytest.fixture

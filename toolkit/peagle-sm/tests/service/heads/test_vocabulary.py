@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.aws.storage.downloads import fetch
 from peagle_sm.core.catalog import Vocabulary, load_catalog
 from peagle_sm.core.errors import ServiceFault
 from peagle_sm.core.heads.reading import Folder
 from peagle_sm.service.heads import Sources, plan_staging, stage
 from peagle_sm.service.heads.checking import Place
-from tests.local.serving import Server
-from tests.local.tiny_weights import write_family
+from tests.local.serving import Server, local_session
 
 CONTENT = b"IQ== 0\nIg== 1\n"
 
@@ -89,15 +87,14 @@ def test_staging_a_model_adds_its_vocabulary_once(
     server: Server, published: Vocabulary, tmp_path: Path
 ) -> None:
     """Also to a model that an earlier version of peagle-sm staged without it."""
-    session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    session = local_session(server)
     session.client("s3").create_bucket(Bucket="vocabulary")
-    write_family(tmp_path / "shipped")
     earlier = load_catalog()
     entry = earlier.models["tiny-code"].model_copy(update={"vocabulary": published})
     catalog = earlier.model_copy(update={"models": {**earlier.models, "tiny-code": entry}})
     sent = []
     for known in (earlier, catalog, catalog):
-        sources = Sources(lambda: session, catalog=known, shipped=tmp_path / "shipped")
+        sources = Sources(lambda: session, catalog=known)
         plan = plan_staging("tiny-code", "s3://vocabulary/tiny/", sources=sources)
         staged = stage(plan, sources=sources, cache=tmp_path / "cache", version="1")
         sent.append(staged.sent)

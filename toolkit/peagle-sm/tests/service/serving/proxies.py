@@ -11,10 +11,9 @@ from typing import Any
 
 import openai
 
-from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.service.serving.proxy import Proxy, Running, Served, start
 from peagle_sm.service.serving.upstream import Upstream
-from tests.local.serving import Server, eventually
+from tests.local.serving import Server, eventually, local_session
 
 
 @dataclass
@@ -51,7 +50,7 @@ def serving(
     server: Server, endpoint: str, component: str | None = None, url: str | None = None, **options: Any
 ) -> Iterator[Serving]:
     """Serve an endpoint; `url` sends its requests elsewhere than to the server."""
-    session = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    session = local_session(server)
     upstream = Upstream(url or server.url, session.region, session.credentials(), endpoint, component)
     served: list[Served] = []
     loop = asyncio.new_event_loop()

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.cloudformation.world import ROLE, World, arn, body, ref, thing, until
+from tests.local.cloudformation.world import ROLE, World, arn, body, ref, thing
+from tests.local.serving import eventually
 
 
 def test_a_stack_is_made_in_the_order_of_its_references(world: World) -> None:
@@ -47,7 +48,7 @@ def test_the_answer_comes_before_the_work_is_done(world: World) -> None:
 def test_independent_resources_are_made_side_by_side(world: World) -> None:
     gates = [world.cloud.hold("create", name) for name in "AB"]
     world.call("CreateStack", StackName="s", TemplateBody=body({"A": {}, "B": {}}))
-    until(lambda: len(world.cloud.calls) == 2)
+    eventually(lambda: len(world.cloud.calls) == 2)
     for gate in gates:
         gate.set()
     assert world.rest("s") == "CREATE_COMPLETE"
@@ -160,7 +161,7 @@ def test_what_stands_on_an_undeletable_resource_goes_and_what_it_stands_on_stays
 def test_a_deletion_calls_a_creation_off(world: World) -> None:
     gate = world.cloud.hold("create", "A")
     stack = world.call("CreateStack", StackName="s", TemplateBody=body({"A": {}, "B": {"On": ref("A")}}))
-    until(lambda: world.cloud.calls)
+    eventually(lambda: world.cloud.calls)
     world.call("DeleteStack", StackName=stack["StackId"])
     assert world.status(stack["StackId"]) == "DELETE_IN_PROGRESS"
     gate.set()
@@ -227,6 +228,6 @@ def test_an_unknown_type_is_refused_before_anything_is_made(world: World) -> Non
 def test_the_server_s_end_interrupts_a_stack(world: World) -> None:
     world.cloud.hold("create", "A")
     world.call("CreateStack", StackName="s", TemplateBody=body({"A": {}}))
-    until(lambda: world.cloud.calls)
+    eventually(lambda: world.cloud.calls)
     # The fixture closes the service next, which must not wait for the gate.
     world.cloud.gates.clear()

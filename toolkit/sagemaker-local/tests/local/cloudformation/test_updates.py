@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.cloudformation.world import World, arn, body, ref, thing, until
+from tests.local.cloudformation.world import World, arn, body, ref, thing
+from tests.local.serving import eventually
 
 SWITCH: dict[str, Any] = {
     "Parameters": {"State": {"Type": "String", "Default": "on", "AllowedValues": ["on", "off"]}},
@@ -104,7 +105,7 @@ def test_removed_resources_go_in_the_cleanup(world: World) -> None:
     gate = world.cloud.hold("delete", "B")
     world.create({"A": {}, "B": {}})
     world.call("UpdateStack", StackName="s", TemplateBody=body({"A": {}}))
-    until(lambda: ("delete", "B") in world.cloud.calls)
+    eventually(lambda: ("delete", "B") in world.cloud.calls)
     assert world.status() == "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
     with pytest.raises(ClientError, match="UPDATE_COMPLETE_CLEANUP_IN_PROGRESS state and can not be updated"):
         world.update({"A": {"New": 1}})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +24,7 @@ from sagemaker_local.cloudformation.resources.base import (
     ResourceContext,
     ResourceFailure,
 )
+from tests.local.serving import eventually
 
 ROLE = "arn:aws:iam::123456789012:role/deployer"
 
@@ -177,7 +177,7 @@ class World:
 
     def rest(self, name: str) -> str:
         """Wait until nothing goes on; give the status."""
-        return str(until(lambda: None if (s := self.status(name)).endswith("_IN_PROGRESS") else s))
+        return str(eventually(lambda: None if (s := self.status(name)).endswith("_IN_PROGRESS") else s))
 
     def stack(self, name: str = "s") -> dict[str, Any]:
         return dict(self.call("DescribeStacks", StackName=name)["Stacks"][0])
@@ -232,14 +232,3 @@ def ref(name: str) -> dict[str, str]:
 
 def arn(name: str) -> dict[str, list[str]]:
     return {"Fn::GetAtt": [name, "Arn"]}
-
-
-def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
-    """Wait until the condition gives something true, and return that."""
-    limit = time.monotonic() + seconds
-    while True:
-        result = condition()
-        if result:
-            return result
-        assert time.monotonic() < limit, f"not reached within {seconds} s; last seen: {result!r}"
-        time.sleep(0.005)

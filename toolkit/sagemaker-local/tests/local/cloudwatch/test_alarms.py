@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from sagemaker_local import lifecycle
 from sagemaker_local.cloudwatch.alarms import state_of
@@ -17,35 +16,25 @@ from tests.local.serving import Server, eventually
 _COLUMNS = ("missing", "ignore", "breaching", "notBreaching")
 
 
-# "Configuring how CloudWatch alarms treat missing data", user guide: 3 of 3, five points, oldest first.
-# "0" is a point that does not breach, "X" one that does, "-" a missing one.
+# "Configuring how CloudWatch alarms treat missing data", user guide: the tables for 3 of 3 and for 2 of 3 of
+# five points, oldest first. "0" is a point that does not breach, "X" one that does, "-" a missing one.
 @pytest.mark.parametrize(
-    ("points", "states"),
+    ("points", "wanted", "states"),
     [
-        ("0-X-X", ("OK", "OK", "OK", "OK")),
-        ("0----", ("OK", "OK", "OK", "OK")),
-        ("-----", ("INSUFFICIENT_DATA", "before", "ALARM", "OK")),
-        ("0XX-X", ("ALARM", "ALARM", "ALARM", "ALARM")),
-        ("--X--", ("ALARM", "before", "ALARM", "OK")),
+        ("0-X-X", 3, ("OK", "OK", "OK", "OK")),
+        ("0----", 3, ("OK", "OK", "OK", "OK")),
+        ("-----", 3, ("INSUFFICIENT_DATA", "before", "ALARM", "OK")),
+        ("0XX-X", 3, ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("--X--", 3, ("ALARM", "before", "ALARM", "OK")),
+        ("0-X-X", 2, ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("00X0X", 2, ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("0-X--", 2, ("OK", "OK", "ALARM", "OK")),
+        ("----0", 2, ("OK", "OK", "ALARM", "OK")),
+        ("---X-", 2, ("ALARM", "before", "ALARM", "OK")),
     ],
 )
-def test_the_table_of_the_user_guide_for_3_of_3(points: str, states: tuple[str, ...]) -> None:
-    assert tuple(judged(points, 3, 3, column) for column in _COLUMNS) == states
-
-
-# The same page's table for 2 of 3.
-@pytest.mark.parametrize(
-    ("points", "states"),
-    [
-        ("0-X-X", ("ALARM", "ALARM", "ALARM", "ALARM")),
-        ("00X0X", ("ALARM", "ALARM", "ALARM", "ALARM")),
-        ("0-X--", ("OK", "OK", "ALARM", "OK")),
-        ("----0", ("OK", "OK", "ALARM", "OK")),
-        ("---X-", ("ALARM", "before", "ALARM", "OK")),
-    ],
-)
-def test_the_table_of_the_user_guide_for_2_of_3(points: str, states: tuple[str, ...]) -> None:
-    assert tuple(judged(points, 3, 2, column) for column in _COLUMNS) == states
+def test_the_tables_of_the_user_guide(points: str, wanted: int, states: tuple[str, ...]) -> None:
+    assert tuple(judged(points, 3, wanted, column) for column in _COLUMNS) == states
 
 
 def judged(points: str, periods: int, wanted: int, missing: str) -> str:
@@ -148,11 +137,3 @@ def test_a_percentile_is_answered(server: Server, cloudwatch: Any) -> None:
     assert point["Average"] == 50.5
     assert point["Unit"] == "Count"
     assert point["ExtendedStatistics"]["p50"] == pytest.approx(50, rel=0.01)
-
-
-def test_an_expression_that_is_not_served_is_refused_by_name(server: Server, cloudwatch: Any) -> None:
-    query = {"Id": "e", "Expression": "ANOMALY_DETECTION_BAND(e0)", "Period": 60}
-    with pytest.raises(ClientError, match="Error in expression"):
-        cloudwatch.get_metric_data(
-            MetricDataQueries=[query], StartTime=now(server) - timedelta(hours=1), EndTime=now(server)
-        )

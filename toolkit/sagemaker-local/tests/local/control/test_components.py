@@ -58,21 +58,6 @@ async def test_creating_until_its_engine_answers_then_in_service(aws: Account) -
     assert aws.statuses() == ["Creating", "InService"]
 
 
-async def test_two_components_of_one_endpoint_run_an_engine_each(aws: Account) -> None:
-    await aws.host()
-    await aws.model("a", SCRIPT_VERSION="a")
-    await aws.model("b", SCRIPT_VERSION="b")
-    await aws.component("arm-a", model="a")
-    await aws.component("arm-b", model="b")
-    for name in ("arm-a", "arm-b"):
-        await aws.until_component("InService", name)
-    assert [(await answer(aws, name))["version"] for name in ("arm-a", "arm-b", "arm-a")] == ["a", "b", "a"]
-    assert len(aws.launcher.running) == 2
-    rows = {row["component"]: row for row in aws.plane.describe_engines()}
-    assert rows["arm-a"]["model"] == "a"
-    assert rows["arm-a"]["pid"] != rows["arm-b"]["pid"]
-
-
 async def test_a_component_by_container(aws: Account) -> None:
     await aws.host()
     container = {"Image": IMAGE, "Environment": {"SCRIPT_VERSION": "boxed"}, "ArtifactUrl": "s3://b/m.tar.gz"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,31 +16,10 @@ from botocore.exceptions import (
 from urllib3.exceptions import ProtocolError
 
 from sagemaker_local.process import client
+from tests.local.faults.conftest import Add
 from tests.local.serving import Server, body
 
 EVENTS = 4
-Add = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def endpoint(server: Server) -> str:
-    return server.deploy()
-
-
-@pytest.fixture
-def add(server: Server, endpoint: str) -> Iterator[Add]:
-    """Sets a fault on the endpoint; the faults of a test go with it."""
-    set_here: list[str] = []
-
-    def call(kind: str, **options: Any) -> dict[str, Any]:
-        added = client.add_fault(server.status.port, {"kind": kind, "endpoint": endpoint, **options})
-        set_here.append(added["id"])
-        return added
-
-    yield call
-    for each in client.faults(server.status.port):
-        if each["id"] in set_here:
-            client.clear_faults(server.status.port, [each["id"]])
 
 
 def sse(count: int = EVENTS) -> bytes:

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import openai
 import pytest
 
-from sagemaker_local.process import client
+from tests.local.faults.conftest import Add
 from tests.local.openai_client import QUESTION, openai_client, script
 from tests.local.serving import Server
 
-Add = Callable[..., None]
-
-
-@pytest.fixture(scope="module")
-def endpoint(server: Server) -> str:
-    return server.deploy()
-
 
 @pytest.fixture
-def add(server: Server, endpoint: str) -> Iterator[Add]:
-    """Sets a fault on the endpoint's OpenAI route, for one request."""
-    set_here: list[str] = []
-
-    def call(kind: str, **options: Any) -> None:
-        fault = {"kind": kind, "endpoint": endpoint, "operation": "openai", **options}
-        set_here.append(client.add_fault(server.status.port, fault)["id"])
-
-    yield call
-    for each in client.faults(server.status.port):
-        if each["id"] in set_here:
-            client.clear_faults(server.status.port, [each["id"]])
+def add(add: Add) -> Add:
+    """Sets a fault on the endpoint's OpenAI route."""
+    return partial(add, operation="openai")
 
 
 def read(server: Server, endpoint: str) -> tuple[str, Exception | None]:

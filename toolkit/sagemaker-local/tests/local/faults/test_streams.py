@@ -68,11 +68,6 @@ def test_split_gives_the_same_bytes_in_other_parts(
         assert {len(part) for part in result} == {1}
 
 
-@given(answers(), SEEDS)
-def test_the_same_seed_splits_alike(made: tuple[bytes, list[bytes]], seed: int) -> None:
-    assert struck(made[1], BareWire(), "split", seed) == struck(made[1], BareWire(), "split", seed)
-
-
 @given(answers())
 def test_every_character_of_several_bytes_is_cut(made: tuple[bytes, list[bytes]]) -> None:
     whole, given_parts = made
@@ -129,11 +124,6 @@ def test_a_cut_between_events_sends_whole_frames_only(
     assert b"".join(payloads(sent(actions))) == EventCount(after).split(whole)[0]
 
 
-@given(answers())
-def test_a_cut_before_the_first_byte_sends_none(made: tuple[bytes, list[bytes]]) -> None:
-    assert struck(made[1], EventStreamWire(), "cut", where="start") == [Cut(clean=False)]
-
-
 @given(answers(), st.integers(0, 12))
 def test_a_stall_waits_once_and_loses_nothing(made: tuple[bytes, list[bytes]], after: int) -> None:
     whole, given_parts = made
@@ -182,17 +172,6 @@ def test_an_exception_ends_the_stream_with_its_members(kind: str, name: str, mem
     assert last.headers[":exception-type"] == name
     assert json.loads(last.payload) == members
     assert actions[-1] == Cut(clean=True)
-
-
-@given(answers(), st.integers(0, 12))
-def test_an_error_event_is_one_as_vllm_writes_them(made: tuple[bytes, list[bytes]], after: int) -> None:
-    whole, given_parts = made
-    text = sent(struck(given_parts, BareWire(), "sse-error", message="no", after_events=after))
-    before = EventCount(after).split(whole)[0]
-    assert text.startswith(before)
-    error, done = text[len(before) :].decode().removesuffix("\n\n").split("\n\n")
-    document = json.loads(error.removeprefix("data: "))["error"]
-    assert (document["message"], document["code"], done) == ("no", 500, "data: [DONE]")
 
 
 @given(answers(), st.integers(1, 12), st.booleans())

@@ -30,7 +30,7 @@ class Deployed:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.client = server.client("lambda")
-        self.role = self.make_role("logs:*", "sqs:SendMessage", "sns:Publish")
+        self.role = server.role("lambda", "logs:*", "sqs:SendMessage", "sns:Publish")
 
     def function(self, source: str, *, files: dict[str, str] | None = None, **settings: Any) -> str:
         """Deploy a function whose package has ``index.py``; return its name."""
@@ -47,26 +47,6 @@ class Deployed:
         """Invoke a function; return what it gave and the answer's other members."""
         answer = self.client.invoke(FunctionName=name, Payload=json.dumps(event or {}), **more)
         return json.loads(answer["Payload"].read() or b"null"), answer
-
-    def make_role(self, *actions: str) -> str:
-        """Make a role that functions take and that allows some actions; return its ARN."""
-        trust = {
-            "Version": "2012-10-17",
-            "Statement": [
-                {
-                    "Effect": "Allow",
-                    "Principal": {"Service": "lambda.amazonaws.com"},
-                    "Action": "sts:AssumeRole",
-                }
-            ],
-        }
-        iam = self.server.client("iam")
-        name = f"functions{next(_numbers)}"
-        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
-        statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-        iam.put_role_policy(RoleName=name, PolicyName="may", PolicyDocument=policy)
-        return str(role["Role"]["Arn"])
 
 
 @pytest.fixture(scope="module")

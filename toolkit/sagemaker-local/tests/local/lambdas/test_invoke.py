@@ -236,7 +236,7 @@ def test_output_and_counts_reach_cloudwatch(deployed: Deployed, server: Server) 
 
 
 def test_a_role_that_may_not_create_log_groups_brings_no_deleted_group_back(deployed: Deployed) -> None:
-    role = deployed.make_role("logs:CreateLogStream", "logs:PutLogEvents")
+    role = deployed.server.role("lambda", "logs:CreateLogStream", "logs:PutLogEvents")
     name = deployed.function("def handler(event, context):\n    print('written')", Role=role)
     logs, group = deployed.server.client("logs"), f"/aws/lambda/{name}"
 

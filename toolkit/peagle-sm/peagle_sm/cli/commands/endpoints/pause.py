@@ -25,7 +25,6 @@ from peagle_sm.cli.commands.endpoints.status import emit_ready
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.console import (
     asking,
-    confirmed,
     emit,
     need_terminal,
     note,
@@ -38,6 +37,7 @@ from peagle_sm.core.words import usd, when
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.service import Deletable, DeleteReport, EndpointSummary, Lease, PauseReport, ResumeOffer
 
 
@@ -233,20 +233,18 @@ def render_kept(lease: Lease) -> str:
 @click.command(cls=Command)
 @click.argument("patterns", metavar="[NAME|GLOB]...", nargs=-1)
 @yes_option
-@click.option("--with-logs", is_flag=True, help="Also delete each endpoint's log group.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 @global_options
 @click.pass_context
-def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: bool, dry_run: bool) -> None:
+def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     """Delete endpoints and all their resources, and check that they are gone.
 
     Deletes the endpoint, its config, model and lifetime schedule, in the order that AWS needs. Quote globs:
     'demo-*'. Without NAME, the name comes from ./peagle.yaml.
 
     All endpoints are asked to be deleted at once. The command waits until AWS reports that each resource is
-    gone. It also succeeds for a name that is already gone. It keeps the log group, unless you confirm
-    the second prompt or give --with-logs. `cdk deploy` of a stack with the same name fails while the log
-    group exists.
+    gone. It also succeeds for a name that is already gone. It keeps the log group, and shows the command
+    that deletes it: `cdk deploy` of a stack with the same name fails while the log group exists.
     """
     from peagle_sm.service import deletable
     from peagle_sm.service import delete as remove
@@ -255,10 +253,10 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
     chosen = patterns or (name_from_spec(ctx),)
     session = open_session(state)
     if dry_run:
-        going = deletable(chosen, session=session, with_logs=with_logs)
+        going = deletable(chosen, session=session)
         emit(
             state,
-            table=lambda: render_going(going, with_logs) if going else "To be deleted: nothing",
+            table=lambda: render_going(going) if going else "To be deleted: nothing",
             data=lambda: [asdict(endpoint) for endpoint in going],
             names=[endpoint.name for endpoint in going],
         )
@@ -268,28 +266,21 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
             state,
             yes,
             "deleting",
-            lambda going: render_going(going, with_logs),
+            render_going,
             lambda going: f"Delete {', '.join(endpoint.name for endpoint in going)}?",
             data=lambda going: [asdict(endpoint) for endpoint in going],
             before=follow.pause,
         )
-
-        def ask_for_logs(groups: Sequence[str]) -> bool:
-            return confirmed(state, f"Delete the log groups too ({', '.join(groups)})?", False)
-
-        logs = with_logs or (False if yes else ask_for_logs)
-        report = remove(
-            chosen, session=session, confirm=ask, with_logs=logs, progress=follow, missing_ok=True
-        )
+        report = remove(chosen, session=session, confirm=ask, progress=follow, missing_ok=True)
     emit(
         state,
-        table=lambda: render_deleted(report, session.command_flags()),
+        table=lambda: render_deleted(report, session),
         data=report.to_dict,
         names=report.names,
     )
 
 
-def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
+def render_going(going: Sequence[Deletable]) -> str:
     """Render each endpoint with its status, its price and the resources to delete."""
     lines = ["To be deleted:"]
     for endpoint in going:
@@ -299,13 +290,15 @@ def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
             lines.append(f"    remains of stack {endpoint.gone_stack}, which no longer exists")
         lines.extend(f"    {resource}" for resource in endpoint.resources)
         if endpoint.log_group is not None:
-            kept = "" if with_logs else ": kept, unless you also confirm to delete it"
-            lines.append(f"    log-group/{endpoint.log_group}{kept}")
+            lines.append(f"    log-group/{endpoint.log_group}: kept")
     return "\n".join(lines)
 
 
-def render_deleted(report: DeleteReport, flags: str) -> str:
+def render_deleted(report: DeleteReport, session: Session) -> str:
     """Render the deleted and the remaining resources, and the kept log groups."""
+    from peagle_sm.core.resources.log_group import LogGroup
+    from peagle_sm.service.inventory.resources import delete_command
+
     lines = [f"deleted  {resource}" for resource in report.deleted]
     lines.extend(f"absent   {note}" for note in report.absent.values())
     if not report.names:
@@ -315,9 +308,8 @@ def render_deleted(report: DeleteReport, flags: str) -> str:
     else:
         but = " except the log group" if report.logs_kept else ""
         lines.append(f"checked  no resource of {', '.join(report.names)} remains{but}")
-    lines.extend(f"kept     log group {group}" for group in report.logs_kept)
-    if report.logs_kept:
-        names = " ".join(group.rpartition("/")[2] for group in report.logs_kept)
-        command = f"peagle-sm delete {names} --with-logs{flags}"
+    for group in report.logs_kept:
+        lines.append(f"kept     log group {group}")
+        command = delete_command(session, LogGroup(group))
         lines.append(f"         to delete it too, for example before a CDK stack of that name: `{command}`")
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import stacks.schemas
 from sagemaker_local.cloudformation.resources.schemas import PATH, allowed_properties, unsupported_property
 from sagemaker_local.cloudformation.resources.types import HANDLERS, ResourceTypes
 
@@ -68,3 +69,4 @@ def test_the_shipped_schemas_are_what_the_script_makes(root: Path) -> None:
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     assert script.text() == PATH.read_text()
+    assert script.text_for_the_stacks() == stacks.schemas.PATH.read_text()

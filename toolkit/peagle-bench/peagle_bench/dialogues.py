@@ -167,15 +167,3 @@ def beginnings(texts: Sequence[str | None]) -> Iterator[tuple[int, int]]:
 
 def _begins(beginning: str, text: str) -> bool:
     return len(beginning) >= LONG_BEGINNING and text.startswith(beginning)
-
-
-def conversation_key(messages: Any) -> str | None:
-    """Return an id for the conversation that a chat's messages begin; None without a message of the user.
-
-    It is a hash of the first message of the user, so every turn of the conversation has the same.
-    """
-    for message in messages if isinstance(messages, list) else ():
-        if isinstance(message, Mapping) and message.get("role") == "user":
-            content = json.dumps(message.get("content"), sort_keys=True, default=str)
-            return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return None

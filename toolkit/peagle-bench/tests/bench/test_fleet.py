@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.plan.cost import Demand, Serving, fleet_for, usd_per_million_tokens
+from peagle_bench.report.fleet import Demand, Serving, fleet_for, usd_per_million_tokens
 
 POSITIVE = st.floats(min_value=0.01, max_value=1e6, allow_nan=False)
 
