@@ -140,6 +140,8 @@ def test_a_run_that_is_killed_twice_continues_to_its_proof_and_leaves_nothing(tm
     assert learn_demo.main([str(tmp_path), "--prompts", str(PROMPTS), "--steps", "3"]) == 0
     path = tmp_path / "learn.yaml"
     path.write_text(path.read_text().replace("concurrency: 32", f"concurrency: {CONCURRENCY}"))
+    with (tmp_path / "peagle.yaml").open("a") as spec:  # a proof has 60 prompts up to its end
+        spec.write("serving:\n  max_model_len: 1024\n")
     served = load_spec(tmp_path / "peagle.yaml")
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
         stack.deploy({served.name: served})
