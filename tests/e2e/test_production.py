@@ -40,7 +40,7 @@ ASKS = (
 EXIT_CODES = {"guard status": (0, 4)}
 HEADS = "toolkit/peagle-sm/tests/cli/test_heads.py"
 NOT_HERE = {
-    "aws logs": "the AWS CLI's own; the command is shown by delete: toolkit/peagle-sm/tests/cli/test_cycle.py",
+    "aws logs": "the AWS CLI; delete shows the command: toolkit/peagle-sm/tests/cli/test_cycle.py",
     "pip install": "the package index is not asked; tests/e2e/test_wheel.py installs the wheel",
     "peagle-sm heads check": f"asks the hub; {HEADS}, against a hub on this machine",
     "peagle-sm heads stage": f"the same, into the local S3: {HEADS}",
