@@ -14,13 +14,14 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.guard import GUARD_STACK, TABLE
+from peagle_sm.core.guard import TABLE
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, plan_for
 from tests.faults.wire import Script, Wire
 from tests.local.gated_engine import opened
 from tests.local.serving import IMAGE, Server
+from tests.service.account import install_guard, remove_guard
 
 MOVING = ("Creating", "Updating", "RollingBack", "Deleting", "SystemUpdating")
 _SETTLES_S = 30.0
@@ -36,22 +37,6 @@ class Place:
         self.scheduler = server.client("scheduler")
         self.dynamodb = server.client("dynamodb")
 
-    def install_guard(self) -> None:
-        """The use cases look at its stack's name and at its table; its Lambdas have tests of their own."""
-        cloudformation = self.server.client("cloudformation")
-        topic = {"Type": "AWS::SNS::Topic", "Properties": {}}
-        template = json.dumps({"Resources": {"Notices": topic}})
-        cloudformation.create_stack(StackName=GUARD_STACK, TemplateBody=template)
-        cloudformation.get_waiter("stack_create_complete").wait(
-            StackName=GUARD_STACK, WaiterConfig={"Delay": 0.05, "MaxAttempts": 400}
-        )
-        self.dynamodb.create_table(
-            TableName=TABLE,
-            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-
     def short(self, instance_type: str, instances: int | None) -> None:
         """Let there be so many instances of a type; None: as many as anybody likes."""
         body = json.dumps({"instance_type": instance_type, "instances": instances}).encode()
@@ -63,23 +48,15 @@ class Place:
         with urllib.request.urlopen(f"{self.server.url}/_peagle/status", timeout=10) as answer:
             return datetime.fromisoformat(json.loads(answer.read())["clock"])
 
-    def remove_guard(self) -> None:
-        cloudformation = self.server.client("cloudformation")
-        cloudformation.delete_stack(StackName=GUARD_STACK)
-        self.dynamodb.delete_table(TableName=TABLE)
-        cloudformation.get_waiter("stack_delete_complete").wait(
-            StackName=GUARD_STACK, WaiterConfig={"Delay": 0.05, "MaxAttempts": 400}
-        )
-
 
 @contextmanager
 def guarded(place: Place) -> Iterator[None]:
-    """While this is open, the use cases find a guard."""
-    place.install_guard()
+    """While this is open, the use cases find a guard's stack and table; its Lambdas have their own tests."""
+    install_guard(place.server)
     try:
         yield
     finally:
-        place.remove_guard()
+        remove_guard(place.server)
 
 
 @dataclass(frozen=True)

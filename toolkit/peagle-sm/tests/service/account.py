@@ -304,13 +304,6 @@ class Account:
         self.boto3.account = None
         self.settle(*self.moving())
         left = self.everything()
-        components = self.sagemaker.list_inference_components()["InferenceComponents"]
-        for row in components:
-            self.sagemaker.delete_inference_component(InferenceComponentName=row["InferenceComponentName"])
-        deadline = time.monotonic() + _LONGEST_S
-        while components and self.sagemaker.list_inference_components()["InferenceComponents"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
         for resource in left:
             kind, _, name = resource.partition("/")
             if kind == "endpoint":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
     EndpointFailed,
-    Interrupted,
     NotFound,
     ServiceFault,
     SpecError,
@@ -126,20 +124,6 @@ def test_the_lines_of_a_component_s_engine_are_the_endpoint_s_log(server: Server
     line = {"timestamp": int(time.time() * 1000), "message": "ValueError: no such head"}
     client.put_log_events(logGroupName=group, logStreamName="AllTraffic/i-1", logEvents=[line])
     assert [each.message for each in logs(name, session=local)] == ["ValueError: no such head"]
-
-
-def test_a_real_ctrl_c_while_creating_cleans_up(local: Session, pacing: Pacing) -> None:
-    spec = _spec(ping="0.8")
-    once = threading.Event()
-
-    def press(event: Event) -> None:
-        if event.phase == "waiting" and not once.is_set():
-            once.set()
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(Interrupted, match="everything that this run created"):
-        deploy(spec, session=local, pacing=pacing, unguarded=True, progress=press)
-    assert not [one for one in leftovers(local) if spec.name in one]
 
 
 @pytest.mark.parametrize(("code", "kind"), [(400, SpecError), (500, ServiceFault)])
