@@ -225,6 +225,10 @@ def test_without_the_guards_role_no_end_is_promised(
         warnings = " ".join(result.warnings)
         assert "nothing deletes the endpoint automatically; `peagle-sm guard install" in warnings
         assert not keep("demo", timedelta(hours=2), session=session, pacing=pacing).limit_acts
+        with pytest.raises(PlanRefused, match="cannot be extended") as caught:
+            keep("demo", timedelta(days=30), session=session, pacing=pacing)
+        assert "peagle-sm guard install --region us-east-1" in (caught.value.next_step or "")
+        assert "UpdateSchedule" not in aws.calls
 
 
 def test_who_may_not_see_the_guards_stack_is_not_alarmed(aws: Account) -> None:

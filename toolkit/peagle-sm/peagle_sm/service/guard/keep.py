@@ -18,6 +18,7 @@ from peagle_sm.core.errors import CredentialsError, Declined, NotFound, PeagleEr
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.tags_and_schedules import hard_schedule_name
 from peagle_sm.core.resources.ordered import component_of
+from peagle_sm.core.words import when
 from peagle_sm.service.inventory.guard_state import limit_acts, rest_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, most_per_hour, plain, summary_of
@@ -79,7 +80,7 @@ def keep(
     Raises:
         SpecError: the length is not positive, or longer than a year.
         NotFound: peagle-sm created no endpoint of that name.
-        PlanRefused: the endpoint is already being turned off.
+        PlanRefused: the endpoint is already being turned off, or a longer lifetime needs the guard's role.
         ServiceFault: every write to the register conflicted, or the schedule could not be changed.
         Declined: ``confirm`` declined.
         PeagleError: it has no lifetime schedule to move.
@@ -97,6 +98,14 @@ def keep(
     limit = _lifetime_of(belongings)
     lease = _lease(summary_of(session, belongings, now, entry), belongings, entry, limit, now + length)
     lease = replace(lease, limit_acts=limit_acts(session, limit))
+    if not lease.limit_acts and lease.expires_at > lease.expired_at:
+        raise PlanRefused(  # Scheduler refuses an update of a schedule whose role it cannot assume
+            f"the lifetime of {name} ends {when(lease.expired_at)} and cannot be extended: the role of its"
+            " schedule was removed with the guard. Nothing was changed.",
+            next_step="Install the guard, then run this again: `peagle-sm guard install"
+            f"{session.command_flags()}`.",
+            details={"findings": [], "name": name},
+        )
     if confirm is not None and not confirm(lease):
         raise Declined("Nothing was changed: it was not confirmed.", next_step="Run again and confirm.")
     _write(session, belongings, lease, pacing)
