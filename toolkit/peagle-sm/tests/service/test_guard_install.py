@@ -31,9 +31,9 @@ CHANGING = ("Create", "Put", "Update", "Delete")
 
 
 @pytest.fixture
-def aws(server: Server, watched: WatchedBoto3) -> Iterator[Account]:
+def aws(account_server: Server, watched: WatchedBoto3) -> Iterator[Account]:
     """An account without a guard, or with the one that an earlier test has installed."""
-    account = Account(server, watched)
+    account = Account(account_server, watched)
     yield account
     account.clear()
 
