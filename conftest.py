@@ -198,14 +198,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def account_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server for `tests.service.account.Account` alone, which moves the time and counts what exists."""
-    from tests.local.serving import running_server
-
-    yield from running_server(tmp_path_factory.mktemp("weights"))
-
-
-@pytest.fixture(scope="session")
 def local(server: Server) -> Session:
     """A session of peagle-sm with the local server."""
     from tests.local.serving import local_session

@@ -22,9 +22,9 @@ from tests.service.account import Account, WatchedBoto3
 
 
 @pytest.fixture
-def aws(account_server: Server) -> Iterator[Account]:
+def aws(server: Server) -> Iterator[Account]:
     """An account without a guard."""
-    account = Account(account_server, WatchedBoto3(account_server.url))
+    account = Account(server, WatchedBoto3(server.url))
     yield account
     account.stacks.clear()
     with suppress(NotFound):

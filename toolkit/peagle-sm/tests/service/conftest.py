@@ -13,20 +13,20 @@ from tests.service.setting import make_spec
 
 
 @pytest.fixture(scope="session")
-def watched(account_server: Server) -> WatchedBoto3:
-    return WatchedBoto3(account_server.url)
+def watched(server: Server) -> WatchedBoto3:
+    return WatchedBoto3(server.url)
 
 
 @pytest.fixture(scope="module")
-def boto3(account_server: Server, watched: WatchedBoto3) -> Iterator[WatchedBoto3]:
+def boto3(server: Server, watched: WatchedBoto3) -> Iterator[WatchedBoto3]:
     """A boto3 whose calls the account of each test sees; there is a guard."""
-    with guard_of(account_server):
+    with guard_of(server):
         yield watched
 
 
 @pytest.fixture
-def aws(account_server: Server, boto3: WatchedBoto3) -> Iterator[Account]:
-    account = Account(account_server, boto3)
+def aws(server: Server, boto3: WatchedBoto3) -> Iterator[Account]:
+    account = Account(server, boto3)
     yield account
     account.clear()
 

@@ -333,9 +333,9 @@ SOME_FAULTS = {"lost": lost, "denied": denied, "broken": broken, "throttled": th
     fails=st.booleans(),
 )
 def test_whatever_goes_wrong_together_nothing_billable_stays_unnamed(
-    account_server: Server, boto3: WatchedBoto3, faults: dict[int, tuple[str, bool]], fails: bool
+    server: Server, boto3: WatchedBoto3, faults: dict[int, tuple[str, bool]], fails: bool
 ) -> None:
-    aws = Account(account_server, boto3)
+    aws = Account(server, boto3)
 
     def strike(late: bool) -> Callable[[str], BaseException | None]:
         def fault(operation: str) -> BaseException | None:

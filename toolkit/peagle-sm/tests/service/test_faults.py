@@ -195,11 +195,11 @@ def _strike(aws: Account, case: Case, fault: Fault, number: int, call: str) -> N
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_fault_and_the_next_run(account_server: Server, boto3: WatchedBoto3, name: str) -> None:
+def test_one_fault_and_the_next_run(server: Server, boto3: WatchedBoto3, name: str) -> None:
     case = CASES[name]
-    calls = _calls(account_server, boto3, case)
+    calls = _calls(server, boto3, case)
     for number, kind in _cells(case, calls):
-        with _prepared(account_server, boto3, case) as (aws, session):
+        with _prepared(server, boto3, case) as (aws, session):
             _strike(aws, case, FAULTS[kind], number, calls[number])
             began, cell = aws.seconds, f"{number} {calls[number]} {kind}"
             ended = _run(case, aws, session)
@@ -218,14 +218,14 @@ def test_one_fault_and_the_next_run(account_server: Server, boto3: WatchedBoto3,
                 assert aws.item()["paused"]["BOOL"] == (case.act is _pause), cell
 
 
-def test_aws_goes_away_for_good(account_server: Server, boto3: WatchedBoto3) -> None:
+def test_aws_goes_away_for_good(server: Server, boto3: WatchedBoto3) -> None:
     case = CASES["deploy"]
-    calls = _calls(account_server, boto3, case)
+    calls = _calls(server, boto3, case)
     created = calls.index("CreateEndpoint")
     kinds = ("throttled", "500", "timeout", "denied")
     for number in range(0, len(calls), 2):
         fault = Fault(FAULTS[kinds[number // 2 % len(kinds)]].make, lasts="all")
-        with _prepared(account_server, boto3, case) as (aws, session):
+        with _prepared(server, boto3, case) as (aws, session):
             _strike(aws, case, fault, number, calls[number])
             ended = _run(case, aws, session)
             aws.before = lambda operation: None
@@ -236,12 +236,12 @@ def test_aws_goes_away_for_good(account_server: Server, boto3: WatchedBoto3) -> 
 
 @pytest.mark.parametrize("second", [1, 2, 5])
 def test_a_second_ctrl_c_hands_over_to_the_lifetime_limit(
-    account_server: Server, boto3: WatchedBoto3, second: int
+    server: Server, boto3: WatchedBoto3, second: int
 ) -> None:
     case = CASES["deploy"]
-    calls = _calls(account_server, boto3, case)
+    calls = _calls(server, boto3, case)
     for number in range(calls.index("CreateSchedule"), len(calls), 2):
-        with _prepared(account_server, boto3, case) as (aws, session):
+        with _prepared(server, boto3, case) as (aws, session):
             presses = (number, number + second)
             aws.after = lambda _, aws=aws, presses=presses: (  # type: ignore[misc]
                 KeyboardInterrupt() if len(aws.calls) - 1 in presses else None

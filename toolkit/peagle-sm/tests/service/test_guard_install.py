@@ -31,9 +31,9 @@ CHANGING = ("Create", "Put", "Update", "Delete")
 
 
 @pytest.fixture
-def aws(account_server: Server, watched: WatchedBoto3) -> Iterator[Account]:
+def aws(server: Server, watched: WatchedBoto3) -> Iterator[Account]:
     """An account without a guard, or with the one that an earlier test has installed."""
-    account = Account(account_server, watched)
+    account = Account(server, watched)
     yield account
     account.clear()
 
