@@ -29,6 +29,12 @@ Params = dict[str, Any]
 CREATE_S, DELETE_S = 60.0, 20.0
 MOVING = ("Creating", "Updating", "RollingBack", "Deleting", "SystemUpdating")
 _LONGEST_S = 60.0
+LISTED = {
+    "Endpoints": "EndpointName",
+    "EndpointConfigs": "EndpointConfigName",
+    "Models": "ModelName",
+    "ResourceTagMappingList": "ResourceARN",
+}
 TRUST = {
     "Version": "2012-10-17",
     "Statement": [
@@ -72,6 +78,9 @@ class WatchedBoto3(AsOnAws):
     def _end(self, model: Any, parsed: Params, **_: Any) -> None:
         if self.account is not None and parsed.get("ResponseMetadata", {}).get("HTTPStatusCode", 200) < 300:
             self.account.end(model.name)
+            for rows, name in LISTED.items():  # what tests of other files have left is not of this account
+                if rows in parsed:
+                    parsed[rows] = [row for row in parsed[rows] if not self.account.was_there(row[name])]
 
 
 class Account:
@@ -182,6 +191,12 @@ class Account:
         rows += [f"model/{row['ModelName']}" for row in self._rows("list_models", "Models")]
         rows += [f"schedule/{name}" for name in self.schedules()]
         return [row for row in rows if row not in self._kept]
+
+    def was_there(self, name: str) -> bool:
+        """Whether an endpoint, config or model, by name or ARN, is older than the test."""
+        of_arn = name.rpartition(":")[2]
+        kinds = ("endpoint", "endpoint-config", "model")
+        return of_arn in self._kept or any(f"{kind}/{name}" in self._kept for kind in kinds)
 
     def _rows(self, operation: str, key: str) -> list[Params]:
         pages = self.sagemaker.get_paginator(operation).paginate(SortBy="Name", MaxResults=100)
