@@ -115,7 +115,7 @@ class AwsByHand(FakeAws):
     ) -> None:
         """Add an endpoint of ours that was created ``age`` ago; a tag ``stack`` makes its stack too."""
         created = seconds(self.now - age)
-        made = replace(
+        added = replace(
             like or plan(),
             name=name,
             owner="stack" if tags.get("stack") else "direct",
@@ -124,12 +124,12 @@ class AwsByHand(FakeAws):
             lifetime_hours=float(tags.get("max_lifetime_hours", 8)),
             tags=tuple(tags_for(name, **{key: value for key, value in tags.items() if value}).items()),
         )
-        self.account.plans[name] = made
+        self.account.plans[name] = added
         life = self.account.sagemaker.create(
-            replace(made, creating_s=0), created, dict(made.tags), f"{name}-1"
+            replace(added, creating_s=0), created, dict(added.tags), f"{name}-1"
         )
-        life.plan = replace(made, flaps=(Flap(created, FOREVER, status),))
-        if made.owner == "stack":
+        life.plan = replace(added, flaps=(Flap(created, FOREVER, status),))
+        if added.owner == "stack":
             self.stacks[tags["stack"]] = Stack(tags["stack"], name, ())
 
     def change(self, name: str, status: str = "", created_at: datetime | None = None, **plan: Any) -> None:

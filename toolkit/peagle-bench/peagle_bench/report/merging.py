@@ -136,7 +136,7 @@ def _next_step(results: Results) -> str:
     if command == "packs":
         config = results.header.config
         words = [*(config.get("arms") or ["PLAIN", "ENDPOINT"]), "--packs", ",".join(config["packs"])]
-        sizes = (("--prompts", "units"), ("--context", "context"), ("--seed", "seed"))
+        sizes = (("--prompts", "units"), ("--context", "context"))
         words += [f"{option} {config[name]}" for option, name in sizes if config.get(name)]
         return f"run `peagle-sm compare {' '.join(words)}` again"
     return f"run `peagle-sm {command}` again"

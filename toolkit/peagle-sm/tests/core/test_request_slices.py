@@ -285,10 +285,10 @@ FIELDS = [
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.none() | st.integers(0, 10**7))
 def test_what_any_body_gives_can_be_written_and_read_again(body: dict[str, Any], tokens: int | None) -> None:
     """One request of a user must not end a run: no slice may be a text that a results file cannot hold."""
-    made = record(input_tokens=tokens, output_tokens=tokens, slices=slices_of_body(body))
-    assert from_line(to_line(made).encode()) == made
-    assert all(value.isprintable() and 0 < len(value) <= 64 for value in slices_of(made).values())
-    assert ("prompt tokens" in slices_of(made)) == (tokens is not None)
+    request = record(input_tokens=tokens, output_tokens=tokens, slices=slices_of_body(body))
+    assert from_line(to_line(request).encode()) == request
+    assert all(value.isprintable() and 0 < len(value) <= 64 for value in slices_of(request).values())
+    assert ("prompt tokens" in slices_of(request)) == (tokens is not None)
 
 
 @given(
@@ -306,10 +306,10 @@ def test_an_answer_with_any_usage_has_slices(usage: dict[str, Any]) -> None:
         answer = reader.finish(2.0, sent=0.0)
     except UnicodeEncodeError:  # JSON with lone surrogates is no bytes that could arrive
         return
-    made = record(
+    request = record(
         input_tokens=answer.input_tokens,
         output_tokens=answer.output_tokens,
         cached_tokens=answer.cached_tokens,
         slices={"api": "chat"},
     )
-    assert set(slices_of(made)) <= set(DIMENSIONS)
+    assert set(slices_of(request)) <= set(DIMENSIONS)

@@ -29,11 +29,11 @@ Params = dict[str, Any]
 CREATE_S, DELETE_S = 60.0, 20.0
 MOVING = ("Creating", "Updating", "RollingBack", "Deleting", "SystemUpdating")
 _LONGEST_S = 60.0
-LISTED = {
-    "Endpoints": "EndpointName",
-    "EndpointConfigs": "EndpointConfigName",
-    "Models": "ModelName",
-    "ResourceTagMappingList": "ResourceARN",
+#: Rows of an answer: the call that lists them all, their kind, and the field with the name.
+LISTS = {
+    "Endpoints": ("list_endpoints", "endpoint", "EndpointName"),
+    "EndpointConfigs": ("list_endpoint_configs", "endpoint-config", "EndpointConfigName"),
+    "Models": ("list_models", "model", "ModelName"),
 }
 TRUST = {
     "Version": "2012-10-17",
@@ -78,9 +78,7 @@ class WatchedBoto3(AsOnAws):
     def _end(self, model: Any, parsed: Params, **_: Any) -> None:
         if self.account is not None and parsed.get("ResponseMetadata", {}).get("HTTPStatusCode", 200) < 300:
             self.account.end(model.name)
-            for rows, name in LISTED.items():  # what tests of other files have left is not of this account
-                if rows in parsed:
-                    parsed[rows] = [row for row in parsed[rows] if not self.account.was_there(row[name])]
+            self.account.hide_older(parsed)
 
 
 class Account:
@@ -185,18 +183,25 @@ class Account:
 
     def everything(self) -> list[str]:
         """What the tests deploy: endpoints, configs, models and lifetime schedules."""
-        rows = [f"endpoint/{row['EndpointName']}" for row in self._rows("list_endpoints", "Endpoints")]
-        configs = self._rows("list_endpoint_configs", "EndpointConfigs")
-        rows += [f"endpoint-config/{row['EndpointConfigName']}" for row in configs]
-        rows += [f"model/{row['ModelName']}" for row in self._rows("list_models", "Models")]
+        rows = [
+            f"{kind}/{row[name]}"
+            for listed, (operation, kind, name) in LISTS.items()
+            for row in self._rows(operation, listed)
+        ]
         rows += [f"schedule/{name}" for name in self.schedules()]
         return [row for row in rows if row not in self._kept]
 
-    def was_there(self, name: str) -> bool:
-        """Whether an endpoint, config or model, by name or ARN, is older than the test."""
-        of_arn = name.rpartition(":")[2]
-        kinds = ("endpoint", "endpoint-config", "model")
-        return of_arn in self._kept or any(f"{kind}/{name}" in self._kept for kind in kinds)
+    def hide_older(self, answer: Params) -> None:
+        """Leave out of an answer what tests of other files have left: it is not of this account."""
+        for listed, (_, kind, name) in LISTS.items():
+            if listed in answer:
+                answer[listed] = [row for row in answer[listed] if f"{kind}/{row[name]}" not in self._kept]
+        if "ResourceTagMappingList" in answer:
+            answer["ResourceTagMappingList"] = [
+                row
+                for row in answer["ResourceTagMappingList"]
+                if row["ResourceARN"].rpartition(":")[2] not in self._kept
+            ]
 
     def _rows(self, operation: str, key: str) -> list[Params]:
         pages = self.sagemaker.get_paginator(operation).paginate(SortBy="Name", MaxResults=100)

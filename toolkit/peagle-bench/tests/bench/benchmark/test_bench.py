@@ -1,4 +1,4 @@
-"""A run from its plan to its file: loads in turn, interrupted, and told when it cannot be."""
+"""A run from its plan to its file: loads in turn, an interruption, and refusals."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_ctrl_c_and_again_brings_every_limit_forward(aws: Account) -> None:
 
 
 def _run_with(aws: Account, faults: dict[int, Callable[[str], BaseException]]) -> None:
-    """Run a fleet whose calls of these numbers fail; every endpoint that is left must be named."""
+    """Run a fleet whose calls of these numbers fail; the error must name every endpoint that is left."""
     world = Account(aws.server, aws.boto3)
 
     def strike(operation: str) -> BaseException | None:

@@ -48,12 +48,12 @@ def test_figures_that_are_withheld_are_told_of_and_not_shown() -> None:
 
 def test_results_and_files_make_one_report_and_a_page(tmp_path: Path) -> None:
     tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
-    one = peagle_sm.report(Measured(FILE, making.compared()), str(tuned), title="Both")
-    page = one.save(tmp_path / "page.html")
-    assert head_of(one) == ["Both", one.headline]
-    assert one.markdown.startswith("### Both")
-    assert [kinds(file) for file in one.files] == [("compare", 23, 0), ("tune", 0, 6)]
-    assert one.headline in page.read_text().replace("\N{NON-BREAKING HYPHEN}", "-")
+    report = peagle_sm.report(Measured(FILE, making.compared()), str(tuned), title="Both")
+    page = report.save(tmp_path / "page.html")
+    assert head_of(report) == ["Both", report.headline]
+    assert report.markdown.startswith("### Both")
+    assert [kinds(file) for file in report.files] == [("compare", 23, 0), ("tune", 0, 6)]
+    assert report.headline in page.read_text().replace("\N{NON-BREAKING HYPHEN}", "-")
 
 
 def kinds(file: Results) -> tuple[str, int, int]:

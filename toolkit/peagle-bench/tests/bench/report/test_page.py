@@ -1,4 +1,4 @@
-"""The page stands alone and says whose figures it shows."""
+"""The page needs no other file and shows where its figures come from."""
 
 from __future__ import annotations
 

@@ -53,12 +53,10 @@ class Sources:
         session: Callable[[], Session],
         hub: Callable[[], Hub] | None = None,
         catalog: Catalog | None = None,
-        shipped: Path | None = None,
     ) -> None:
-        """Take factories of session and hub; ``shipped`` replaces the stand-in weights."""
+        """Take factories of session and hub."""
         self._make_session, self._make_hub = session, hub or _default_hub
         self.catalog = catalog or load_catalog()
-        self._shipped = shipped
         self._hub: Hub | None = None
 
     @property
@@ -148,7 +146,7 @@ class Sources:
         return replace(place, head=entry, head_id=head_id, model=entry.target)
 
     def _artifact(self, artifact: str, what: str) -> Place:
-        directory = (self._shipped or stand_in_weights()) / artifact
+        directory = stand_in_weights() / artifact
         if not (directory / "config.json").is_file():
             raise NotFound(f"{what} is missing ({directory})", next_step="Install peagle-sm again.")
         return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
