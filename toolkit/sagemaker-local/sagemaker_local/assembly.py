@@ -21,6 +21,7 @@ from sagemaker_local.cloudformation.clients import Clients
 from sagemaker_local.cloudformation.resources.types import ResourceTypes
 from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
 from sagemaker_local.contents.seed import Seeded, seed
+from sagemaker_local.contents.smollm2 import SmolLm2
 from sagemaker_local.control import ControlPlane, Event, Timing
 from sagemaker_local.control.jobs.training import TrainingRecord
 from sagemaker_local.engine.building import build_engine, build_trainer
@@ -89,6 +90,7 @@ class Assembly:
         self._clock = LocalClock()
         self._moto = Moto(ACCOUNT, REGION, self._clock)
         self._artifacts = Artifacts(self._moto)
+        self._smollm2 = SmolLm2(self._moto, self._write_down)
         self._seeded: Seeded | None = None
         self._beat: asyncio.Task[None] | None = None
         self._book: StateBook | None = None
@@ -154,6 +156,7 @@ class Assembly:
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
         await self._moto.call(lay_catalogue, self._artifacts, REGION)
+        await self._moto.call(self._smollm2.lay_card)
         log.info("%s", self._seeded.weights)
         me = state.Process.of(os.getpid(), "server")
         if me is None:
@@ -189,7 +192,7 @@ class Assembly:
             role_arn=self._seeded.role_arn,
             scheduler_role_arn=self._seeded.scheduler_role_arn,
             image_uris=self._seeded.image_uris,
-            artifacts=self._seeded.artifacts,
+            artifacts={**self._seeded.artifacts, "smollm2": self._smollm2.address.uri},
             weights=self._seeded.weights,
             run_id=self._run_id,
             pid=os.getpid(),
@@ -225,6 +228,7 @@ class Assembly:
             make=lambda python: options.make_launcher(python, self._fetch),
             build=options.build_engine,
             started=self._write_down,
+            prepare=self._smollm2.ensure,
             versions=tuple(engine_locks()),
             python=options.engine_python,
         )

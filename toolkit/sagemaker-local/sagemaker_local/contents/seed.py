@@ -82,10 +82,10 @@ def seed(moto: Moto, weights: Path, further: list[Address]) -> Seeded:
     own = own_addresses(moto.region)
     for bucket in {address.bucket for address in [*own, *further]}:
         artifacts.make_bucket(bucket)
-    missing = [part for part in PARTS if not _files(weights / part)]
+    missing = [part for part in PARTS if not files_of(weights / part)]
     for address in [*own, *further]:
         if address.part not in missing:
-            artifacts.upload(_files(weights / address.part), address.bucket, address.prefix)
+            artifacts.upload(files_of(weights / address.part), address.bucket, address.prefix)
     return Seeded(
         role_arn=role,
         scheduler_role_arn=scheduler_role,
@@ -94,7 +94,8 @@ def seed(moto: Moto, weights: Path, further: list[Address]) -> Seeded:
     )
 
 
-def _files(directory: Path) -> list[tuple[str, Path]]:
+def files_of(directory: Path) -> list[tuple[str, Path]]:
+    """Return name below the folder and path of each file."""
     if not directory.is_dir():
         return []
     paths = sorted(path for path in directory.rglob("*") if path.is_file())

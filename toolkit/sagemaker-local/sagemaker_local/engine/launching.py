@@ -19,6 +19,7 @@ Fetch = Callable[[str, Path], Awaitable[None]]
 MakeLauncher = Callable[[Path], EngineLauncherProtocol]
 Started = Callable[[int, str], None]
 OnLine = Callable[[str], None]
+Prepare = Callable[[str, OnLine], Awaitable[None]]
 Build = Callable[[OnLine, Started, str], Coroutine[object, object, Path]]
 
 
@@ -57,16 +58,19 @@ class LazyLauncher:
         make: MakeLauncher,
         build: Build,
         started: Started,
+        prepare: Prepare,
         versions: Sequence[str],
         python: Path | None = None,
     ) -> None:
         """Set up with the factory of launchers, the environments' builder, and the state file.
 
+        ``prepare`` gets each S3 URI that an engine reads, before: some files are downloaded only then.
         ``versions`` of vLLM can be run, the first by default; ``python`` is a ready one of the first.
         """
         self._make = make
         self._build = build
         self._started = started
+        self._prepare = prepare
         self._versions = versions
         self._python = python
         self._launchers: dict[str, EngineLauncherProtocol] = {}
@@ -78,6 +82,8 @@ class LazyLauncher:
         if version not in self._launchers:
             ready = self._python if version == self._versions[0] else None
             self._launchers[version] = self._make(ready or await self._built(version, on_line))
+        for _, uri in request.model_sources:
+            await self._prepare(uri, on_line)
         process = await self._launchers[version].launch(request, on_line)
         self._started(process.pid, request.name)
         return process

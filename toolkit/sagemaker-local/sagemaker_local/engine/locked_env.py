@@ -5,6 +5,7 @@ engine's environment is: under a file lock, with a marker that says it was compl
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from sagemaker_local.engine.build import Progress, install_lock
@@ -19,6 +20,7 @@ def ensure_locked(
     progress: Progress,
     *,
     compiled: bool = False,
+    finish: Callable[[Path], None] | None = None,
     cache: Path | None = None,
 ) -> Path:
     """Return the Python of the environment that ``lock`` lists, building it first where that is needed.
@@ -29,6 +31,7 @@ def ensure_locked(
         price: what a build costs, in time and space.
         progress: gets one sentence per step.
         compiled: as in `install_lock`.
+        finish: gets the environment's folder before it counts as complete; an error leaves it incomplete.
         cache: this program's cache directory, by default the user's.
 
     Raises:
@@ -40,5 +43,7 @@ def ensure_locked(
     def build() -> None:
         progress(f"building the environment {name}: {price}, once")
         install_lock(home, lock, progress, compiled=compiled)
+        if finish is not None:
+            finish(home)
 
     return ensure_environment(home, build, progress)

@@ -69,6 +69,10 @@ class Launcher:
         return OneProcess()
 
 
+async def nothing(uri: str, on_line: Any) -> None:
+    """Every file is in S3 already."""
+
+
 async def test_two_endpoints_wait_for_one_build_and_a_failed_one_is_tried_again() -> None:
     builds: list[str] = []
     release = asyncio.Event()
@@ -87,6 +91,7 @@ async def test_two_endpoints_wait_for_one_build_and_a_failed_one_is_tried_again(
         make=lambda python: Launcher(),
         build=build,
         started=lambda *s: written.append(s),
+        prepare=nothing,
         versions=("0.32.0",),
     )
     both = [asyncio.create_task(launcher.launch(REQUEST, lines.append)) for _ in range(2)]
@@ -116,6 +121,7 @@ async def test_each_version_has_its_own_environment_and_a_ready_python_is_the_de
         make=make,
         build=build,
         started=lambda *s: None,
+        prepare=nothing,
         versions=("0.32.0", "0.30.0"),
         python=Path("ready"),
     )
