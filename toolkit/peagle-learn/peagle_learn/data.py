@@ -45,6 +45,7 @@ from peagle_learn.sampling import (
     turn_off_of,
     unused_answers,
 )
+from peagle_learn.self_written import LONGEST, missing, write_file_of, write_prompts
 from peagle_learn.stored_data import (
     GENERAL,
     HELD_OUT,
@@ -85,9 +86,11 @@ class SetFacts:
 class DataOffer:
     """What `learn data` would send and store; ``usd`` None: no price is known.
 
-    ``answered`` prompts have an answer from an earlier run. ``seconds`` is a rough estimate at 10 ms a token.
-    ``until`` is when the endpoint is turned off, since its ``ends`` ("lifetime" or "hours") end;
-    ``ends_early`` is true if that is before the estimated end, so some prompts stay without an answer.
+    ``to_write`` prompts are still to be written by the target; they count as ``to_ask``, and no set is drawn
+    before they exist. ``answered`` prompts have an answer from an earlier run. ``seconds`` is a rough
+    estimate at 10 ms a token. ``until`` is when the endpoint is turned off, since its ``ends`` ("lifetime" or
+    "hours") end; ``ends_early`` is true if that is before the estimated end, so some prompts stay without an
+    answer.
     """
 
     name: str
@@ -110,6 +113,7 @@ class DataOffer:
     ends_early: bool
     uri: str
     notes: tuple[str, ...]
+    to_write: int = 0
 
     @property
     def ending(self) -> str:
@@ -161,10 +165,12 @@ def plan_data(
     *,
     base: Path = Path(),
     sources: Sources | None = None,
+    complete: bool = False,
 ) -> DataPlan:
     """Read, redact and split the prompts, and look at the endpoint; send and store nothing.
 
-    Paths in the spec are relative to ``base``.
+    Paths in the spec are relative to ``base``. ``complete``: the target writes no further prompts; those of
+    ``self_written`` that exist are all. Otherwise, as long as some are missing, nothing is split.
 
     Raises:
         SpecError: no endpoint or no prompts are named, or the prompts do not fit the target.
@@ -173,14 +179,13 @@ def plan_data(
             budget holds, is unknown.
     """
     data = spec.data
-    if not data.prompts:
+    if not data.prompts and not data.self_written:
         raise SpecError(
             "data.prompts is empty", next_step="Name files, folders or s3:// prefixes of prompts."
         )
     endpoint = need_endpoint(spec)
     opened = sources or Sources(lambda: session)
     texts, notes = target_texts(opened, spec.target.model, spec.target.revision)
-    read, divided = _read_here(spec, session, texts, base)
     bucket, _ = s3.split_uri(spec.folder)
     if not s3.exists(session, bucket):
         raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")
@@ -188,6 +193,10 @@ def plan_data(
     origin = origin_of(session, endpoint, described.arm.component)
     journal = Journal.open(work / f"answers-{_settings_hash(spec, origin)}.jsonl")
     unused = unused_answers(journal)
+    to_write = 0 if complete else missing(data.self_written, journal)
+    read, divided = _read_here(
+        spec, session, texts, base, write_file_of(data.self_written, journal, work), draw=not to_write
+    )
     wanted = tuple(
         WantedAnswer(read.items[prompt.id], each.key, prompt.turns)
         for each in (*divided.held_out, *divided.train, *divided.general_train)
@@ -195,22 +204,24 @@ def plan_data(
     )
     todo = [each for each in wanted if each.key not in journal.answers and each.key not in journal.left_out]
     tokens = sum((limit_of(each.item) or data.max_tokens) * max(1, len(each.turns)) for each in todo)
-    seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo)))
+    tokens += to_write * (LONGEST + data.max_tokens)
+    seconds = tokens * SECONDS_A_TOKEN * UNDER_LOAD / max(1, min(data.concurrency, len(todo) + to_write))
     summary = status(endpoint, session=session).summary
     # Many requests at once scale it out, and the budget pays for all instances.
     hourly = most_per_hour(summary.instance_bounds, described.arm.usd_per_hour, described.arm.instance_count)
-    if todo:
+    is_asking = bool(todo or to_write)
+    if is_asking:
         refuse_without_price(data.budget_usd, hourly, endpoint)
     now, end = session.now(), turn_off_of(summary, session.now())
-    if todo and end is not None and end.stops_at <= now and len(todo) == len(wanted):
+    if is_asking and end is not None and end.stops_at <= now and len(todo) == len(wanted):
         raise _too_late(endpoint, end, session)
     general = related(divided.general)
     offer = DataOffer(
         name=spec.name,
         endpoint=endpoint,
         sets=(
-            _facts("training", divided.train),
-            _facts("held out", divided.held_out),
+            _facts("before the split" if to_write else "training", divided.train),
+            *([] if to_write else [_facts("held out", divided.held_out)]),
             *([_facts("general", general)] if general else []),
             *([_facts("general, trained", divided.general_train)] if divided.general_train else []),
         ),
@@ -219,7 +230,7 @@ def plan_data(
         like_general=divided.like_general,
         token_ids=read.token_ids,
         redacted=read.redacted,
-        to_ask=len(todo),
+        to_ask=len(todo) + to_write,
         answered=len(wanted) - len(todo),
         most_tokens=tokens,
         seconds=seconds,
@@ -228,9 +239,15 @@ def plan_data(
         budget_usd=data.budget_usd,
         until=None if end is None else end.at,
         ends="" if end is None else end.ends,
-        ends_early=bool(todo) and end is not None and now + timedelta(seconds=seconds) > end.stops_at,
+        ends_early=is_asking and end is not None and now + timedelta(seconds=seconds) > end.stops_at,
         uri=data_uri(spec),
-        notes=(*notes, *read.notes, *_few(divided.held_out, general), *([unused] if todo and unused else [])),
+        notes=(
+            *notes,
+            *read.notes,
+            *_few(divided.held_out, general),
+            *([unused] if is_asking and unused else []),
+        ),
+        to_write=to_write,
     )
     return DataPlan(spec, divided, read, described, texts.vocab_size, journal, wanted, offer)
 
@@ -259,17 +276,27 @@ def _too_late(endpoint: str, end: TurnOff, session: Session) -> PlanRefused:
     )
 
 
-def _read_here(spec: LearnSpec, session: Session, texts: TargetTexts, base: Path) -> tuple[Read, Split]:
-    """Read, redact and split the prompts on this machine."""
+def _read_here(
+    spec: LearnSpec, session: Session, texts: TargetTexts, base: Path, written: Sequence[str], *, draw: bool
+) -> tuple[Read, Split]:
+    """Read, redact and split the prompts on this machine; ``written`` are files of the target's own.
+
+    Without ``draw`` nothing is split, since some prompts do not exist yet.
+    """
     data = spec.data
+    if not data.prompts and not written:
+        return Read((), {}, {}), Split((), ())
     read = read_prompts(
-        data.prompts,
+        (*data.prompts, *written),
         lambda: session,
         texts,
         max_tokens=data.max_tokens,
         what="data.prompts",
         base=base,
     )
+    if not draw:
+        everything = tuple(PromptGroup(each.id, (each,)) for each in read.prompts)
+        return read, Split(everything, ())
     general: Read | None = None
     if data.general is not None:
         general = read_prompts(
@@ -356,10 +383,13 @@ def make_data(
     *,
     confirm: Callable[[DataOffer], bool],
     progress: Progress,
+    base: Path = Path(),
     engine: Streams | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> DataResult:
     """Confirm, sample the answers, write the files here, and upload them; a repeated run continues.
+
+    Before the answers, the target writes the prompts of ``self_written`` that are missing.
 
     Raises:
         Declined: ``confirm`` declined; nothing was sent or stored.
@@ -384,6 +414,21 @@ def make_data(
         now=session.now,
         clock=clock,
     )
+    if offer.to_write:
+        stopped = write_prompts(sampling, spec.data.self_written)
+        if stopped is not None and not plan.journal.written:
+            raise PlanRefused(
+                f"the target wrote no prompt before {stopped}",
+                next_step="Raise data.budget_usd, or keep the endpoint on with `peagle-sm keep`.",
+                details={"findings": []},
+            )
+        plan = plan_data(spec, session, work, base=base, complete=True)
+        sampling.journal = plan.journal
+        lacking = missing(spec.data.self_written, plan.journal)
+        if lacking:
+            progress(
+                Event("check", f"{lacking:,} prompts were not written; {stopped or 'too many were unfit'}")
+            )
     end = sampling.run(plan.wanted)
     if end.stopped_by is not None:
         progress(Event("check", f"stopped at {end.stopped_by}: {end.waiting:,} prompts have no answer"))

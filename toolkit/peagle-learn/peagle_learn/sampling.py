@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from peagle_bench.load.work import WorkItem
 from peagle_bench.verify.answers import join_stream
@@ -36,6 +36,7 @@ from peagle_sm.service.inventory.listing import EndpointSummary
 from peagle_sm.service.progress import Event, Progress
 from peagle_sm.traffic.redaction import Redactor
 
+Wanted = TypeVar("Wanted")
 ATTEMPTS = 3  #: of a prompt whose stream breaks
 _FAILURES = 20  #: prompts in a row that fail, before the endpoint counts as broken
 
@@ -148,7 +149,8 @@ class Journal:
 
     path: Path
     answers: dict[str, tuple[Sampled, ...]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)  #: why a prompt has no answer
+    left_out: dict[str, str] = field(default_factory=dict)  #: why a prompt has no answer, or was not written
+    written: dict[str, str] = field(default_factory=dict)  #: prompts that the target wrote itself
     spent_s: float = 0.0
 
     @classmethod
@@ -181,6 +183,8 @@ class Journal:
             self.spent_s += float(line["spent_s"])
         elif "why" in line:
             self.left_out[line["prompt"]] = line["why"]
+        elif "written" in line:
+            self.written[line["prompt"]] = line["written"]
         else:
             self.answers[line["prompt"]] = tuple(_sampled(turn) for turn in line["turns"])
 
@@ -257,7 +261,7 @@ class Sampling:
         todo = [
             each for each in wanted if each.key not in journal.left_out and each.key not in journal.answers
         ]
-        stopped = self._ask(todo, len(wanted)) if todo else None
+        stopped = self.ask(todo, len(wanted), self._answer, "answered") if todo else None
         answered = sum(each.key in journal.answers for each in wanted)
         refused = sum(each.key in journal.left_out for each in wanted)
         if refused and not answered:
@@ -271,8 +275,27 @@ class Sampling:
             raise self._broken
         return SamplingEnd(answered, refused, waiting, journal.spent_s, stopped)
 
-    def _ask(self, todo: Sequence[WantedAnswer], of: int) -> str | None:
-        """Keep ``concurrency`` requests in flight until all are answered; return what stopped it early."""
+    def ask(
+        self,
+        todo: Sequence[Wanted],
+        of: int,
+        make_line: Callable[[Wanted], Mapping[str, Any]],
+        done_word: str,
+    ) -> str | None:
+        """Keep ``concurrency`` requests in flight until all are done; return what stopped it early.
+
+        ``make_line`` sends one and returns its line of the journal. A broken stream leaves it for later.
+
+        Raises:
+            StreamError: many streams broke one after the other.
+        """
+
+        def line_or_break(wanted: Wanted) -> Mapping[str, Any] | StreamError:
+            try:
+                return make_line(wanted)
+            except StreamError as error:
+                return error
+
         began = written = self.clock()
         before, reported_at = self.journal.spent_s, float("-inf")
         flying: set[Future[Mapping[str, Any] | StreamError]] = set()
@@ -283,7 +306,7 @@ class Sampling:
             while queue or flying:
                 stopped = stopped or self._limit(before + self.clock() - began)
                 while queue and not stopped and len(flying) < self.concurrency:
-                    flying.add(pool.submit(self._answer, queue.pop()))
+                    flying.add(pool.submit(line_or_break, queue.pop()))
                 if not flying:
                     break
                 finished, flying = wait(flying, timeout=self.every_s, return_when=FIRST_COMPLETED)
@@ -301,7 +324,7 @@ class Sampling:
                     self.journal.add({"spent_s": round(reported_at - written, 3)})
                     written = reported_at
                     seconds = reported_at - began
-                    self.progress(self._event(of - len(todo) + done, of, done, len(todo), seconds))
+                    self.progress(self._event(of - len(todo) + done, of, done, len(todo), seconds, done_word))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -317,22 +340,20 @@ class Sampling:
         passed = until is not None and self.now() >= until
         return f"the end of the endpoint's {self.limits.ends}" if passed else None
 
-    def _event(self, at: int, of: int, done: int, todo: int, seconds: float) -> Event:
+    def _event(self, at: int, of: int, done: int, todo: int, seconds: float, done_word: str) -> Event:
         left = (todo - done) * seconds / done if done else None
         usd = None if self.limits.usd_per_hour is None else self.limits.usd_per_hour * seconds / 3600
-        text = f"{at:,} of {of:,} prompts answered"
+        text = f"{at:,} of {of:,} prompts {done_word}"
         text += "" if left is None else f", about {elapsed(left)} left"
         return Event("waiting", text, None, seconds, usd, done=at, total=of, left_s=left)
 
-    def _answer(self, wanted: WantedAnswer) -> Mapping[str, Any] | StreamError:
+    def _answer(self, wanted: WantedAnswer) -> Mapping[str, Any]:
         """Ask for one prompt's answer and those of its next turns; return the journal's line."""
         turns: list[Sampled] = []
         item: WorkItem | None = wanted.item
         while item is not None:
             try:
-                events = self._stream({**item.body, "return_token_ids": True})
-            except StreamError as error:
-                return error
+                events = self.stream({**item.body, "return_token_ids": True})
             except SpecError as error:  # the engine refuses this prompt; others may be fine
                 return {"prompt": wanted.key, "why": error.message}
             text = answer_text(events)
@@ -354,7 +375,13 @@ class Sampling:
             item = item.then(joined.text) if item.then else None
         return {"prompt": wanted.key, "turns": [asdict(each) for each in turns]}
 
-    def _stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return all events of a streamed answer; a broken stream is requested again, up to `ATTEMPTS` times.
+
+        Raises:
+            StreamError: the last one broke, too.
+            SpecError: the engine refused the request, perhaps only in the stream.
+        """
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self.engine.stream(body)

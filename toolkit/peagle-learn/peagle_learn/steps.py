@@ -121,7 +121,9 @@ class RunSteps:
         return StepCost("data", what, min(usd, budget), budget, notes=offer.notes)
 
     def _data(self, results: Results) -> StepResult:
-        stored = make_data(self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress)
+        stored = make_data(
+            self._data_plan(), self.session, self.work, confirm=_yes, progress=self.progress, base=self.base
+        )
         hourly = self.usd_per_hour()
         usd = None if hourly is None else round(hourly * stored.end.spent_s / 3600, 4)
         return StepResult({"data": stored.data, "uri": stored.uri, "rows": dict(stored.rows)}, usd)

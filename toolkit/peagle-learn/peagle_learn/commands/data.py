@@ -76,13 +76,14 @@ def data(state: State, spec_path: Path, dry_run: bool, yes: bool) -> None:
     )
     session = open_session(state)
     work = open_work(spec_path, spec, dry_run=dry_run)
-    plan = plan_data(spec, session, work, base=spec_path.absolute().parent)
+    base = spec_path.absolute().parent
+    plan = plan_data(spec, session, work, base=base)
     if dry_run:
         emit(state, table=lambda: render_data_offer(plan.offer), data=plan.offer.to_dict, names=[spec.name])
         return
     with termination_is_ctrl_c(), follower(state) as follow:
         ask = asking(state, yes, "data", render_data_offer, data_question, before=follow.pause)
-        result = make_data(plan, session, work, confirm=ask, progress=follow)
+        result = make_data(plan, session, work, confirm=ask, progress=follow, base=base)
     for line in ending_notes(result):
         note(state, line)
     emit(state, table=lambda: render_data(result), data=result.to_dict, names=[result.data])
@@ -123,7 +124,8 @@ def render_stored(stored: StoredData) -> str:
 
 def data_question(offer: DataOffer) -> str:
     """Return the confirmation prompt."""
-    sent = f"Send {offer.to_ask:,} prompts to {offer.endpoint} and s" if offer.to_ask else "S"
+    writing = f"Let {offer.endpoint} write {offer.to_write:,} prompts, s" if offer.to_write else "S"
+    sent = f"{writing}end {offer.to_ask:,} prompts to {offer.endpoint} and s" if offer.to_ask else "S"
     return f"{sent}tore the data below {offer.uri}?"
 
 
@@ -161,6 +163,7 @@ def render_data_offer(offer: DataOffer) -> str:
             "answers",
             f"{offer.to_ask:,} to ask for, {offer.answered:,} there; at most {offer.most_tokens:,} tokens",
         ),
+        ("prompts", f"{offer.to_write:,} the target writes first; then all are split" * bool(offer.to_write)),
         ("endpoint", f"{offer.endpoint}, {usd(offer.usd_per_hour, 'hour')}, also without this"),
         ("time", f"about {elapsed(offer.seconds)} at 10 ms a token"),
         ("cost", f"about {usd(offer.usd)}{budget}"),

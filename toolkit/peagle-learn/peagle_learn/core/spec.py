@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 
 from peagle_bench.dialogues import FEWEST_CONVERSATIONS
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.slice_values import LONGEST_VALUE
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME, NetworkId, RoleArn
 from peagle_sm.core.spec.validation import OwnTags, SpecPart, explain, read_mapping, with_lines
 
@@ -49,11 +50,27 @@ class TargetSpec(SpecPart):
     accept_eula: bool = Field(default=False, description="You accept the model's licence terms.")
 
 
+class SelfWrittenSpec(SpecPart):
+    """Prompts that the target writes itself, as it continues a chat that ends where a user's turn begins."""
+
+    count: int = Field(ge=1, le=1_000_000, description="Prompts to write.")
+    category: str | None = Field(
+        default=None, min_length=1, max_length=LONGEST_VALUE, description="Their kind, for figures by kind."
+    )
+    system: str | None = Field(
+        default=None, min_length=1, description="System message while it writes; not part of the prompts."
+    )
+    temperature: float = Field(default=1.0, gt=0, le=2, description="Temperature while it writes.")
+
+
 class DataSpec(SpecPart):
     """Prompts, and the target's answers to them."""
 
     prompts: Sources = Field(
         default=(), description="Recorded traffic or JSONL files of prompts; paths, globs or s3://."
+    )
+    self_written: tuple[SelfWrittenSpec, ...] = Field(
+        default=(), description="Prompts that the target writes itself, beside or without data.prompts."
     )
     held_out: float = Field(
         default=0.1, gt=0, lt=1, description="Share of the conversations that are never trained on."
@@ -74,6 +91,13 @@ class DataSpec(SpecPart):
         default=None, gt=0, allow_inf_nan=False, description="Most that sampling the answers may cost."
     )
     seed: int = Field(default=0, ge=0, description="Seed of the split and of the order of the prompts.")
+
+    @field_validator("self_written")
+    @classmethod
+    def _each_differs(cls, value: tuple[SelfWrittenSpec, ...]) -> tuple[SelfWrittenSpec, ...]:
+        if len({(each.category, each.system, each.temperature) for each in value}) < len(value):
+            raise ValueError("entries that differ in category, system or temperature; join those that do not")
+        return value
 
 
 class TrainSpec(SpecPart):
