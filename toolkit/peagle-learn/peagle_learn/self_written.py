@@ -38,7 +38,7 @@ class UserTurn:
 
 @dataclass(frozen=True)
 class WantedPrompt:
-    """One prompt to write; ``number`` is also its seed."""
+    """One prompt to write, the ``number``-th of its group."""
 
     group: SelfWrittenSpec
     turn: UserTurn
@@ -57,14 +57,14 @@ class WantedPrompt:
             "max_tokens": LONGEST,
             "temperature": self.group.temperature,
             "top_p": 1.0,
-            "seed": self.number,
+            "seed": int.from_bytes(hashlib.sha256(self.key.encode()).digest()[:4], "big"),
             "stop_token_ids": [self.turn.end],
             "return_token_ids": True,
         }
 
 
 def _group_key(group: SelfWrittenSpec) -> str:
-    parts = [group.category, group.system, group.temperature]
+    parts = [group.category, group.system, group.temperature, group.answer_temperature]
     return "written-" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
 
 
@@ -76,7 +76,11 @@ def missing(groups: Iterable[SelfWrittenSpec], journal: Journal) -> int:
 def write_file_of(groups: Iterable[SelfWrittenSpec], journal: Journal, work: Path) -> list[str]:
     """Write the prompts that exist into one file of requests; return its path, or nothing without any."""
     lines = [
-        {"id": key, "messages": [{"role": "user", "content": text}]}
+        {
+            "id": key,
+            "messages": [{"role": "user", "content": text}],
+            "temperature": group.answer_temperature,
+        }
         | ({"category": group.category} if group.category else {})
         for group in groups
         for key, text in _texts_of(group, journal)[: group.count]

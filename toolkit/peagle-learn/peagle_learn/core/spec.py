@@ -61,6 +61,7 @@ class SelfWrittenSpec(SpecPart):
         default=None, min_length=1, description="System message while it writes; not part of the prompts."
     )
     temperature: float = Field(default=1.0, gt=0, le=2, description="Temperature while it writes.")
+    answer_temperature: float = Field(default=0.0, ge=0, le=2, description="Temperature of the answers.")
 
 
 class DataSpec(SpecPart):
@@ -95,8 +96,9 @@ class DataSpec(SpecPart):
     @field_validator("self_written")
     @classmethod
     def _each_differs(cls, value: tuple[SelfWrittenSpec, ...]) -> tuple[SelfWrittenSpec, ...]:
-        if len({(each.category, each.system, each.temperature) for each in value}) < len(value):
-            raise ValueError("entries that differ in category, system or temperature; join those that do not")
+        kinds = {tuple(each.model_dump(exclude={"count"}).values()) for each in value}
+        if len(kinds) < len(value):
+            raise ValueError("entries that differ by more than their count; join those that do not")
         return value
 
 

@@ -21,11 +21,11 @@ from peagle_sm.core.errors import PlanRefused, ServiceFault, SpecError, StreamCu
 from tests.learn.byte_engine import ByteEngine, text_of_ids
 from tests.learn.core.test_conversations import words
 
-Write = Callable[[int], tuple[str, str]]  #: a seed's text, and why it ended
+Write = Callable[[int], tuple[str, str]]  #: the text of the n-th prompt, and why it ended
 
 
-def some_words(seed: int) -> tuple[str, str]:
-    return words(random.Random(seed), 12), "stop"
+def some_words(number: int) -> tuple[str, str]:
+    return words(random.Random(number), 12), "stop"
 
 
 class WritingEngine(ByteEngine):
@@ -35,6 +35,7 @@ class WritingEngine(ByteEngine):
         super().__init__()
         self.write = write
         self.begins: list[str] = []
+        self.numbers: dict[int, int] = {}  #: of each seed, in the order of the requests
 
     def stream(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         if not isinstance(body.get("prompt"), list):
@@ -42,7 +43,8 @@ class WritingEngine(ByteEngine):
         assert body["stop_token_ids"] == [ord('"')]
         assert body["max_tokens"] == LONGEST
         self.begins.append(text_of_ids(body["prompt"]))
-        text, reason = self.write(body["seed"] + 100 * ("system" in self.begins[-1]))
+        number = self.numbers.setdefault(body["seed"], len(self.numbers) + 1)
+        text, reason = self.write(number)
         return [
             {
                 "prompt_token_ids": body["prompt"],
@@ -90,7 +92,7 @@ def test_prompts_are_written_split_and_answered_and_a_second_run_sends_nothing(
     held_out = [json.loads(line) for line in (result.folder / HELD_OUT).read_text().splitlines()]
     assert all([message["role"] for message in each["messages"]] == ["user"] for each in held_out)
     asked = "".join(engine.prompts)
-    assert all(some_words(seed)[0] in asked for seed in range(1, 13))
+    assert all(some_words(number)[0] in asked for number in range(1, 19))
     again = WritingEngine()
     assert made(spec, session, tmp_path, again).data == result.data
     assert (again.begins, again.prompts) == ([], [])
@@ -119,7 +121,7 @@ def test_they_join_the_prompts_of_files_with_their_category(
 
 def test_unfit_prompts_are_written_anew(bucket: str, endpoint: str, session: Session, tmp_path: Path) -> None:
     unfit = {1: ("", "stop"), 2: ("half a", "length"), 3: ("my key is AKIA" + "IOSFODNN7EXAMPLQ", "stop")}
-    engine = WritingEngine(lambda seed: unfit.get(seed) or some_words(seed))
+    engine = WritingEngine(lambda number: unfit.get(number) or some_words(number))
     result = made(spec_with(bucket, endpoint, {"count": 8}), session, tmp_path, engine)
     assert sum(result.rows.values()) == 8
     assert len(engine.begins) == 11
@@ -130,7 +132,7 @@ def test_a_target_that_writes_too_few_says_so_and_goes_on(
     bucket: str, endpoint: str, session: Session, tmp_path: Path
 ) -> None:
     lines: list[str] = []
-    engine = WritingEngine(lambda seed: some_words(seed) if seed < 6 else ("", "stop"))
+    engine = WritingEngine(lambda number: some_words(number) if number < 6 else ("", "stop"))
     spec = spec_with(bucket, endpoint, {"count": 8})
     result = made(spec, session, tmp_path, engine, progress=lambda event: lines.append(str(event)))
     assert sum(result.rows.values()) == 5
@@ -138,16 +140,16 @@ def test_a_target_that_writes_too_few_says_so_and_goes_on(
 
 
 def test_a_break_keeps_what_was_written(spec: LearnSpec, session: Session, tmp_path: Path) -> None:
-    def write(seed: int) -> tuple[str, str]:
-        if seed > 4:
+    def write(number: int) -> tuple[str, str]:
+        if number > 4:
             raise ServiceFault("the endpoint is gone")
-        return some_words(seed)
+        return some_words(number)
 
     with pytest.raises(ServiceFault, match="gone"):
         made(spec, session, tmp_path, WritingEngine(write))
     written = 18 - plan_data(spec, session, tmp_path).offer.to_write
     assert written <= 4
-    engine = WritingEngine()
+    engine = WritingEngine(lambda number: some_words(number + 50))
     result = made(spec, session, tmp_path, engine)
     assert len(engine.begins) == 18 - written
     assert sum(result.rows.values()) == 18
@@ -156,11 +158,11 @@ def test_a_break_keeps_what_was_written(spec: LearnSpec, session: Session, tmp_p
 def test_broken_streams_are_tried_again(bucket: str, endpoint: str, session: Session, tmp_path: Path) -> None:
     tries: dict[int, int] = {}
 
-    def write(seed: int) -> tuple[str, str]:
-        tries[seed] = tries.get(seed, 0) + 1
-        if tries[seed] < 3:
+    def write(number: int) -> tuple[str, str]:
+        tries[number] = tries.get(number, 0) + 1
+        if tries[number] < 3:
             raise StreamCut("the stream broke")
-        return some_words(seed)
+        return some_words(number)
 
     result = made(spec_with(bucket, endpoint, {"count": 8}), session, tmp_path, WritingEngine(write))
     assert sum(result.rows.values()) == 8
