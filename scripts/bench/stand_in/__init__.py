@@ -1,0 +1,1 @@
+"""How the draft heads of SmolLM2-135M-Instruct are made: prompts, answers, training."""
