@@ -3,8 +3,8 @@
     python -m scripts.bench.stand_in.prompts FOLDER
 
 writes one JSON Lines file for each kind. Code, JSON and summaries come from Python's own documentation and
-source, languages from Django's translations, and HumanEval's problems from its package. Each prompt's answer is
-greedy or of temperature 0.7, in turns.
+source, languages from Django's translations, and HumanEval's problems from its package. The prompts ask for a
+greedy answer and for one of temperature 0.7, in turns.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def tool_prompts(functions: list[Function]) -> list[Prompt]:
     chance = random.Random(1)
     prompts = []
     for each in functions:
-        offered = chance.sample(functions, 2) + [each]
+        offered = [*chance.sample(functions, 2), each]
         chance.shuffle(offered)
         tools = "\n".join(f"- {tool.name}({tool.arguments}): {tool.summary[:120]}" for tool in offered)
         prompts.append((_SYSTEM_TOOLS.format(tools=tools), f"I need this: {each.summary[:200]}"))
@@ -180,7 +180,7 @@ def summary_prompts() -> list[Prompt]:
 
 
 def paragraphs(least: int, most: int) -> list[str]:
-    """Return pieces of Python's documentation and of its modules' docstrings, of these lengths in characters."""
+    """Return pieces of Python's documentation and of its modules' docstrings; lengths in characters."""
     root = Path(sysconfig.get_path("stdlib"))
     documents = list(topics.values())
     for path in sorted(root.rglob("*.py")):
