@@ -170,6 +170,16 @@ def _shared(target: Target, name: str) -> Any:
     raise Mistake(f"neither the head nor the target has {name}")
 
 
+def without_shared(state: Mapping[str, Any], target: Target) -> dict[str, Any]:
+    """Leave out an embedding that is the target's: vLLM takes the target's, and the file is smaller."""
+    import torch
+
+    name = "model.embed_tokens.weight"
+    own, shared = state[name].detach().cpu(), _shared(target, "embed_tokens.weight")
+    is_shared = torch.equal(own.to(torch.bfloat16), shared.to(torch.bfloat16))
+    return {key: tensor for key, tensor in state.items() if key != name or not is_shared}
+
+
 def write_head(state: Mapping[str, Any], config: Mapping[str, Any], out: Path) -> int:
     """Write a trained draft in vLLM's layout, in bfloat16; return the number of its parameters."""
     import torch

@@ -31,6 +31,7 @@ from peagle_train.launch import (
 )
 from peagle_train.plan import Folders, Plan, make_plan
 from peagle_train.progress import PREFIX
+from peagle_train.token_map import write_token_map
 
 ROOT = "/opt/ml"
 ROOT_VARIABLE = "PEAGLE_ML_ROOT"
@@ -70,6 +71,8 @@ def _train(folders: Folders, work: Path, stop: Stop, environ: Mapping[str, str])
         _print_plan(plan, fleet)
         if plan.head:
             write_warm_start(plan.head, plan.target, plan.warm_start)
+        elif (plan.settings.draft_vocab_size or plan.target.vocab) < plan.target.vocab:
+            write_token_map(plan)
         if fleet.world == 1:
             return _run(plan, stop)
     except Mistake as error:

@@ -106,7 +106,7 @@ class HeadRecipe(TrainEagle3Recipe):
             attention=plan.target.attention,
             work=str(plan.work),
             warm_start=str(warm) if plan.head else None,
-            draft_vocab=plan.head.draft_vocab if plan.head and token_map.exists() else None,
+            draft_vocab=plan.settings.draft_vocab_size if token_map.exists() else None,
             token_map=str(token_map) if token_map.exists() else None,
             on_gpu=torch.cuda.is_available(),
             world=plan.world,
@@ -362,7 +362,8 @@ class HeadRecipe(TrainEagle3Recipe):
         assert chosen.mask_token_id is not None
         draft = self._module().draft_model
         config = heads.vllm_config(draft.config.to_dict(), chosen.aux_layer_ids, chosen.mask_token_id)
-        parameters = heads.write_head(masters.state_of(draft), config, self.plan.folders.model)
+        state = heads.without_shared(masters.state_of(draft), self.plan.target)
+        parameters = heads.write_head(state, config, self.plan.folders.model)
         return {
             "settings": settings.as_json(chosen),
             "recipe": self.document,

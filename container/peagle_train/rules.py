@@ -82,6 +82,7 @@ class HeadShape:
             "draft_num_attention_heads": self.heads,
             "draft_num_key_value_heads": self.kv_heads,
             "draft_intermediate_size": self.inner,
+            "draft_vocab_size": self.draft_vocab,
         }
 
 
@@ -206,6 +207,9 @@ def fit_faults(
     mask, layers = settings.get("mask_token_id"), settings.get("aux_layer_ids")
     if mask is not None and mask >= target.vocab:
         yield f"mask_token_id: found {mask}; allowed: at most {target.vocab - 1}, the target's last token"
+    drafted = settings.get("draft_vocab_size")
+    if drafted is not None and drafted > target.vocab:
+        yield f"draft_vocab_size: found {drafted}; allowed: at most {target.vocab}, the target's vocabulary"
     if layers is not None and max(layers) > target.layers:
         yield f"aux_layer_ids: found {list(layers)}; allowed: at most {target.layers}, the target's layers"
     if layers is not None and len(set(layers)) < len(layers):

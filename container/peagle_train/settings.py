@@ -79,6 +79,7 @@ class Settings:
     draft_num_attention_heads: int | None = _setting(None, _whole(1, 1024))
     draft_num_key_value_heads: int | None = _setting(None, _whole(1, 1024))
     draft_intermediate_size: int | None = _setting(None, _whole(1, 1 << 20))
+    draft_vocab_size: int | None = _setting(None, _whole(16, 1 << 24))
     freeze_embeddings: bool = _setting(False, _switch())
     gradient_checkpointing: bool = _setting(False, _switch())
     checkpoint_every_steps: int = _setting(100, _whole(1, 1_000_000))
@@ -95,6 +96,7 @@ OF_THE_HEAD = (
     "draft_num_attention_heads",
     "draft_num_key_value_heads",
     "draft_intermediate_size",
+    "draft_vocab_size",
 )
 """Settings that a head to start from decides."""
 DEFAULT_LAYERS = 4

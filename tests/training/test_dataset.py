@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from peagle_train import Mistake
 from peagle_train.dataset import Documents, check_channel, shares, stream
 from peagle_train.rules import read_line
+from peagle_train.token_map import most_frequent
 from tests.training.support import VOCAB, document, lines
 
 GOOD = {"input_ids": [1, 2, 3], "loss_mask": [0, 1, 1], "conversation": "a"}
@@ -31,6 +32,19 @@ def test_a_channel_is_counted(tmp_path: Path) -> None:
     assert (result.documents, result.tokens, result.truncated) == (3, 30 + 3 + 3, 1)
     assert result.supervised == 20 + 2 + 2
     assert result.files == ("a.tokens.jsonl", "deeper/b.tokens.jsonl")
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 39), st.booleans()), min_size=2), min_size=1))
+def test_a_head_from_nothing_drafts_the_most_frequent_learned_tokens(
+    rows: list[list[tuple[int, bool]]],
+) -> None:
+    documents = [([token for token, _ in row], [int(learned) for _, learned in row]) for row in rows]
+    chosen = most_frequent(documents, 16, 40)
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) == 16
+    learned = [token for row in rows for token, is_learned in row if is_learned]
+    least = min(learned.count(token) for token in chosen)
+    assert all(learned.count(token) <= least for token in set(range(40)) - set(chosen))
 
 
 def test_the_hash_is_of_names_and_contents(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ HEAD = {
     "draft_num_attention_heads": 16,
     "draft_num_key_value_heads": 8,
     "draft_intermediate_size": 768,
+    "draft_vocab_size": 2048,
 }
 
 
@@ -90,7 +91,7 @@ def test_the_head_to_start_from_gives_what_was_not_given() -> None:
 
 @pytest.mark.parametrize("name", OF_THE_HEAD)
 def test_what_contradicts_the_head_is_refused(name: str) -> None:
-    value = "[1, 2, 3]" if name == "aux_layer_ids" else "9"
+    value = {"aux_layer_ids": "[1, 2, 3]", "draft_vocab_size": "99"}.get(name, "9")
     with pytest.raises(Mistake, match=rf"{name}: found .*, but the head to start from has .*leave it out"):
         joined(read_settings({name: value}), HEAD)
 

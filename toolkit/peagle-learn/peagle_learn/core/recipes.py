@@ -45,6 +45,7 @@ class HeadSizes(PackagedData):
     kv_heads: int
     head_dim: int
     intermediate_size: int
+    draft_vocabulary: int | None = None
     bytes_per_value: int = GPU_BYTES
 
     def parameters(self, target: TargetSizes) -> float:
@@ -53,7 +54,8 @@ class HeadSizes(PackagedData):
         keys = self.kv_heads * self.head_dim
         layer = hidden * (inner + 2 * keys) + inner * hidden + 3 * hidden * self.intermediate_size
         wider_first = hidden * (inner + 2 * keys)
-        return 2 * target.vocabulary * hidden + 3 * hidden * hidden + self.layers * layer + wider_first
+        tokens = target.vocabulary + (self.draft_vocabulary or target.vocabulary)
+        return tokens * hidden + 3 * hidden * hidden + self.layers * layer + wider_first
 
 
 class Recipe(PackagedData):
@@ -186,6 +188,7 @@ HYPERPARAMETERS = (
     "draft_num_attention_heads",
     "draft_num_key_value_heads",
     "draft_intermediate_size",
+    "draft_vocab_size",
     "freeze_embeddings",
     "gradient_checkpointing",
     "checkpoint_every_steps",
@@ -211,6 +214,8 @@ def chosen(train: TrainSpec, recipe: Recipe, *, warm: bool, gpus: int) -> dict[s
             "draft_intermediate_size": head.intermediate_size,
             "aux_layer_ids": list(recipe.auxiliary_layers),
         }
+        if head.draft_vocabulary is not None:
+            values["draft_vocab_size"] = head.draft_vocabulary
         if recipe.mask_token_id is not None:
             values["mask_token_id"] = recipe.mask_token_id
     if gpus > 1 and max(train.expert_parallel_size or 1, train.target_shards or 1) == 1:
@@ -233,6 +238,7 @@ def head_sizes(recipe: Recipe, values: Mapping[str, Any]) -> HeadSizes:
         "attention_heads": "draft_num_attention_heads",
         "kv_heads": "draft_num_key_value_heads",
         "intermediate_size": "draft_intermediate_size",
+        "draft_vocabulary": "draft_vocab_size",
     }
     shape = {field: values[name] for field, name in fields.items() if values.get(name) is not None}
     return recipe.head.model_copy(update=shape)

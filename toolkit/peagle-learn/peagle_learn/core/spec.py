@@ -188,7 +188,14 @@ class TrainSpec(SpecPart):
     draft_num_attention_heads: int | None = Field(default=None, ge=1, description="Heads of attention.")
     draft_num_key_value_heads: int | None = Field(default=None, ge=1, description="Heads of keys and values.")
     draft_intermediate_size: int | None = Field(default=None, ge=1, description="Width of the head's MLP.")
-    freeze_embeddings: bool | None = Field(default=None, description="Keep the embedding as it is.")
+    draft_vocab_size: int | None = Field(
+        default=None,
+        ge=16,
+        description="Tokens that the head can draft: the data's most frequent; left out, all.",
+    )
+    freeze_embeddings: bool | None = Field(
+        default=None, description="Keep the target's embedding; the head's file is without it."
+    )
     gradient_checkpointing: bool | None = Field(
         default=None, description="Compute activations again in the backward pass: less memory."
     )
