@@ -118,9 +118,7 @@ def code_prompts(functions: list[Function]) -> list[Prompt]:
     )
     return [
         ("", text)
-        for text in shuffled(
-            asks[number % len(asks)](each) for number, each in enumerate(functions * 2)
-        )
+        for text in shuffled(asks[number % len(asks)](each) for number, each in enumerate(functions * 2))
         if len(text) < 2500
     ]
 
