@@ -157,6 +157,17 @@ def write_warm_start(head: Head, target: Target, out: Path) -> None:
         torch.save({"selected_token_ids": chosen, "target_vocab_size": head.vocab}, out / TOKEN_MAP)
 
 
+def start_output(draft: Any, target: Target, chosen: Any) -> None:
+    """Let the output matrix of a head from nothing begin as the target's rows of the drafted tokens.
+
+    ``speculators`` begins so, too; from chance, a head first spends much of its data on what a token is.
+    """
+    import torch
+
+    with torch.no_grad():
+        draft.lm_head.weight.copy_(_shared(target, "lm_head.weight")[chosen.cpu()])
+
+
 def _shared(target: Target, name: str) -> Any:
     """Return the target's embedding or output matrix; where they are tied, the embedding is both."""
     from safetensors import safe_open

@@ -40,14 +40,14 @@ USAGE = "usage: python -m peagle_train train"
 DONE, FAILED, MISTAKEN, STOPPED = 0, 1, 2, 143
 _MOST_REASON = 1024
 #: Nothing is fetched while a job runs, and no library draws bars into the log.
-_QUIET = {
+QUIET = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
 #: torchao's compiled parts are for GPUs; elsewhere they only fail to load.
-_WITHOUT_A_GPU = {"TORCHAO_FORCE_SKIP_LOADING_SO_FILES": "1"}
+WITHOUT_A_GPU = {"TORCHAO_FORCE_SKIP_LOADING_SO_FILES": "1"}
 
 
 def main(arguments: list[str]) -> int:
@@ -128,11 +128,11 @@ def _worker(file: Path) -> int:
 
 def _run(plan: Plan, stop: Stop) -> int:
     """Train in this process, alone or as one of several."""
-    os.environ |= _QUIET
+    os.environ |= QUIET
     import torch
 
     if not torch.cuda.is_available():
-        os.environ |= _WITHOUT_A_GPU
+        os.environ |= WITHOUT_A_GPU
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     from peagle_train import on_cpu
     from peagle_train.recipe import HeadRecipe, Stopped
@@ -147,12 +147,12 @@ def _run(plan: Plan, stop: Stop) -> int:
             print(f"{PREFIX} stopped step={recipe.runtime.global_step}", flush=True)
         return STOPPED
     if recipe.dist_env.is_main:
-        _write_record(plan, recipe.write_result(), os.environ)
+        write_record(plan, recipe.write_result(), os.environ)
         print(f"{PREFIX} done step={recipe.runtime.global_step}", flush=True)
     return DONE
 
 
-def _write_record(plan: Plan, trained: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def write_record(plan: Plan, trained: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     """Write ``training.json`` beside the head: its data, settings, libraries and history."""
     weights = plan.folders.model / "model.safetensors"
     with weights.open("rb") as opened:

@@ -19,6 +19,16 @@ ROWS = 512
 _LIBRARYS_MASK = peagle_draft._PeagleDraftMixin.build_peagle_block_mask
 
 
+def compute_dtype(stored: str | None) -> Any:
+    """Return the dtype to compute in: bfloat16 if the target is stored so and this CPU multiplies in it.
+
+    With the instructions it is twice as fast as float32, without them slower. ``stored`` is the config's dtype.
+    """
+    # torch has no public name for these two questions.
+    fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if fast and stored == "bfloat16" else torch.float32
+
+
 def dense(q: Any, k: Any, v: Any, *, block_mask: Any, scale: float) -> Any:
     """Attention with the whole mask."""
     rows, columns = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])[None, :]

@@ -25,7 +25,7 @@ from nemo_automodel.recipes.llm.train_eagle3 import TrainEagle3Recipe
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from transformers import AutoModelForCausalLM
 
-from peagle_train import Mistake, checkpoint, heads, masters, settings
+from peagle_train import Mistake, checkpoint, heads, masters, on_cpu, settings
 from peagle_train.dataset import Batches, Channel, Documents, InOrder
 from peagle_train.plan import Plan
 from peagle_train.progress import Log, Pace, by_depth
@@ -98,7 +98,12 @@ class HeadRecipe(TrainEagle3Recipe):
 
     def __init__(self, plan: Plan, stop: Callable[[], bool], say: Callable[[str], None] = print) -> None:
         self.plan, self.stop = plan, stop
-        warm = plan.warm_start
+        self.document = self._library_recipe()
+        self._log = Log(plan.steps, say=say)
+        super().__init__(ConfigNode(self.document))
+
+    def _library_recipe(self) -> dict[str, Any]:
+        plan, warm = self.plan, self.plan.warm_start
         token_map = warm / heads.TOKEN_MAP
         document = settings.recipe(
             plan.settings,
@@ -115,9 +120,7 @@ class HeadRecipe(TrainEagle3Recipe):
         if plan.head:
             arguments |= {"fc_norm": plan.head.fc_norm, "norm_output": plan.head.norm_output}
         arguments["log_every_steps"] = min(arguments["log_every_steps"], plan.steps)
-        self.document = document
-        self._log = Log(plan.steps, say=say)
-        super().__init__(ConfigNode(document))
+        return document
 
     # --- what the library builds -------------------------------------------------------------------
 
@@ -151,6 +154,7 @@ class HeadRecipe(TrainEagle3Recipe):
             super()._setup_colocated_target(recipe_cfg, target_path, draft_base_config)
             return
         # The library asks for the current CUDA device; without one transformers loads the target.
+        self.compute_dtype = on_cpu.compute_dtype(self.plan.target.dtype)
         self.target_model = AutoModelForCausalLM.from_pretrained(
             target_path, dtype=self.compute_dtype, attn_implementation=self.plan.target.attention
         )
@@ -202,6 +206,8 @@ class HeadRecipe(TrainEagle3Recipe):
     ) -> Any:
         """Build the library's trainer, with counts by depth."""
         chosen = self.plan.settings
+        if self.plan.head is None:
+            heads.start_output(self.draft_model, self.plan.target, selected_token_ids)
         self._peagle_partitioned = chosen.sequence_partitions > 1
         masters.compute_in(self.target_dtype, self.draft_model)
         return CountingTrainer(
@@ -355,17 +361,20 @@ class HeadRecipe(TrainEagle3Recipe):
         if self.dist_env.is_main:
             self._log.resumed(saved.step)
 
-    def write_result(self) -> dict[str, Any]:
-        """Write the head in vLLM's layout; return what ``training.json`` says. For the first process."""
+    def vllm_config(self) -> dict[str, Any]:
+        """Return the ``config.json`` that vLLM reads."""
         chosen = self.plan.settings
         assert chosen.aux_layer_ids is not None
         assert chosen.mask_token_id is not None
-        draft = self._module().draft_model
-        config = heads.vllm_config(draft.config.to_dict(), chosen.aux_layer_ids, chosen.mask_token_id)
-        state = heads.without_shared(masters.state_of(draft), self.plan.target)
-        parameters = heads.write_head(state, config, self.plan.folders.model)
+        draft = self._module().draft_model.config.to_dict()
+        return heads.vllm_config(draft, chosen.aux_layer_ids, chosen.mask_token_id)
+
+    def write_result(self) -> dict[str, Any]:
+        """Write the head in vLLM's layout; return what ``training.json`` says. For the first process."""
+        state = heads.without_shared(masters.state_of(self._module().draft_model), self.plan.target)
+        parameters = heads.write_head(state, self.vllm_config(), self.plan.folders.model)
         return {
-            "settings": settings.as_json(chosen),
+            "settings": settings.as_json(self.plan.settings),
             "recipe": self.document,
             "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
             "steps": self.runtime.global_step,

@@ -22,6 +22,8 @@ class Target(TargetShape):
     """A target with its folder."""
 
     folder: Path
+    dtype: str | None = None
+    """What the config says that the weights are stored in."""
 
     @property
     def attention(self) -> str:
@@ -41,7 +43,7 @@ def read_target(folder: Path) -> Target:
         sizes = target_shape(config, files)
     except ValueError as error:
         raise Mistake(str(error)) from error
-    return Target(**asdict(sizes), folder=folder)
+    return Target(**asdict(sizes), folder=folder, dtype=config.get("dtype") or config.get("torch_dtype"))
 
 
 def read_config(folder: Path, whose: str) -> dict[str, Any]:

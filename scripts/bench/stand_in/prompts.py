@@ -3,7 +3,7 @@
     python -m scripts.bench.stand_in.prompts FOLDER
 
 writes one JSON Lines file for each kind. Code, JSON and summaries come from Python's own documentation and
-source, and languages from Django's translations. HumanEval's problems are left out: heads are measured on them.
+source, and languages from Django's translations. HumanEval is left out: heads are measured on it.
 The prompts ask for a greedy answer and for one of temperature 0.7, in turns.
 """
 
@@ -108,7 +108,7 @@ def library_functions() -> Iterator[Function]:
 
 
 def code_prompts(functions: list[Function]) -> list[Prompt]:
-    """Return code to write, to explain, and to test. HumanEval's problems are not among them: heads are measured on them."""
+    """Return code to write, to explain and to test."""
     asks: tuple[Callable[[Function], str], ...] = (
         lambda each: f"Write a Python function `{each.name}({each.arguments})`. {each.summary}",
         lambda each: f"Explain what this Python code does:\n\n```python\n{each.source}\n```",
