@@ -129,9 +129,7 @@ def _channels(
 def _served(spec: LearnSpec, uri: str | None, session: Session, catalog: Catalog) -> ServedTarget:
     """Return what the target is; its files may be the catalogue's or the user's."""
     artifacts = {} if session.local is None else session.local.artifacts
-    target = served_target(uri, catalog, local=session.is_local, artifacts=artifacts)
-    entry = catalog.models.get(spec.target.model)
-    return replace(target, stand_in=target.stand_in or (entry is not None and entry.stand_in))
+    return served_target(uri, spec.target.model, catalog, local=session.is_local, artifacts=artifacts)
 
 
 def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:

@@ -92,15 +92,14 @@ class Plan(Shown):
     def target(self) -> ServedTarget:
         """The model that the endpoint serves."""
         draft = self.draft
-        target = served_target(
+        return served_target(
             draft.model_uri,
+            self.spec.model_name,
             draft.catalog,
-            name=(draft.model.hub_id or self.spec.model_name).rpartition("/")[2],
             image=draft.image.uri if draft.image else None,
             local=self.context.local,
             artifacts=self.context.artifacts,
         )
-        return replace(target, stand_in=target.stand_in or draft.model.stand_in)
 
     @property
     def lock(self) -> Lock | None:

@@ -51,32 +51,32 @@ class ServedTarget:
 
 def served_target(
     uri: str | None,
+    model: str | None,
     catalog: Catalog,
     *,
-    name: str | None = None,
     image: str | None = None,
     local: bool = False,
     artifacts: Mapping[str, str],
 ) -> ServedTarget:
-    """Return the target whose files are at an S3 prefix.
+    """Return the target of an endpoint.
 
     Args:
-        uri: the prefix; None if unknown.
-        catalog: names the models behind ``artifacts``.
-        name: the model's name, if the catalogue does not have it; by default the last part of ``uri``.
+        uri: the S3 prefix of its files; None if unknown.
+        model: its catalogue id or its own name, as the spec has it; None if unknown.
+        catalog: has the models' own names.
         image: the container's image; the tag of one for CPUs ends in -cpu.
         local: whether it is on the local SageMaker, which runs every engine on a CPU.
-        artifacts: prefixes of the catalogue's artifacts.
+        artifacts: S3 prefixes of the catalogue's artifacts.
     """
     place = (uri or "").rstrip("/")
     on_cpu = local or (image or "").endswith("-cpu")
-    known = {each.rstrip("/"): artifact for artifact, each in artifacts.items()}.get(place)
-    for model_id, entry in catalog.models.items():
-        if known is not None and entry.artifact == known:
-            return ServedTarget((entry.hub_id or model_id).rpartition("/")[2], entry.stand_in, on_cpu)
-    if local and place.startswith(_LOCAL_JUMPSTART):
-        return ServedTarget(name, stand_in=True, on_cpu=True)
-    return ServedTarget(name or place.rpartition("/")[2] or None, on_cpu=on_cpu)
+    artifact = next((name for name, each in artifacts.items() if each.rstrip("/") == place), None)
+    if artifact is not None:  # the files decide
+        model = next((name for name, each in catalog.models.items() if each.artifact == artifact), model)
+    entry = catalog.models.get(model or "")
+    name = (entry and entry.hub_id) or model or place
+    stand_in = bool(entry and entry.stand_in) or (local and place.startswith(_LOCAL_JUMPSTART))
+    return ServedTarget(name.rpartition("/")[2] or None, stand_in, on_cpu)
 
 
 def figures_note(figures_of: str) -> str:

@@ -12,22 +12,26 @@ CPU = "account.dkr.ecr.region.amazonaws.com/vllm:0.32.0-cpu"
 
 
 @pytest.mark.parametrize(
-    ("uri", "local", "image", "figures_of"),
+    ("uri", "model", "local", "image", "figures_of"),
     [
-        ("s3://local/tiny/", True, None, "small stand-in weights"),
-        ("s3://jumpstart-cache-prod-us-east-1/gpt/", True, None, "small stand-in weights"),
-        ("s3://local/smollm2", True, None, "SmolLM2-135M-Instruct on a CPU"),
-        ("s3://mine/models/my-llama/", True, None, "my-llama on a CPU"),
-        (None, True, None, "a model on a CPU"),
-        ("s3://mine/models/my-llama/", False, CPU, "my-llama on a CPU"),
-        ("s3://jumpstart-cache-prod-us-east-1/gpt/", False, "vllm:0.32.0-gpu", None),
+        ("s3://local/tiny/", None, True, None, "small stand-in weights"),
+        ("s3://local/tiny/", "gpt-oss-20b", True, None, "small stand-in weights"),
+        ("s3://mine/copy/", "tiny-code", True, None, "small stand-in weights"),
+        ("s3://jumpstart-cache-prod-us-east-1/gpt/", "gpt-oss-20b", True, None, "small stand-in weights"),
+        ("s3://local/smollm2", None, True, None, "SmolLM2-135M-Instruct on a CPU"),
+        ("s3://mine/copy/", "smollm2-135m-instruct", True, None, "SmolLM2-135M-Instruct on a CPU"),
+        ("s3://mine/models/x/", "my-llama", True, None, "my-llama on a CPU"),
+        ("s3://mine/models/my-llama/", None, True, None, "my-llama on a CPU"),
+        (None, None, True, None, "a model on a CPU"),
+        ("s3://mine/models/my-llama/", None, False, CPU, "my-llama on a CPU"),
+        ("s3://jumpstart-cache-prod-us-east-1/gpt/", "gpt-oss-20b", False, "vllm:0.32.0-gpu", None),
     ],
 )
 def test_figures_say_which_model_ran_on_a_cpu(
-    uri: str | None, local: bool, image: str | None, figures_of: str | None
+    uri: str | None, model: str | None, local: bool, image: str | None, figures_of: str | None
 ) -> None:
     target = served_target(
-        uri, load_catalog(), local=local, image=image, artifacts=ARTIFACTS if local else {}
+        uri, model, load_catalog(), local=local, image=image, artifacts=ARTIFACTS if local else {}
     )
     assert target.figures_of == figures_of
     assert target.stand_in == (figures_of == "small stand-in weights")

@@ -89,7 +89,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
         read_at=session.now(),
-        target=target_of(session, model),
+        target=target_of(session, model, ours.tags),
         warnings=(
             *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
             *unread_notes,
@@ -97,13 +97,13 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     )
 
 
-def target_of(session: Session, model: ModelFacts | None) -> ServedTarget:
-    """Return which model a SageMaker model serves, as far as its files' address says."""
+def target_of(session: Session, model: ModelFacts | None, tags: Mapping[str, str]) -> ServedTarget:
+    """Return what an endpoint with this SageMaker model and these tags serves."""
     hub_id = None if model is None else model.environment.get("HF_MODEL_ID")
     return served_target(
         None if model is None else model.uri,
+        tags.get(keys.MODEL) or hub_id,
         load_catalog(),
-        name=hub_id and hub_id.rpartition("/")[2],
         image=None if model is None else model.image,
         local=session.is_local,
         artifacts={} if session.local is None else session.local.artifacts,

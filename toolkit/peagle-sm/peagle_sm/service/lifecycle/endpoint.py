@@ -338,13 +338,14 @@ class Endpoint:
         return status(self.name, session=self.session)
 
     def target(self) -> ServedTarget:
-        """Return which model it serves, as far as its config says."""
+        """Return which model it serves, as far as its config and its tags say."""
         from peagle_sm.service.inventory.inspection import target_of
 
         facts = control.describe_endpoint(self.session, self.name)
         config = control.describe_endpoint_config(self.session, facts.config_name) if facts else None
         name = None if config is None else config.model_name
-        return target_of(self.session, None if name is None else control.describe_model(self.session, name))
+        model = None if name is None else control.describe_model(self.session, name)
+        return target_of(self.session, model, (facts and control.tags_of(self.session, facts.arn)) or {})
 
     def logs(self, *, follow: bool = False, limit: int = 100) -> Iterator[LogLine]:
         """Yield its log lines, oldest first."""
