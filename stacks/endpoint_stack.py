@@ -84,7 +84,7 @@ def _price(plan: Plan) -> str:
 
 
 def _invoke(plan: Plan) -> str:
-    return f"peagle-sm invoke {plan.names.endpoint} --prompt 'Write a haiku about the sea.'"
+    return f"peagle-sm invoke {plan.names.endpoint} --prompt '{plan.target.example}'"
 
 
 SWITCH = "EndpointState"

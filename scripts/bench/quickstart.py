@@ -132,7 +132,7 @@ def document(
     """What ``results/quickstart.json`` says."""
     third = within(results, THIRD)
     return {
-        "stand_in_weights": True,
+        **results.header.target_data(),
         "prompts": _prompts(results),
         "identical_outputs": not differing(results),
         **main_figures(results),

@@ -39,8 +39,8 @@ def test_every_public_name_comes_without_a_client() -> None:
 @pytest.mark.parametrize(
     ("use_case", "most"),
     [
-        ("peagle_sm.service.lifecycle.deployment", 81),
-        ("peagle_sm.service.lifecycle.updating", 83),
+        ("peagle_sm.service.lifecycle.deployment", 82),
+        ("peagle_sm.service.lifecycle.updating", 84),
         ("peagle_sm.service.lifecycle.resuming", 82),
         ("peagle_bench.benchmark.run", 80),
     ],

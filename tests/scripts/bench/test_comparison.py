@@ -11,6 +11,7 @@ from peagle_bench.benchmark.endpoint_arm import Described
 from peagle_bench.compare.run import CompareDependencies
 from peagle_bench.results.result_file import read
 from peagle_bench.workloads import Workload
+from peagle_sm.core.served_target import ServedTarget
 from scripts.bench.comparison import (
     COMPILED,
     REST,
@@ -72,7 +73,7 @@ def around(time: VirtualTime) -> CompareDependencies:
 def test_the_modes_answer_in_turns_and_the_file_of_the_last_run_is_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "results" / "r.jsonl"
     workload = Workload("mine", items(9), None, None, "a test", 9, temperature=0.0)
-    described = [Described(arm, stand_in_weights=True) for arm in ARMS]
+    described = [Described(arm, target=ServedTarget(stand_in=True)) for arm in ARMS]
     said: list[str] = []
     for _ in range(2):
         found = measured(described, workload, file, around(VirtualTime()), {"seed": 7}, said.append)

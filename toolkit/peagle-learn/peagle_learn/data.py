@@ -185,7 +185,7 @@ def plan_data(
         )
     endpoint = need_endpoint(spec)
     opened = sources or Sources(lambda: session)
-    texts, notes = target_texts(opened, spec.target.model, spec.target.revision)
+    texts, notes = target_texts(opened, spec.target.place, spec.target.revision)
     bucket, _ = s3.split_uri(spec.folder)
     if not s3.exists(session, bucket):
         raise NotFound(f"the bucket {bucket} does not exist", next_step=f"Create it: aws s3 mb s3://{bucket}")

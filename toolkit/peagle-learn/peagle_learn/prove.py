@@ -195,7 +195,7 @@ def plan_prove(
     endpoint = describe_endpoint(session, need_endpoint(spec))
     k = endpoint.arm.num_speculative_tokens
     candidate = open_candidate(
-        head, session, work, target=spec.target.model, num_speculative_tokens=k, sources=opened
+        head, session, work, target=spec.target.place, num_speculative_tokens=k, sources=opened
     )
     uri = f"{spec.folder}heads/{candidate.sha256[:16]}/"
     bound = bound_of(spec, session, candidate.sha256, uri, manifest)

@@ -169,9 +169,7 @@ def target_source(session: Session, endpoint: str, component: str | None = None)
     model = None if name is None else control.describe_model(session, name)
     if model is None:
         return {}
-    container = model.raw.get("PrimaryContainer") or (model.raw.get("Containers") or [{}])[0]
-    source = (container.get("ModelDataSource") or {}).get("S3DataSource") or {}
-    sources = {"files": source.get("S3Uri") or container.get("ModelDataUrl") or ""}
+    sources = {"files": model.uri or ""}
     return sources | {key: model.environment[key] for key in _TARGET_VARIABLES if key in model.environment}
 
 

@@ -31,6 +31,7 @@ from peagle_sm.core.guard import TRAINING_STACK
 from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import read_layout
 from peagle_sm.core.heads.reading import CONFIG, Folder, read_json
+from peagle_sm.core.served_target import ServedTarget, served_target
 from peagle_sm.core.words import Finding, error_finding
 
 TRAINER_IMAGE = "peagle-trainer"
@@ -97,7 +98,7 @@ def read_facts(
         price=read_price(spec, session, kind),
         image=spec.train.image or (dict(local.image_uris).get(TRAINER_IMAGE) if local else None),
         role_arn=local.role_arn if local else None,
-        stand_in=local is not None or (spec.target.model in catalog.models and _stand_in(spec, catalog)),
+        target=_served(spec, target.uri, session, catalog),
         sizes=target.sizes,
         head=head.shape,
         data_is_to_come=data_is_to_come,
@@ -125,8 +126,10 @@ def _channels(
     return channels, findings
 
 
-def _stand_in(spec: LearnSpec, catalog: Catalog) -> bool:
-    return catalog.models[spec.target.model].stand_in
+def _served(spec: LearnSpec, uri: str | None, session: Session, catalog: Catalog) -> ServedTarget:
+    """Return what the target is; its files may be the catalogue's or the user's."""
+    artifacts = {} if session.local is None else session.local.artifacts
+    return served_target(uri, spec.target.model, catalog, local=session.is_local, artifacts=artifacts)
 
 
 def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:
@@ -149,7 +152,10 @@ def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:
         config = _config(folder)
     except (NotFound, ValueError) as error:
         reason = error.message if isinstance(error, NotFound) else f"config.json below {uri}: {error}"
-        finding = error_finding("target", f"target: {reason}", "Give the folder of a Hugging Face model.")
+        step = "Give the folder of a Hugging Face model."
+        if session.local is not None and uri in session.local.artifacts.values():
+            step = f"Its files come with its first endpoint: `peagle-sm deploy{session.command_flags()}`."
+        finding = error_finding("target", f"target: {reason}", step)
         if known is None:
             raise SpecError(f"target.model: {reason}", next_step=finding.next_step) from error
         return _Target(uri, "", 0, None, known, (finding,))

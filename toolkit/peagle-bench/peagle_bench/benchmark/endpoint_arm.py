@@ -10,7 +10,7 @@ import json
 import math
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +23,7 @@ from peagle_sm.aws.session.local_server import is_installed, stand_in_weights
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.session.signing import is_remote
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.served_target import ServedTarget
 from peagle_sm.core.spec.endpoint_spec import MODES
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ IN_SERVICE = "InService"
 
 @dataclass(frozen=True)
 class Described:
-    """An arm, its origin for the results file, and whether it serves the stand-in weights."""
+    """An arm, its origin for the results file, and the model that it serves."""
 
     arm: ArmRecord
-    stand_in_weights: bool
+    target: ServedTarget
     origin: Mapping[str, Any] = field(default_factory=dict)
     context: int | None = None  #: context length in tokens (prompt and answer); None if unknown
 
@@ -78,6 +79,16 @@ class Described:
         """Return a copy with a price given by the user."""
         arm = replace(self.arm, usd_per_hour=usd_per_hour, price_source="given by the user")
         return replace(self, arm=arm)
+
+
+def targets_of(targets: Iterable[ServedTarget]) -> dict[str, Any]:
+    """Return a header's fields about the targets that were measured."""
+    every = [*targets]
+    labels = dict.fromkeys(each.figures_of for each in every if each.figures_of)
+    return {
+        "stand_in_weights": any(each.stand_in for each in every),
+        "figures_of": ", ".join(labels) or None,
+    }
 
 
 def is_url(endpoint: str) -> bool:
@@ -135,7 +146,7 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
         "region": session.region,
         "engine": facts.engine,
     }
-    return Described(arm, session.is_local or (facts.image or "").endswith("-cpu"), origin)
+    return Described(arm, facts.target, origin)
 
 
 def describe_url(
@@ -166,7 +177,7 @@ def describe_url(
     context = model.get("max_model_len")
     return Described(
         arm,
-        _is_shipped(model.get("root")),
+        ServedTarget(stand_in=_is_shipped(model.get("root"))),
         {"model": model.get("id"), "max_model_len": context},
         context if isinstance(context, int) else None,
     )

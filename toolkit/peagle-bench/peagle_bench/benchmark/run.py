@@ -18,7 +18,7 @@ from typing import Any
 
 from peagle_bench.benchmark import acceptance
 from peagle_bench.benchmark.acceptance import EngineSource, is_ineffective
-from peagle_bench.benchmark.endpoint_arm import Described, look_at
+from peagle_bench.benchmark.endpoint_arm import Described, look_at, targets_of
 from peagle_bench.benchmark.plan import (
     BenchPlan,
     check_plan,
@@ -295,7 +295,7 @@ def _header(
             "loads": [load.label for load in plan.loads],
         },
         provenance={**dependencies.provenance(), "endpoint": dict(described.origin)},
-        stand_in_weights=described.stand_in_weights,
+        **targets_of([described.target]),
     )
 
 

@@ -21,11 +21,12 @@ from peagle_bench.commands.options import (
 from peagle_sm.cli.arguments import follower, open_session
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note, termination_is_ctrl_c
-from peagle_sm.cli.terminal import STAND_IN, render_fields, show
+from peagle_sm.cli.terminal import render_fields, show
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import usd
 
 if TYPE_CHECKING:
+    from peagle_bench.benchmark.endpoint_arm import Described
     from peagle_bench.benchmark.plan import BenchPlan
     from peagle_bench.results.records import ArmRecord
     from peagle_bench.results.result_file import Outcome
@@ -92,8 +93,8 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     )
     session = None if is_url(endpoint) else open_session(state)
     described = describe_arm(session, endpoint, usd_per_hour=options["usd_per_hour"])
-    arm, stand_in = described.arm, described.stand_in_weights
-    note(state, render_before(arm, workload, plan, stand_in=stand_in) + "\n")
+    arm = described.arm
+    note(state, render_before(described, workload, plan) + "\n")
     path = options["out"] or results_file("bench", arm.name)
     every_s = 5.0 if state.format == "json" else 0.5
     with termination_is_ctrl_c(), follower(state) as follow:
@@ -103,18 +104,19 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
         outcome = measure(described, make_target(session, arm), workload, plan, path, dependencies)
     emit(
         state,
-        table=lambda: render_outcome(outcome, stand_in=stand_in),
-        data=lambda: outcome_data(outcome, stand_in=stand_in),
+        table=lambda: render_outcome(outcome),
+        data=lambda: outcome_data(outcome),
         names=[str(outcome.path)],
     )
     if all(is_withheld(point.client) for point in outcome.results.points):
         raise withheld(outcome)
 
 
-def render_before(arm: ArmRecord, workload: Workload, plan: BenchPlan, *, stand_in: bool) -> str:
+def render_before(described: Described, workload: Workload, plan: BenchPlan) -> str:
     """Render what will be measured, and what it costs."""
+    arm, label = described.arm, described.target.figures_of
     lines = [
-        ("endpoint", f"{arm.name}, {_mode(arm)}" + (f" ({STAND_IN})" if stand_in else "")),
+        ("endpoint", f"{arm.name}, {_mode(arm)}" + (f" ({label})" if label else "")),
         ("workload", _workload(workload)),
         ("loads", ", ".join(load.label for load in plan.loads)),
         ("price", _price(arm, plan)),
@@ -144,7 +146,7 @@ def _price(arm: ArmRecord, plan: BenchPlan) -> str:
     return text
 
 
-def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
+def render_outcome(outcome: Outcome) -> str:
     """Render rates, latencies, survival and notes; leave out withheld loads."""
     from peagle_bench.report import tables
     from peagle_bench.report.merging import view_of
@@ -158,12 +160,12 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
             "(p50 / p95 / p99; ITL is between chunks, which may contain several tokens)",
             "\n".join(tables.survival(view)),
         ]
-    notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
+    notes = [*outcome.notes, *outcome.results.header.notes]
     parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
     return "\n\n".join(part for part in parts if part)
 
 
-def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the same data for --format json; a withheld point has no figures."""
     from peagle_bench.load.points import is_short, is_withheld
     from peagle_bench.results.result_file import encode
@@ -177,7 +179,7 @@ def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
         points.append({**load, **known, **figures, "arm": point.arm})
     return {
         "file": str(outcome.path),
-        "stand_in_weights": stand_in,
+        **outcome.results.header.target_data(),
         "arm": encode(outcome.results.arms[-1]),
         "points": points,
         "notes": list(outcome.notes),

@@ -37,7 +37,7 @@ from peagle_sm.cli.arguments import follower, open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.console import confirmed, emit, show_offer, termination_is_ctrl_c
-from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table, show
+from peagle_sm.cli.terminal import render_fields, render_table, show
 from peagle_sm.core.errors import Declined, PlanRefused, SpecError
 from peagle_sm.core.words import usd
 
@@ -290,7 +290,7 @@ def render_outcome(outcome: Outcome) -> str:
         for arm in results.arms
         if not arm.control
     )
-    notes = [*outcome.notes, *([STAND_IN] if results.header.stand_in_weights else [])]
+    notes = [*outcome.notes, *results.header.notes]
     ratios = tables.ratios(view, factors=True)
     parts = [
         f"arms: {arms}",
@@ -314,7 +314,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     shown = separate_withheld(results.points, results.comparisons)
     return {
         "file": str(outcome.path),
-        "stand_in_weights": results.header.stand_in_weights,
+        **results.header.target_data(),
         "arms": [encode(arm) for arm in results.arms],
         "points": [encode(point) for point in shown.points],
         "comparisons": [

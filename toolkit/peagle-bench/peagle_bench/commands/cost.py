@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from peagle_bench.report.costs import CostRow, Pricing
     from peagle_bench.report.fleet import Demand
     from peagle_bench.report.view import View
-    from peagle_bench.results.records import ArmRecord
+    from peagle_bench.results.records import ArmRecord, Header
     from peagle_sm.aws.session.session import Session
 
 
@@ -106,7 +106,7 @@ def cost(
     emit(
         state,
         table=lambda: render_cost(caution_lines(first), rows, demand),
-        data=lambda: cost_data(rows, demand, stand_in=first.stand_in),
+        data=lambda: cost_data(rows, demand, first.headers[0]),
         names=[f"{best.arm.name} {best.load.label}"] if best else [],
     )
 
@@ -230,13 +230,13 @@ def _answer(rows: Sequence[CostRow], demand: Demand) -> str:
     )
 
 
-def cost_data(rows: Sequence[CostRow], demand: Demand | None, *, stand_in: bool) -> dict[str, Any]:
+def cost_data(rows: Sequence[CostRow], demand: Demand | None, header: Header) -> dict[str, Any]:
     """Return the same data for --format json; None means unknown."""
     from peagle_bench.report.costs import cheapest
 
     best = cheapest(rows)
     return {
-        "stand_in_weights": stand_in,
+        **header.target_data(),
         "demand": asdict(demand) if demand else None,
         "rows": [_row(row) for row in rows],
         "cheapest": _row(best) if best else None,

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from peagle_bench import results_file
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, termination_is_ctrl_c
-from peagle_sm.cli.terminal import STAND_IN, render_fields, show
+from peagle_sm.cli.terminal import render_fields, show
 
 if TYPE_CHECKING:
     from peagle_bench.compare.deployments import Round
@@ -210,7 +210,7 @@ def render_packs(outcome: Outcome) -> str:
     results = outcome.results
     table = tables.packs(view_of([results]))
     notes = [f"{record.pack}: {note}" for record in results.packs for note in record.notes]
-    notes += [STAND_IN] if results.header.stand_in_weights else []
+    notes += results.header.notes
     examples = [
         f"- {record.pack}, {record.arm}: {example}" for record in results.packs for example in record.examples
     ]
@@ -229,7 +229,7 @@ def packs_data(outcome: Outcome) -> dict[str, Any]:
     results = outcome.results
     return {
         "file": str(outcome.path),
-        "stand_in_weights": results.header.stand_in_weights,
+        **results.header.target_data(),
         "scored": scored(results.packs),
         "packs": scorecard_data(results.packs),
     }

@@ -62,7 +62,7 @@ def report(
         table=lambda: render_reports(parts),
         data=lambda: {
             **asdict(verdict(parts[0].view)),
-            "stand_in_weights": parts[0].view.stand_in,
+            **parts[0].view.headers[0].target_data(),
             "packs": scorecard_data([pack for part in parts for pack in part.view.packs]),
             "slices": [row for each in results for row in slices.data(each)],
             "html": str(page) if page else None,

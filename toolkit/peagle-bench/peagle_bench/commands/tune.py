@@ -13,7 +13,7 @@ from peagle_sm.cli.arguments import follower, open_session, read_spec, spec_argu
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
-from peagle_sm.cli.terminal import STAND_IN, render_fields, show
+from peagle_sm.cli.terminal import render_fields, show
 from peagle_sm.core.errors import Declined
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def render_done(done: Done) -> str:
         lines.append(f"best estimate at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
     parts.append("\n".join(lines))
     notes = [f"do not publish: {line}" for line in tuned.untrusted]
-    notes += [STAND_IN] if view.stand_in else []
+    notes += done.results.header.notes
     notes.append("the confidence intervals cover only the windows of this deployment")
     parts.append("\n".join(f"note: {line}" for line in notes))
     ending = [f"took {tuned.minutes:.1f} min, {spent(done)}", f"results: {done.out}"]
@@ -214,7 +214,7 @@ def done_data(done: Done) -> dict[str, Any]:
         "minutes": round(tuned.minutes, 2),
         "results": str(done.out),
         "written": done.written,
-        "stand_in_weights": done.results.header.stand_in_weights,
+        **done.results.header.target_data(),
         "warnings": list(tuned.untrusted),
     }
 

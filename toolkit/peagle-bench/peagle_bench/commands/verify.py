@@ -24,7 +24,7 @@ from peagle_sm.cli.terminal import render_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peagle_bench.results.records import CheckRecord
+    from peagle_bench.results.records import CheckRecord, Header
     from peagle_bench.verify.run import Verification
     from peagle_sm.core.errors import PeagleError
 
@@ -95,12 +95,12 @@ def verify(
     )
     _announce(state, verification)
     records = verification.run(out, partial(note, state), _counting(state))
-    stand_in = verification.stand_in_weights
+    header = verification.header
     ending = _ending(records, allow_undecided)
     emit(
         state,
-        table=lambda: render_checks(records, stand_in, out, concluded=ending is not None),
-        data=lambda: checks_data(records, endpoint, baseline, stand_in, out),
+        table=lambda: render_checks(records, header, out, concluded=ending is not None),
+        data=lambda: checks_data(records, endpoint, baseline, header, out),
         names=[each.name for each in records if not each.passed and each.applicable],
     )
     if ending is not None:
@@ -168,12 +168,9 @@ def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | 
     return None
 
 
-STAND_IN = "small stand-in weights: this says nothing about a large model on a GPU"
-
-
 def render_checks(
     records: Sequence[CheckRecord],
-    stand_in: bool,
+    header: Header,
     out: Path | None = None,
     *,
     concluded: bool = False,
@@ -199,7 +196,7 @@ def render_checks(
         for each in tested:
             parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
     ending = [] if concluded else [f"{checked(records)}."]
-    ending += [STAND_IN] if stand_in else []
+    ending += header.notes
     ending += [] if out is None else [f"results: {out}"]
     parts += ["", *ending] if ending else []
     return "\n".join(parts)
@@ -218,7 +215,7 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 
 def checks_data(
-    records: Sequence[CheckRecord], endpoint: str, baseline: str, stand_in: bool, out: Path
+    records: Sequence[CheckRecord], endpoint: str, baseline: str, header: Header, out: Path
 ) -> dict[str, Any]:
     """Return the results for --format json."""
     from peagle_bench.results.records import all_passed
@@ -228,6 +225,6 @@ def checks_data(
         "baseline": baseline,
         "passed": all_passed(records),
         "checks": [asdict(each) for each in records],
-        "stand_in_weights": stand_in,
+        **header.target_data(),
         "results": str(out),
     }

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_bench.benchmark.acceptance import engine_source
-from peagle_bench.benchmark.endpoint_arm import Described, look_at
+from peagle_bench.benchmark.endpoint_arm import Described, look_at, targets_of
 from peagle_bench.benchmark.plan import probed
 from peagle_bench.benchmark.progress import Spending
 from peagle_bench.compare.alternating import OnRun, TurnContext
@@ -367,7 +367,7 @@ class _Run:
                 "endpoints": {endpoint.arm.name: dict(endpoint.origin) for endpoint in described},
                 "timeouts": asdict(self._dependencies.timeouts),
             },
-            stand_in_weights=any(endpoint.stand_in_weights for endpoint in described),
+            **targets_of(endpoint.target for endpoint in described),
         )
 
     def look(self, message: str) -> str | None:

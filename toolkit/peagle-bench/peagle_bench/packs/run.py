@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from peagle_bench.benchmark.endpoint_arm import Described
+from peagle_bench.benchmark.endpoint_arm import Described, targets_of
 from peagle_bench.benchmark.plan import probed
 from peagle_bench.benchmark.progress import Spending
 from peagle_bench.compare.alternating import Contender, TurnContext, by_prompt, warming
@@ -98,7 +98,7 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
     served = min(context, most or context)
     # A context that was only tried, and not refused, is not the limit.
     limit = None if described.context is None and context > _LONGEST else context
-    return ServedModel(served, described.stand_in_weights, tokenize, limit)
+    return ServedModel(served, described.target.stand_in, tokenize, limit)
 
 
 def demand_context(pack: Pack, model: ServedModel) -> None:
@@ -375,7 +375,7 @@ class _Run:
                 **self.turns.provenance(),
                 "endpoints": {endpoint.arm.name: dict(endpoint.origin) for endpoint in described},
             },
-            stand_in_weights=any(endpoint.stand_in_weights for endpoint in described),
+            **targets_of(endpoint.target for endpoint in described),
         )
 
     def with_saved(self, ended: BaseException) -> BaseException:

@@ -25,7 +25,7 @@ def markdown(files: Sequence[Results], *, title: str | None = None) -> str:
     """Write the report in GitHub's Markdown.
 
     Raises:
-        SpecError: no file, or stand-in weights beside real ones.
+        SpecError: no file, or figures of different targets.
     """
     parts = parts_of(files)
     heading = title or "P-EAGLE report"

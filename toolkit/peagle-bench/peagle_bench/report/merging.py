@@ -177,14 +177,14 @@ def refuse_mixed(files: Sequence[Results]) -> None:
     """Refuse files that must not be in one report.
 
     Raises:
-        SpecError: no file, or stand-in weights beside real ones.
+        SpecError: no file, or figures of different targets.
     """
     if not files:
         raise SpecError("no results file was given", next_step="give at least one")
-    if len({each.header.stand_in_weights for each in files}) > 1:
+    targets = sorted({each.header.label or "a model on GPUs" for each in files})
+    if len(targets) > 1:
         raise SpecError(
-            "some files were measured with the small stand-in weights and some with a real model;"
-            " one report must not mix them",
+            f"the files have figures of {' and of '.join(targets)}; one report must not mix them",
             next_step="create separate reports",
         )
 
@@ -193,7 +193,7 @@ def view_of(files: Sequence[Results]) -> View:
     """Merge the files of one run into one view; `parts_of` finds which files belong to a run.
 
     Raises:
-        SpecError: no file, or stand-in weights beside real ones.
+        SpecError: no file, or figures of different targets.
     """
     refuse_mixed(files)
     # Arms of files without figures would only make the labels longer.
@@ -263,7 +263,7 @@ def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
     """Split files into one part for each run, in order.
 
     Raises:
-        SpecError: no file, or stand-in weights beside real ones.
+        SpecError: no file, or figures of different targets.
     """
     refuse_mixed(files)
     filled = [each for each in files if not holds_nothing(each)]

@@ -35,7 +35,7 @@ def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
     """The page; ``title`` goes before the run's own description.
 
     Raises:
-        SpecError: no file, or stand-in weights beside real ones.
+        SpecError: no file, or figures of different targets.
     """
     parts = parts_of(files)
     name = title or "P-EAGLE report"

@@ -189,5 +189,5 @@ def _facts(header: Header) -> list[tuple[str, str]]:
     for name in ("versions", "machine"):
         if isinstance(origin.get(name), Mapping):
             facts.append((name, ", ".join(f"{key} {value}" for key, value in origin[name].items())))
-    facts += [("weights", "small stand-ins")] if header.stand_in_weights else []
+    facts += [("figures of", header.label)] if header.label else []
     return facts

@@ -24,8 +24,6 @@ from peagle_bench.results.records import (
 )
 from peagle_bench.results.result_file import Results
 
-STAND_IN = "small stand-in weights"
-
 
 @dataclass(frozen=True)
 class View:
@@ -53,9 +51,9 @@ class View:
     empty: tuple[str, ...] = ()
 
     @property
-    def stand_in(self) -> bool:
-        """Whether the small stand-in weights were measured."""
-        return self.headers[0].stand_in_weights
+    def figures_of(self) -> str | None:
+        """What the figures are of, if they say nothing about a GPU."""
+        return self.headers[0].label
 
     @property
     def synthetic(self) -> str | None:
@@ -67,7 +65,7 @@ class View:
     def watermark(self) -> str | None:
         """Warning on every chart if the figures are not a real model's."""
         marks = ["synthetic data"] if self.synthetic else []
-        return ", ".join([*marks, STAND_IN] if self.stand_in else marks) or None
+        return ", ".join([*marks, self.figures_of] if self.figures_of else marks) or None
 
     def requests_of(self, point: PointRecord) -> list[RequestRecord]:
         """Return the measured requests of a point."""
@@ -119,7 +117,7 @@ def load_value(load: Load) -> float:
     return float((load.concurrency if load.kind == "closed" else load.rate_per_s) or 0)
 
 
-STAND_IN_CAUTION = (
+CPU_CAUTION = (
     "These figures compare the modes on the machine that ran them. They do not apply to a large model on a"
     " GPU."
 )
@@ -151,6 +149,7 @@ def cautions(view: View) -> tuple[Caution, ...]:
             listed.append(Caution("wrong", "The A/A control failed", text))
     if view.synthetic:
         listed.append(Caution("not-real", "Synthetic data", f"{view.synthetic}."))
-    if view.stand_in:
-        listed.append(Caution("not-real", "Small stand-in weights", STAND_IN_CAUTION))
+    if view.figures_of:
+        name = view.figures_of[0].upper() + view.figures_of[1:]
+        listed.append(Caution("not-real", name, CPU_CAUTION))
     return tuple(listed)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from peagle_sm.core.served_target import STAND_IN, figures_note
+
 SCHEMA = "peagle-sm/results/1"
 
 Mode = Literal["none", "eagle3", "p-eagle", "unknown"]
@@ -28,6 +30,21 @@ class Header:
     provenance: dict[str, Any]
     stand_in_weights: bool
     schema: str = SCHEMA
+    figures_of: str | None = None  #: target of figures that say nothing about a GPU; older files lack it
+
+    @property
+    def label(self) -> str | None:
+        """What the figures must say of their target; None for a model on GPUs."""
+        return self.figures_of or (STAND_IN if self.stand_in_weights else None)
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes that belong below the figures."""
+        return [figures_note(self.label)] if self.label else []
+
+    def target_data(self) -> dict[str, Any]:
+        """Return what JSON documents say of the target."""
+        return {"stand_in_weights": self.stand_in_weights, "figures_of": self.label}
 
 
 @dataclass(frozen=True)

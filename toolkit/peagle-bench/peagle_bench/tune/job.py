@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from peagle_bench.benchmark.endpoint_arm import targets_of
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import FitRecord, Header
 from peagle_bench.results.result_file import (
@@ -47,7 +48,7 @@ def evidence(
     *,
     workload: str,
     date: str,
-    stand_in: bool,
+    header: Header,
     file: str,
 ) -> list[str]:
     """Write the comment lines for the spec file, without ``#``; ``fits`` are the mode's."""
@@ -66,9 +67,7 @@ def evidence(
         )
         if (against := pays.get(record.load.concurrency or 0)) is not None:
             lines.append(f"{record.load.label}: {against.words}")
-    if stand_in:
-        lines.append("measured with the small stand-in weights: not valid for the real model")
-    return [*lines, f"results: {file}"]
+    return [*lines, *header.notes, f"results: {file}"]
 
 
 _MARK = "# tuned: "
@@ -256,7 +255,7 @@ def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) 
         [record for record in fits if record.mode == own.mode],
         workload=job.workload.name,
         date=str(header.provenance.get("date", ""))[:10],
-        stand_in=header.stand_in_weights,
+        header=header,
         file=str(job.out),
     )
     write_file(path, write_k(path.read_text(encoding="utf-8"), own.common.k, lines, str(path)))
@@ -284,7 +283,7 @@ def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
         command="tune",
         config=_config(job),
         provenance=origin(0),
-        stand_in_weights=session.is_local,
+        **targets_of([plan_for(job.spec, session).target]),
     )
 
 

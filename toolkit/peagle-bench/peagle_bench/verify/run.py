@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
-from peagle_bench.benchmark.endpoint_arm import Described, describe_arm
+from peagle_bench.benchmark.endpoint_arm import Described, describe_arm, targets_of
 from peagle_bench.load.work import WorkItem
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import CheckRecord, Header
@@ -66,11 +67,6 @@ class Verification:
     options: Options
     checks: tuple[str, ...]
 
-    @property
-    def stand_in_weights(self) -> bool:
-        """Whether one of the endpoints has the small stand-in weights."""
-        return self.candidate.stand_in_weights or self.baseline.stand_in_weights
-
     def run(self, path: Path, say: Say, tick: Callable[[], None] = lambda: None) -> list[CheckRecord]:
         """Run the checks and write ``path``; ``say`` gets a line of progress, ``tick`` is called by answer.
 
@@ -80,7 +76,7 @@ class Verification:
         """
         records = []
         with ResultWriter(path) as writer:
-            for line in (self._header(), self.candidate.arm, self.baseline.arm):
+            for line in (self.header, self.candidate.arm, self.baseline.arm):
                 writer.append(line)
             pair = EnginePair(*self.engines, self.options, tick=tick)
             for record in verify(pair, self.workload.items, self.checks, say):
@@ -88,7 +84,9 @@ class Verification:
                 records.append(record)
         return records
 
-    def _header(self) -> Header:
+    @cached_property
+    def header(self) -> Header:
+        """The results file's header."""
         where_from = origin(self.options.seed)
         return Header(
             run_id=f"verify-{self.candidate.arm.name}-{where_from['date']}",
@@ -105,7 +103,7 @@ class Verification:
                 "endpoint": dict(self.candidate.origin),
                 "baseline": dict(self.baseline.origin),
             },
-            stand_in_weights=self.stand_in_weights,
+            **targets_of((self.candidate.target, self.baseline.target)),
         )
 
 

@@ -49,6 +49,11 @@ class TargetSpec(SpecPart):
     )
     accept_eula: bool = Field(default=False, description="You accept the model's licence terms.")
 
+    @property
+    def place(self) -> str:
+        """Where its config and tokenizer are read: ``uri``, else what ``model`` names."""
+        return self.uri or self.model
+
 
 class SelfWrittenSpec(SpecPart):
     """Prompts that the target writes itself, as it continues a chat that ends where a user's turn begins."""

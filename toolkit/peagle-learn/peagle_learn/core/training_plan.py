@@ -39,7 +39,7 @@ from peagle_sm.core.display import Card, Shown, Table
 from peagle_sm.core.plan.tags_and_schedules import DEADLINE
 from peagle_sm.core.planning import finding_rows, refuse_errors
 from peagle_sm.core.resources.resource import Request
-from peagle_sm.core.words import STAND_IN, Finding, error_finding, usd
+from peagle_sm.core.words import Finding, error_finding, usd
 
 _LEAST_SEGMENT = 16
 
@@ -132,7 +132,7 @@ class LearnPlan(Shown):
             "account": self.facts.account,
             "region": self.facts.region,
             "local": self.facts.local,
-            "stand_in_weights": self.facts.stand_in,
+            **self.facts.target.to_dict(),
             "usd_per_hour": price.usd_per_hour,
             "max_usd": price.max_usd,
             "max_hours": price.max_hours,
@@ -352,7 +352,7 @@ def _fields(plan: LearnPlan) -> list[tuple[str, str]]:
     hours = plan.estimated_hours
     return [
         ("job", plan.job),
-        ("target", f"{plan.spec.target.model}\n({STAND_IN})" if facts.stand_in else plan.spec.target.model),
+        ("target", plan.spec.target.model + (f"\n({facts.target.note})" if facts.target.note else "")),
         ("start from", facts.head_uri or "nothing: random weights"),
         ("training", _data_words(facts.training)),
         ("validation", _data_words(facts.validation)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from peagle_sm.core.catalog import InstanceEntry
 from peagle_sm.core.guard import TRAINING_ROLE_PREFIX
 from peagle_sm.core.plan.tags_and_schedules import partition
 from peagle_sm.core.resources.resource import Request
+from peagle_sm.core.served_target import ServedTarget
 from peagle_sm.core.words import Finding
 
 PENDING_HOURS = 24
@@ -80,7 +81,7 @@ class TrainingFacts:
     price: TrainingPrice
     image: str | None
     role_arn: str | None
-    stand_in: bool = False
+    target: ServedTarget = field(default_factory=ServedTarget)
     findings: tuple[Finding, ...] = ()
     sizes: TargetShape | None = None
     head: HeadShape | None = None

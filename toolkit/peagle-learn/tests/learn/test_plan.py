@@ -223,3 +223,15 @@ def test_all_that_is_wrong_in_a_spec_is_told_with_its_line() -> None:
     assert "line 3: bucket: found 'b'; allowed: s3://BUCKET" in message
     assert "line 5: unknown field 'train.spoot'" in message
     assert "Did you mean 'spot'?" in message
+
+
+def test_a_comma_in_a_text_of_a_nested_list_is_explained() -> None:
+    text = (
+        "name: a\ntarget: {model: tiny-code}\nbucket: s3://b/p\ndata:\n  self_written:\n"
+        "  - {count: 300, system: Answers about history, science, health.}\n"
+    )
+    with pytest.raises(SpecError) as caught:
+        parse_learn_spec(text, "learn.yaml")
+    assert "line 6: unknown field 'data.self_written.0.science'" in caught.value.message
+    assert "allowed here: answer_temperature, category, count, system, temperature." in caught.value.message
+    assert "'data.self_written.0.system' in quotes" in str(caught.value.next_step)

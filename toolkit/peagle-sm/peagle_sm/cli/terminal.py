@@ -191,9 +191,6 @@ def show(table: Table) -> str:
 
 
 render_fields = aligned
-
-#: The note below figures that were measured with the weights that ship with peagle-sm.
-STAND_IN = "small stand-in weights on a CPU: these figures say nothing about a GPU"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

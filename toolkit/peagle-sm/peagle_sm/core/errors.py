@@ -262,11 +262,21 @@ class StreamReportedError(StreamError):
     """The engine reported an error in its stream, in vLLM's format or OpenAI's."""
 
 
+class NoChatTemplate(SpecError):
+    """The engine refuses a chat, since the model has no chat template."""
+
+
 def refused_by_engine(status: int, answer: str, details: Mapping[str, Any]) -> SpecError:
     """Return the error for a request that the engine refuses with a 4xx."""
-    return SpecError(
+    kind, step = SpecError, "Correct the request as the engine's message says."
+    if "must provide a chat template" in answer:  # vllm/renderers/hf.py at 0.32.0
+        kind, step = (
+            NoChatTemplate,
+            "Send a text to continue: `peagle-sm invoke NAME -p TEXT`.",
+        )
+    return kind(
         f"the engine refuses the request ({status}): {answer}",
-        next_step="Correct the request as the engine's message says.",
+        next_step=step,
         details={**details, "original_status_code": status, "original_message": answer},
     )
 

@@ -19,9 +19,10 @@ from peagle_sm.core.plan.resolve import Context, Draft, resolve
 from peagle_sm.core.resources.naming import Names, names_for
 from peagle_sm.core.resources.ordered import planned, spec_hash
 from peagle_sm.core.resources.resource import Request, Resource
+from peagle_sm.core.served_target import ServedTarget, served_target
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
 from peagle_sm.core.spec.lock import Lock, Place
-from peagle_sm.core.words import STAND_IN, Finding, speculation_text, usd, worst_first
+from peagle_sm.core.words import Finding, speculation_text, usd, worst_first
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,17 @@ class Plan(Shown):
         refuse_errors("plan", self.errors(skip), self.findings, shown=shown)
 
     @property
-    def stand_in_weights(self) -> bool:
-        """Whether the endpoint uses small stand-in weights."""
-        return self.context.local or self.draft.model.stand_in
+    def target(self) -> ServedTarget:
+        """The model that the endpoint serves."""
+        draft = self.draft
+        return served_target(
+            draft.model_uri,
+            self.spec.model_name,
+            draft.catalog,
+            image=draft.image.uri if draft.image else None,
+            local=self.context.local,
+            artifacts=self.context.artifacts,
+        )
 
     @property
     def lock(self) -> Lock | None:
@@ -147,7 +156,7 @@ class Plan(Shown):
             "region": self.context.region,
             "local": self.context.local,
             "assumed": list(self.context.assumed),
-            "stand_in_weights": self.stand_in_weights,
+            **self.target.to_dict(),
             "names": asdict(self.names),
             "spec_hash": self.spec_hash,
             "lock": None if self.lock is None else self.lock.jumpstart.model_dump(mode="json"),
@@ -216,7 +225,7 @@ def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
     spec, lock = plan.spec, plan.lock
     locked = None if lock is None else lock.jumpstart
     fields = [
-        ("model", f"{spec.model_name}\n({STAND_IN})" if plan.stand_in_weights else spec.model_name),
+        ("model", spec.model_name + (f"\n({plan.target.note})" if plan.target.note else "")),
         ("sizes from", plan.draft.model.config_place or ""),
         ("speculation", speculation_text(spec.speculation.mode, _draft_tokens(plan))),
         *engine_settings(plan),

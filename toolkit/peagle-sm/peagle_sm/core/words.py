@@ -55,10 +55,6 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: _WORST_FIRST.index(finding.severity))
 
 
-#: Note for an endpoint with the weights that ship with peagle-sm.
-STAND_IN = "small stand-in weights: it works like the real model, but its figures say nothing about it"
-
-
 def elapsed(seconds: float) -> str:
     """Format a duration: `7s`, `3m07s`, `2h05m`."""
     whole = max(0, int(seconds))

@@ -64,7 +64,7 @@ def test_with_json_each_turn_is_an_object(peagle: Run, endpoint: str) -> None:
     assert (first["turn"], second["turn"]) == (1, 2)
     assert (first["assistant"], first["complete"], first["error"]) == (ANSWER, True, None)
     assert first["summary"]["output_tokens"] == 3
-    assert first["stand_in_weights"] is True
+    assert (first["stand_in_weights"], first["figures_of"]) == (False, "a model on a CPU")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ class Stream:
 def test_each_request_has_the_conversation_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     recorder: Any = Recorder()
     lines = ["one", "stop", "fail", "two", "/reset", "three"]
-    Chat(State(), recorder, "be brief", {}, stand_in=True).run(iter(lines), interactive=True)
+    Chat(State(), recorder, "be brief", {}, target=None).run(iter(lines), interactive=True)
     assert recorder.sent == [
         ["be brief", "one"],
         ["be brief", "one", "answer 1", "stop"],

@@ -59,6 +59,23 @@ def test_detached_it_stays_says_what_a_script_needs_and_down_ends_it(environment
     assert _peagle(environment, "local", "status").returncode == 4
 
 
+def test_a_pipe_behind_a_detached_server_ends_while_the_server_runs(environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [*PEAGLE, "local", "up", "-d", "--format", "json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as started:
+        try:
+            text, _ = started.communicate(timeout=300)  # until nobody has the pipe open
+            status = json.loads(_peagle(environment, "local", "status", "--format", "json").stdout)
+            assert f'"pid": {status["pid"]}' in text.decode()
+            assert _runs(status["pid"])
+        finally:
+            started.kill()
+            _peagle(environment, "local", "down")
+
+
 def test_a_server_that_runs_already_is_reported_and_a_port_starts_another(
     environment: dict[str, str],
 ) -> None:

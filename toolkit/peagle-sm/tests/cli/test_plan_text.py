@@ -44,10 +44,10 @@ def test_the_whole_plan() -> None:
     assert str(plan(WARNING, ERROR)) == TEXT
 
 
-def test_a_local_plan_says_that_weights_are_stand_ins() -> None:
+def test_a_local_plan_says_that_the_engine_runs_on_a_cpu() -> None:
     text = str(plan(local=True))
     assert "Plan for coder in us-west-2, the local SageMaker" in text
-    assert "small stand-in weights" in text
+    assert "(Qwen3-Coder-30B-A3B-Instruct-FP8 on a CPU: " in text.replace("\n", " ")
     assert "Findings" not in text
 
 
@@ -75,6 +75,7 @@ def test_the_plan_as_json() -> None:
         "local": False,
         "assumed": [],
         "stand_in_weights": False,
+        "figures_of": None,
         "names": {
             "endpoint": "coder",
             "config": "coder-0a1b2c3d",

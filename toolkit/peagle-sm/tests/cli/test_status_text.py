@@ -7,6 +7,7 @@ from peagle_sm.aws.streams.answers import Acceptance, StreamSummary
 from peagle_sm.cli.commands.endpoints.invoke import acceptance_note, render_summary
 from peagle_sm.cli.commands.endpoints.status import render_list
 from peagle_sm.core.display import text as text_of
+from peagle_sm.core.served_target import ServedTarget
 from peagle_sm.service import EndpointStatus, EndpointSummary
 from tests.cli.samples import NOW
 
@@ -107,7 +108,7 @@ def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights(
         "pid": 7,
         "overrides": ["eager", "port"],
     }
-    local = replace(FULL, engine=engine, stand_in_weights=True)
+    local = replace(FULL, engine=engine, target=ServedTarget(stand_in=True, on_cpu=True))
     counted = "overrides    2 for this machine (`peagle-sm status --verbose` lists them)\n"
     assert counted in str(local)
     text = text_of(local.card(verbose=True))
@@ -128,7 +129,7 @@ def test_the_cause_of_a_failure_comes_first_and_the_dump_only_with_verbose() -> 
 
 
 def test_the_figures_of_a_request() -> None:
-    assert render_summary(SUMMARY, stand_in=False) == (
+    assert render_summary(SUMMARY) == (
         "TTFT 41 ms · 128 tokens in 1.60 s · 80.0 tokens/s · acceptance length 3.42 of at most 8 · "
         "finish reason: length"
     )
@@ -136,7 +137,7 @@ def test_the_figures_of_a_request() -> None:
 
 def test_what_the_engine_did_not_say_is_left_out_and_stand_ins_are_named() -> None:
     bare = replace(SUMMARY, output_tokens=None, otps=None, acceptance=None, finish_reason=None)
-    first, second = render_summary(bare, stand_in=True).splitlines()
+    first, second = render_summary(bare, ServedTarget(stand_in=True)).splitlines()
     assert first == "TTFT 41 ms"
     assert "small stand-in weights" in second
 

@@ -49,6 +49,7 @@ def test_the_whole_plan_of_the_stand_in() -> None:
         {"Key": "peagle-sm:managed-by", "Value": "peagle-sm"},
         {"Key": "peagle-sm:endpoint", "Value": "demo"},
         {"Key": "peagle-sm:spec-hash", "Value": digest},
+        {"Key": "peagle-sm:model", "Value": "tiny-code"},
         {"Key": "peagle-sm:mode", "Value": "p-eagle"},
         {"Key": "peagle-sm:instance-type", "Value": "ml.c7i.2xlarge"},
         {"Key": "peagle-sm:instance-count", "Value": "1"},

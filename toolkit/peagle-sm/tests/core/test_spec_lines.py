@@ -59,6 +59,21 @@ def test_one_problem_is_told_on_one_line(text: str, beginning: str) -> None:
     assert caught.value.message.startswith(f"peagle.yaml: {beginning}")
 
 
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("tags: {team: red, green, blue}", "tags.team"),
+        ("tags: {team: 'red', green}", None),
+        ("tags:\n  team: red\n  green:", None),
+    ],
+)
+def test_a_text_that_a_comma_cuts_asks_for_quotes(text: str, quoted: str | None) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(f"name: demo\nmodel: gpt-oss-20b\n{text}\n", "peagle.yaml")
+    step = str(caught.value.next_step)
+    assert f"{quoted!r} in quotes" in step if quoted else "a comma" not in step
+
+
 NAMES = st.text("ab.", min_size=1, max_size=3).filter(lambda name: not {name, name[-1], name[0]} & {"."})
 TREES = st.recursive(
     st.integers(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3)

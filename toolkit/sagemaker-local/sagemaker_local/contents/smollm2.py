@@ -34,6 +34,11 @@ _CONVERTER = PACKAGE / "contents" / "gguf_checkpoint.py"
 _COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.contents.smollm2")
 
 
+def smollm2_address(region: str) -> Address:
+    """Where the local S3 has its files."""
+    return Address("smollm2", f"peagle-sm-local-{region}", "smollm2-135m-instruct/")
+
+
 def ensure_smollm2(progress: Progress, *, cache: Path | None = None) -> Path:
     """Return the model's folder; download and convert it first if needed.
 
@@ -68,7 +73,7 @@ class SmolLm2:
         self._started = started
         self._artifacts = Artifacts(moto)
         self._lock = asyncio.Lock()
-        self.address = Address("smollm2", f"peagle-sm-local-{moto.region}", "smollm2-135m-instruct/")
+        self.address = smollm2_address(moto.region)
 
     def lay_card(self) -> None:
         """Put the model's card, so that the prefix exists. Blocks."""

@@ -12,7 +12,8 @@ Environment (all optional):
         plain              200, JSON that repeats the request (default)
         sse                200, SCRIPT_CHUNKS server-sent events, SCRIPT_CHUNK_DELAY s apart, and [DONE]
         chat               like sse, in the form of chat completions, with a finish reason and the usage
-        openai             chat completions or completions by what is asked: like chat, or whole
+        openai             chat completions or completions by what is asked: like chat, or whole. With
+                           SCRIPT_TEMPLATE `none` it refuses chats as vLLM does without a template
         say                200 with SCRIPT_BODY to the letter: server-sent events where it begins with `data:`
         status:NNN         that status with SCRIPT_BODY
         replay             200 with the bytes of the file SCRIPT_FILE, a recorded stream
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
     from tests.local.gated_engine import GatedEngine
 
 BORN = time.monotonic()
+NO_TEMPLATE = (  # vLLM 0.32: vllm/renderers/hf.py
+    "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat "
+    "template if the tokenizer does not define one."
+)
 
 
 def age() -> float:
@@ -131,6 +136,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, raw: bytes, script: Mapping[str, str]) -> None:
         document = json.loads(raw)
+        if "messages" in document and script.get("SCRIPT_TEMPLATE") == "none":
+            self._whole(400, json.dumps({"error": {"message": NO_TEMPLATE, "code": 400}}).encode())
+            return
         if document.get("stream"):
             self._stream("chat" if "messages" in document else "sse", script)
             return

@@ -22,6 +22,7 @@ from peagle_bench.results.records import (
     RequestRecord,
 )
 from peagle_bench.workloads import Workload
+from peagle_sm.core.served_target import ServedTarget
 from peagle_sm.service.progress import Event
 
 TARGET = HttpTarget("http://engine:8000", arm="demo")
@@ -34,7 +35,7 @@ def arm(**changed: Any) -> ArmRecord:
 
 
 def described(**changed: Any) -> Described:
-    return Described(arm(**changed), stand_in_weights=True, origin={"image": "vllm"})
+    return Described(arm(**changed), target=ServedTarget(stand_in=True), origin={"image": "vllm"})
 
 
 def workload(prompts: int = 6, *, turns: bool = False) -> Workload:

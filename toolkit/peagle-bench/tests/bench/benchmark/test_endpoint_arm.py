@@ -62,7 +62,7 @@ def test_a_bare_vllm_is_described_by_what_it_serves() -> None:
         url.removeprefix("http://"), "unknown", None, url, transport="http", usd_per_hour=2.5,
         price_source="given by the user",
     )  # fmt: skip
-    assert (result.context, result.stand_in_weights) == (4096, False)
+    assert (result.context, result.target.stand_in) == (4096, False)
     assert result.origin == {"model": "m", "max_model_len": 4096}
     assert (look_at(None, result.arm) or "").startswith(f"no server answers at {url}/health")
     assert result.priced(3.0).arm.usd_per_hour == 3.0
@@ -70,11 +70,11 @@ def test_a_bare_vllm_is_described_by_what_it_serves() -> None:
 
 def test_the_shipped_weights_are_known_wherever_they_lie(tmp_path: Path) -> None:
     with serving(models(root=str(weights_dir() / "target"))) as url:
-        assert describe_url(url).stand_in_weights
+        assert describe_url(url).target.stand_in
     other = tmp_path / "model.safetensors"
     other.write_bytes(bytes((weights_dir() / "target" / "model.safetensors").stat().st_size))
     with serving(models(root=str(tmp_path))) as url:
-        assert not describe_url(url).stand_in_weights
+        assert not describe_url(url).target.stand_in
 
 
 @pytest.mark.parametrize("url", ["http://", "https:///x", "http://h:1/?a=b"])

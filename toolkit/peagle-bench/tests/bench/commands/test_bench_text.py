@@ -18,7 +18,7 @@ def test_a_token_of_a_component_costs_its_share_of_the_instance() -> None:
     header = Header("r", "bench", {}, {}, stand_in_weights=False)
     for described, usd in ((whole, "200.00"), (part, "25.00"), (replace(part, gpus=None), None)):
         results = Results(header, (described,), points=(measured,))
-        heads, row, *_ = render_outcome(Outcome(Path("r.jsonl"), results, ()), stand_in=False).splitlines()
+        heads, row, *_ = render_outcome(Outcome(Path("r.jsonl"), results, ())).splitlines()
         assert ("USD/1M TOKENS" in heads) == (usd is not None)
         assert usd is None or row.split()[-1] == usd
 
@@ -36,8 +36,8 @@ def test_doubtful_figures_have_a_note() -> None:
         header = Header("r", "bench", {}, {}, stand_in_weights=False)
         notes = tuple(notes_of([each], [], measured))
         outcome = Outcome(Path("r.jsonl"), Results(header, (measured,), points=(each,)), notes)
-        shown = render_outcome(outcome, stand_in=False)
+        shown = render_outcome(outcome)
         assert shown.count("note: ") == (note is not None)
         assert note is None or note in shown
-        (data,) = outcome_data(outcome, stand_in=False)["points"]
+        (data,) = outcome_data(outcome)["points"]
         assert data["window_too_short"] == (each.requests == 4)

@@ -28,6 +28,7 @@ from peagle_sm.core.errors import (
     ServiceFault,
     SpecError,
 )
+from peagle_sm.core.served_target import ServedTarget
 from peagle_sm.service.progress import Event
 from tests.bench.compare.simulating import ALONE, request
 from tests.bench.compare.test_contest import ACCEPTANCE, ARMS, STEP_S, items
@@ -79,7 +80,10 @@ class Play:
 
     def arms(self, number: int) -> list[Described]:
         ending = "" if number == 0 else f"@{number + 1}"
-        return [Described(replace(arm, name=arm.name + ending), True, {"image": "x"}) for arm in ARMS]
+        return [
+            Described(replace(arm, name=arm.name + ending), ServedTarget(stand_in=True), {"image": "x"})
+            for arm in ARMS
+        ]
 
     @contextmanager
     def deployment(self, number: int, error: BaseException | None = None) -> Iterator[Sequence[Described]]:

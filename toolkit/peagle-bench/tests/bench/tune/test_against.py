@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_bench.results.records import Reading
+from peagle_bench.results.records import Header, Reading
 from peagle_bench.tune.job import evidence
 from peagle_bench.tune.outcome import (
     BaselineRatio,
@@ -60,7 +60,12 @@ def test_the_results_file_says_it_of_the_load_s_k_and_of_the_one_for_all(result:
 
 def test_the_spec_s_comment_gives_the_baseline_s_rate(result: ModeResult) -> None:
     lines = evidence(
-        result, fit_records(result, usd=None), workload="mine", date="today", stand_in=False, file="r.jsonl"
+        result,
+        fit_records(result, usd=None),
+        workload="mine",
+        date="today",
+        header=Header("r", "tune", {}, {}, False),
+        file="r.jsonl",
     )
     for c, ratio in common_against_none(result).items():
         (line,) = [each for each in lines if "no speculation" in each and f"c={c}:" in each]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from peagle_bench.commands.verify import render_checks
-from peagle_bench.results.records import CheckRecord
+from peagle_bench.results.records import CheckRecord, Header
 from peagle_bench.verify import statistics
 from peagle_bench.verify.answers import join_stream, parse_answer, parse_scores
 from peagle_bench.verify.engines import EndpointEngine, UrlEngine, read_events
@@ -155,7 +155,7 @@ def test_the_page_in_the_terminal() -> None:
         ),
         CheckRecord("tool-calls", "a", "b", None, "could not be decided: no parser", "none"),
     ]
-    text = render_checks(records, stand_in=True)
+    text = render_checks(records, Header("r", "verify", {}, {}, stand_in_weights=True))
     assert text.splitlines()[:5] == [
         "CHECK       RESULT",
         "greedy      pass       all alike",
@@ -166,7 +166,9 @@ def test_the_page_in_the_terminal() -> None:
     assert "sampled  a shift of 3%" in text
     assert "stand-in" in text
     assert "sampled failed" in text
-    assert "undecided: tool-calls" in render_checks([records[0], records[2]], stand_in=False)
+    assert "undecided: tool-calls" in render_checks(
+        [records[0], records[2]], Header("r", "verify", {}, {}, stand_in_weights=False)
+    )
 
 
 def test_the_log_of_an_engine_is_named_with_its_place() -> None:

@@ -70,6 +70,13 @@ class ModelFacts:
     environment: Mapping[str, str]
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def uri(self) -> str | None:
+        """S3 address of the model's files; None without one, as for a model of the hub."""
+        container = _container(self.raw)
+        source = (container.get("ModelDataSource") or {}).get("S3DataSource") or {}
+        return source.get("S3Uri") or container.get("ModelDataUrl")
+
 
 @dataclass(frozen=True)
 class Listed:
@@ -127,7 +134,7 @@ def describe_model(session: Session, name: str) -> ModelFacts | None:
     answer = session.api("sagemaker").find("describe_model", ModelName=name)
     if answer is None:
         return None
-    container = answer.get("PrimaryContainer") or (answer.get("Containers") or [{}])[0]
+    container = _container(answer)
     return ModelFacts(
         name=name,
         arn=answer["ModelArn"],
@@ -135,6 +142,12 @@ def describe_model(session: Session, name: str) -> ModelFacts | None:
         environment=dict(container.get("Environment") or {}),
         raw=answer,
     )
+
+
+def _container(model: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the container of a model, the first of several."""
+    container: Mapping[str, Any] = model.get("PrimaryContainer") or (model.get("Containers") or [{}])[0]
+    return container
 
 
 def list_endpoints(session: Session) -> Iterator[Listed]:

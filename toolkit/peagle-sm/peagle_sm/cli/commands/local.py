@@ -50,8 +50,8 @@ def local() -> None:
     """Run a local SageMaker on this machine.
 
     It serves the AWS API on one port of the loopback address. Behind each endpoint it runs the real vLLM on
-    small stand-in weights. Needs the package sagemaker-local. `peagle-sm local down` deletes everything in
-    it.
+    this machine's CPU, with SmolLM2-135M-Instruct, your own model or small stand-in weights. Needs the
+    package sagemaker-local. `peagle-sm local down` deletes everything in it.
     """
 
 
@@ -92,8 +92,9 @@ def _engine(engine: Mapping[str, Any]) -> str:
 def up(state: State, port: int | None, detach: bool) -> None:
     """Start the local SageMaker.
 
-    In the foreground, the server prints its log until Ctrl-C, which stops it and all its engines. With
-    --detach, it runs in the background; `peagle-sm local down` stops it. If a server runs already, --detach
+    In the foreground, the server prints its log until Ctrl-C, which stops it and all its engines; a pipe
+    behind it ends with it. With --detach, it runs in the background, and the command and its pipe end when
+    it is ready; `peagle-sm local down` stops it. If a server runs already, --detach
     prints its status; --port starts a second one. The first start builds the engine environment from the
     shipped lock (about 2.5 GB, once). To use an existing one, set PEAGLE_SM_ENGINE_PYTHON to its Python.
     """

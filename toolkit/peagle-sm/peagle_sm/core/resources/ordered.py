@@ -150,6 +150,7 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.MANAGED_BY: keys.MANAGER,
         keys.ENDPOINT: spec.name,
         keys.SPEC_HASH: digest,
+        keys.MODEL: spec.model_name,
         keys.MODE: draft.mode,
         keys.INSTANCE_TYPE: draft.instance_types[0],
         keys.INSTANCE_COUNT: str(spec.placement.instance_count),

@@ -11,7 +11,8 @@ import json
 import re
 import types
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
@@ -214,14 +215,34 @@ def line_of(text: str, field: str) -> int | None:
 
     None if the text lacks even the first part, as for a missing top-level field.
     """
-    node, rest, line = yaml.compose(text, Loader=yaml.SafeLoader), field, None
+    lines = [mark.line + 1 for _, _, mark, _ in _path_to(text, field)]
+    return lines[-1] if lines else None
+
+
+def _path_to(text: str, field: str) -> Iterator[tuple[yaml.Node, str, yaml.Mark, yaml.Node]]:
+    """Yield parent, name, mark and node of each part of a dotted field that YAML has."""
+    node, rest = yaml.compose(text, Loader=yaml.SafeLoader), field
     while rest and node is not None:
         step = max(_steps(node, rest), key=lambda step: len(step[0]), default=None)
         if step is None:
-            break
-        name, mark, node = step
-        line, rest = mark.line + 1, rest[len(name) + 1 :]
-    return line
+            return
+        yield node, *step
+        rest, node = rest[len(step[0]) + 1 :], step[2]
+
+
+def _cut_text(text: str, field: str) -> str | None:
+    """Return the field whose text ended at a comma inside { }, if an empty ``field`` is the rest of it."""
+    path = [*_path_to(text, field)]
+    if not path or ".".join(name for _, name, _, _ in path) != field:
+        return None
+    parent, _, _, node = path[-1]
+    is_flow = isinstance(parent, yaml.MappingNode) and parent.flow_style
+    if not is_flow or not isinstance(node, yaml.ScalarNode) or node.value or node.style is not None:
+        return None
+    before = list(takewhile(lambda pair: pair[1] is not node, parent.value))
+    key, value = next(((key, value) for key, value in reversed(before) if value.value), (None, None))
+    is_text = isinstance(value, yaml.ScalarNode) and value.style is None and value.tag.endswith(":str")
+    return ".".join([*(name for _, name, _, _ in path[:-1]), key.value]) if key and is_text else None
 
 
 def _steps(node: yaml.Node, rest: str) -> Iterator[tuple[str, yaml.Mark, yaml.Node]]:
@@ -291,14 +312,32 @@ def _submodel(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
+def _as_yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else show(value)
+
+
+def _within(annotation: Any, part: int | str) -> Any:
+    """Return the type of a part of a value: a model's field, an item of a list, or a mapping's value."""
+    model, origin, arguments = _submodel(annotation), get_origin(annotation), get_args(annotation)
+    if model is not None:
+        info = model.model_fields.get(str(part))
+        return None if info is None else info.annotation
+    if origin is Annotated:
+        return _within(arguments[0], part)
+    if origin in (Union, types.UnionType):
+        return next((kind for each in arguments if (kind := _within(each, part)) is not None), None)
+    if isinstance(origin, type) and issubclass(origin, Mapping | Sequence):
+        return arguments[1] if issubclass(origin, Mapping) else arguments[0]
+    return None
+
+
 def _fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
     """Return the field names of the model that has ``location``'s last part."""
-    current: type[BaseModel] | None = model
+    kind: Any = model
     for part in location[:-1]:
-        if current is None or part not in current.model_fields:
-            return []
-        current = _submodel(current.model_fields[str(part)].annotation)
-    return sorted(current.model_fields) if current else []
+        kind = _within(kind, part)
+    inner = _submodel(kind)
+    return sorted(inner.model_fields) if inner else []
 
 
 def _places_of(name: str, model: type[BaseModel], parent: str = "") -> list[str]:
@@ -348,7 +387,7 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
         return (
             field,
             (
-                f"unknown field {field!r} (found {show(error['input'])}); "
+                f"unknown field {field!r} (found {_as_yaml(error['input'])}); "
                 f"allowed here: {known}.{suggest(str(location[-1]), fields)}"
             ),
             _step_for_unknown(field, model, fields),
@@ -366,8 +405,7 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
     options = allowed.split(", ") if error["type"] in ("literal_error", "enum") else []
     hint = suggest(error["input"], options) if isinstance(error["input"], str) and len(options) > 1 else ""
     value = error["input"]
-    shown = str(value).lower() if isinstance(value, bool) else "null" if value is None else show(value)
-    return field, f"{field}: found {shown}; allowed: {allowed}.{hint}", _step(field, value, allowed)
+    return field, f"{field}: found {_as_yaml(value)}; allowed: {allowed}.{hint}", _step(field, value, allowed)
 
 
 def _step(field: str, value: Any, allowed: str) -> str:
@@ -398,15 +436,18 @@ def _message(origin: str, problems: Sequence[str]) -> str:
 
 
 def with_lines(error: SpecError, text: str, origin: str) -> SpecError:
-    """Add the YAML line of each invalid field to an error of `explain`."""
+    """Add the YAML line of each invalid field to an error of `explain`, and what only the text shows."""
     problems = [{**problem, "line": line_of(text, problem["field"])} for problem in error.details["problems"]]
+    for problem in problems:
+        if (cut := _cut_text(text, problem["field"])) is not None:
+            problem["next_step"] = f"Put the text of {cut!r} in quotes: inside {{ }}, a comma ends it."
     placed = [
         f"line {problem['line']}: {problem['message']}" if problem["line"] else problem["message"]
         for problem in problems
     ]
     return SpecError(
         _message(origin, placed),
-        next_step=error.next_step,
+        next_step=" ".join(dict.fromkeys(problem["next_step"] for problem in problems)),
         details={**error.details, "origin": origin, "problems": problems},
     )
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, HeadEntry, Vocabulary, load_catalog
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, SpecError
 from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import HeadReport
-from peagle_sm.core.heads.reading import REPOSITORY, Folder
+from peagle_sm.core.heads.reading import CONFIG, REPOSITORY, Folder
 from peagle_sm.core.plan.environment import MODEL_MOUNT
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
@@ -102,12 +103,10 @@ class Sources:
         entry = self.catalog.models.get(what)
         if entry is None or Path(what).is_dir():
             return self._by_address(what, revision, list(self.catalog.models))
-        place = self._artifact(entry.artifact, f"the shipped target of {what}") if entry.artifact else None
+        place = None if entry.artifact is None else self._artifact(entry.artifact, what)
         if place is None:
             if entry.hub_id is None:
-                raise SpecError(
-                    f"no address is known for the weights of {what}", next_step="Give a folder or a hub id."
-                )
+                raise _no_address(what)
             place = self._on_hub(entry.hub_id, revision)
         return replace(place, model=what)
 
@@ -142,14 +141,31 @@ class Sources:
         if entry.hub_id is not None:
             place = self._on_hub(entry.hub_id, entry.revision)
         else:
-            place = self._artifact(str(entry.artifact), f"the shipped head {head_id}")
+            found = self._artifact(str(entry.artifact), head_id)
+            if found is None:
+                raise _no_address(head_id)
+            place = found
         return replace(place, head=entry, head_id=head_id, model=entry.target)
 
-    def _artifact(self, artifact: str, what: str) -> Place:
-        directory = stand_in_weights() / artifact
-        if not (directory / "config.json").is_file():
-            raise NotFound(f"{what} is missing ({directory})", next_step="Install peagle-sm again.")
-        return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
+    def _artifact(self, artifact: str, what: str) -> Place | None:
+        """Open files that ship with sagemaker-local, or that the local SageMaker has in S3; else None."""
+        with suppress(EngineError):  # sagemaker-local is not installed
+            directory = stand_in_weights() / artifact
+            if (directory / CONFIG).is_file():
+                return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
+        local = None
+        with suppress(CredentialsError):  # the hub needs no session
+            local = self.session.local
+        uri = None if local is None else local.artifacts.get(artifact)
+        if uri is None:
+            return None
+        place = self._by_address(uri, None, [])
+        if CONFIG not in place.folder.sizes:
+            raise NotFound(
+                f"the files of {what} are not in the local SageMaker yet: they come with its first endpoint",
+                next_step=f"Deploy {what} once: `peagle-sm deploy{self.session.command_flags()}`.",
+            )
+        return place
 
     def _by_address(self, what: str, revision: str | None, known: list[str]) -> Place:
         if what.startswith("s3://"):
@@ -173,6 +189,13 @@ class Sources:
         return Place(repository, self.hub.folder(snapshot), None, snapshot)
 
 
+def _no_address(what: str) -> SpecError:
+    return SpecError(
+        f"no address is known for the weights of {what}",
+        next_step="Give a folder, s3://BUCKET/PREFIX, or a hub id.",
+    )
+
+
 def config_of(place: Place) -> Mapping[str, Any]:
     """Return the ``config.json`` of an opened head or target.
 
@@ -180,7 +203,7 @@ def config_of(place: Place) -> Mapping[str, Any]:
         NotFound: it has none, or it is not a JSON object.
     """
     try:
-        text = place.folder.text("config.json")
+        text = place.folder.text(CONFIG)
         config = None if text is None else json.loads(text)
     except ValueError:
         config = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.core.display import Card, Shown, Tone
 from peagle_sm.core.plan.cost import rest_costs
-from peagle_sm.core.words import STAND_IN, cause_first, speculation_text, usd, when_to
+from peagle_sm.core.served_target import ServedTarget
+from peagle_sm.core.words import cause_first, speculation_text, usd, when_to
 from peagle_sm.service.inventory.listing import EndpointSummary, plain
 
 _TONES: dict[str, Tone] = {"InService": "good", "Failed": "bad", "OutOfService": "bad", "Paused": "plain"}
@@ -38,12 +39,14 @@ class EndpointStatus(Shown):
     engine: dict[str, Any] | None
     warnings: tuple[str, ...]
     read_at: datetime
-    stand_in_weights: bool = False
+    target: ServedTarget = field(default_factory=ServedTarget)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
-        document: dict[str, Any] = plain({**asdict(self), "summary": self.summary.to_dict()})
-        del document["read_at"]
+        document: dict[str, Any] = plain(
+            {**asdict(self), "summary": self.summary.to_dict(), **self.target.to_dict()}
+        )
+        del document["read_at"], document["target"]
         if self.lifetime is not None:
             del document["lifetime"]["raw"]
         return document
@@ -70,7 +73,7 @@ class EndpointStatus(Shown):
             ("off", (each.off_why or "") + since),
             ("stack", each.stack or ""),
             ("speculation", speculation_text(each.mode, each.num_speculative_tokens)),
-            ("weights", STAND_IN if self.stand_in_weights else ""),
+            ("weights", self.target.note),
             ("instance", _instances_now(each)),
             ("image", self.image or ""),
             ("model", self.model_name or ""),

@@ -17,13 +17,15 @@ from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.cloudwatch import LogLine
 from peagle_sm.aws.control.guard_resources import RegisterEntry
-from peagle_sm.aws.control.sagemaker import EndpointFacts, did_you_mean
+from peagle_sm.aws.control.sagemaker import EndpointFacts, ModelFacts, did_you_mean
 from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams.refusals import ON_ITS_WAY, reason_block, serving_step
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRefused, WaitTimeout
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
+from peagle_sm.core.served_target import ServedTarget, served_target
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
 from peagle_sm.service.inventory.guard_state import known_entry, limit_acts
 from peagle_sm.service.inventory.listing import EndpointSummary, ServingFacts, speculative_config, summary_of
@@ -87,11 +89,24 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
         read_at=session.now(),
-        stand_in_weights=session.is_local or (model is not None and (model.image or "").endswith("-cpu")),
+        target=target_of(session, model, ours.tags),
         warnings=(
             *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
             *unread_notes,
         ),
+    )
+
+
+def target_of(session: Session, model: ModelFacts | None, tags: Mapping[str, str]) -> ServedTarget:
+    """Return what an endpoint with this SageMaker model and these tags serves."""
+    hub_id = None if model is None else model.environment.get("HF_MODEL_ID")
+    return served_target(
+        None if model is None else model.uri,
+        tags.get(keys.MODEL) or hub_id,
+        load_catalog(),
+        image=None if model is None else model.image,
+        local=session.is_local,
+        artifacts={} if session.local is None else session.local.artifacts,
     )
 
 

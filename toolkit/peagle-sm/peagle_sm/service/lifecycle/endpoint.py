@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.aws.streams.runtime import Completion
     from peagle_sm.aws.streams.token_stream import AsyncTokenStream, Patience, TokenStream
+    from peagle_sm.core.served_target import ServedTarget
     from peagle_sm.service.inventory.endpoint_status import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
 
@@ -335,6 +336,16 @@ class Endpoint:
         from peagle_sm.service.inventory.inspection import status
 
         return status(self.name, session=self.session)
+
+    def target(self) -> ServedTarget:
+        """Return which model it serves, as far as its config and its tags say."""
+        from peagle_sm.service.inventory.inspection import target_of
+
+        facts = control.describe_endpoint(self.session, self.name)
+        config = control.describe_endpoint_config(self.session, facts.config_name) if facts else None
+        name = None if config is None else config.model_name
+        model = None if name is None else control.describe_model(self.session, name)
+        return target_of(self.session, model, (facts and control.tags_of(self.session, facts.arn)) or {})
 
     def logs(self, *, follow: bool = False, limit: int = 100) -> Iterator[LogLine]:
         """Yield its log lines, oldest first."""

@@ -12,15 +12,16 @@ import click
 
 from peagle_sm.cli.arguments import component_option, endpoint_argument, open_session, temperature_option
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.endpoints.invoke import print_chunk, render_summary
+from peagle_sm.cli.commands.endpoints.invoke import print_chunk, render_summary, target_data
 from peagle_sm.cli.commands.endpoints.status import read_status
 from peagle_sm.cli.console import note, to_json
 from peagle_sm.cli.failure import from_exception, render_text
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.words import STAND_IN, elapsed, speculation_text, usd, utf8_text
+from peagle_sm.core.words import elapsed, speculation_text, usd, utf8_text
 
 if TYPE_CHECKING:
     from peagle_sm.aws.streams.runtime import Chunk, StreamSummary
+    from peagle_sm.core.served_target import ServedTarget
     from peagle_sm.service import Endpoint
 
 MAX_TOKENS = 512
@@ -112,7 +113,7 @@ class Chat:
         system: str | None,
         parameters: dict[str, Any],
         *,
-        stand_in: bool,
+        target: ServedTarget | None,
     ) -> None:
         """Begin with the system message alone; ``parameters`` go with each request."""
         self._state = state
@@ -120,7 +121,7 @@ class Chat:
         self._parameters = parameters
         self._beginning = [] if system is None else [{"role": "system", "content": system}]
         self._messages = [*self._beginning]
-        self._stand_in = stand_in
+        self._target = target
         self._reasoning = False
         self.turns = 0
         self.tokens = 0
@@ -166,7 +167,7 @@ class Chat:
         if answer.summary is not None:
             self.tokens += answer.summary.output_tokens or 0
             if self._state.format == "table":
-                note(self._state, f"({render_summary(answer.summary, stand_in=False)})")
+                note(self._state, f"({render_summary(answer.summary)})")
         if answer.stopped:
             kept = "the received part is kept" if answer.text else "no text was received"
             note(self._state, f"(stopped; {kept})")
@@ -190,7 +191,7 @@ class Chat:
             "stopped": answer.stopped,
             "error": None if error is None else {"type": type(error).__name__, "message": error.message},
             "summary": None if answer.summary is None else answer.summary.to_dict(),
-            "stand_in_weights": self._stand_in,
+            **target_data(self._target),
         }
 
 
@@ -231,16 +232,16 @@ def chat(
         speculation = speculation_text(status.summary.mode, status.summary.num_speculative_tokens)
         price = "no cost" if state.local else usd(usd_per_hour, "hour")
         note(state, f"{status.summary.name} ({status.summary.status}; {speculation}; {price})")
-    stand_in = state.local or (status is not None and status.stand_in_weights)
-    if stand_in:
-        note(state, STAND_IN)
+    target = None if status is None else status.target
+    if target is not None and target.note:
+        note(state, target.note)
     interactive = state.stdin_is_tty()
     if interactive:
         note(state, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat.")
     parameters: dict[str, Any] = {"max_tokens": max_tokens, "component": component}
     if temperature is not None:
         parameters["temperature"] = temperature
-    talk = Chat(state, endpoint, system, parameters, stand_in=stand_in)
+    talk = Chat(state, endpoint, system, parameters, target=target)
     began = state.monotonic()
     talk.run(typed_lines(state) if interactive else piped_lines(), interactive=interactive)
     seconds = state.monotonic() - began

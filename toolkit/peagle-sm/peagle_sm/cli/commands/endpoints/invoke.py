@@ -17,11 +17,12 @@ from peagle_sm.cli.arguments import component_option, endpoint_argument, open_se
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.endpoints.status import read_status
 from peagle_sm.cli.console import note, to_json
-from peagle_sm.core.errors import SpecError
-from peagle_sm.core.words import STAND_IN, encoded_utf8, utf8_text
+from peagle_sm.core.errors import NoChatTemplate, SpecError
+from peagle_sm.core.words import encoded_utf8, utf8_text
 
 if TYPE_CHECKING:
     from peagle_sm.aws.streams.runtime import Choice, Chunk, Completion, StreamSummary
+    from peagle_sm.core.served_target import ServedTarget
     from peagle_sm.service import Endpoint, EndpointStatus
 
 
@@ -56,6 +57,11 @@ def read_request(prompt: str | None, body: Path | None, stdin_text: str | None) 
     if body is not None:
         return _from_json(_json_file(body), str(body))
     return _from_stdin(stdin_text)
+
+
+def as_chat(request: InvokeInput) -> InvokeInput:
+    """Return the prompt as a user's message."""
+    return InvokeInput(messages=[{"role": "user", "content": request.prompt}])
 
 
 def parameters(request: InvokeInput, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
@@ -148,7 +154,8 @@ def _from_json(value: Any, origin: str) -> InvokeInput:
 
 @click.command(cls=Command, context_settings={"allow_extra_args": True})
 @endpoint_argument
-@click.option("--prompt", "-p", help="The prompt; - reads it from stdin.")
+@click.option("--prompt", "-p", help="The question, or the text to continue; - reads it from stdin.")
+@click.option("--complete", is_flag=True, help="Continue the prompt as a text, without the chat template.")
 @click.option(
     "--body",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -175,6 +182,7 @@ def invoke(
     /,
     name: str,
     prompt: str | None,
+    complete: bool,
     body: Path | None,
     max_tokens: int | None,
     temperature: float | None,
@@ -183,6 +191,9 @@ def invoke(
     no_stream: bool,
 ) -> None:
     """Send one request and stream the answer.
+
+    A prompt is sent as a chat. If the model has no chat template, or only continues code as tiny-code does,
+    the prompt is sent as a text to continue.
 
     The answer goes to stdout, each tool call on its own line. Time to first token, tokens per second and
     acceptance length go to stderr. Without --prompt or --body, the request is read from stdin: JSON messages,
@@ -196,6 +207,11 @@ def invoke(
         prompt = stdin_text() or None
     piped = stdin_text() if prompt is None and body is None and not state.stdin_is_tty() else None
     request = read_request(prompt, body, piped)
+    if complete and request.prompt is None:
+        raise SpecError(
+            "--complete continues a prompt; found a request body or messages.",
+            next_step="Give --prompt, or leave --complete out.",
+        )
     if hint := body_hint(request):
         note(state, hint)
     if no_stream and timeout is not None:
@@ -204,15 +220,24 @@ def invoke(
             next_step="Leave one of them out.",
         )
     endpoint = connect(name, session=open_session(state))
-    arguments = {
-        **_arguments(request, parameters(request, max_tokens, temperature)),
-        "component": component,
-    }
-    if no_stream:
-        answer = _whole(state, endpoint, arguments)
+    target = endpoint.target() if state.local else None
+
+    def send(chosen: InvokeInput) -> Completion:
+        arguments = _arguments(chosen, parameters(chosen, max_tokens, temperature))
+        arguments["component"] = component
+        if no_stream:
+            return _whole(state, endpoint, arguments)
+        return _streamed(state, endpoint, {**arguments, "total_timeout_s": timeout})
+
+    if request.prompt is None or complete or (target is not None and target.stand_in):
+        answer = send(request)
     else:
-        answer = _streamed(state, endpoint, {**arguments, "total_timeout_s": timeout})
-    finish(state, endpoint, answer)
+        try:
+            answer = send(as_chat(request))
+        except NoChatTemplate:
+            note(state, "note: the model has no chat template, so it continues the prompt as a text")
+            answer = send(request)
+    finish(state, endpoint, answer, target)
 
 
 def _arguments(request: InvokeInput, params: dict[str, Any]) -> dict[str, Any]:
@@ -240,6 +265,9 @@ def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Co
         for chunk in stream:
             if show:
                 print_chunk(state, chunk)
+    except NoChatTemplate:  # before any text
+        show = False
+        raise
     finally:
         stream.close()
         if show:
@@ -270,23 +298,28 @@ class HasStatus(Protocol):
         """Return everything known about the endpoint."""
 
 
-def finish(state: State, endpoint: HasStatus, answer: Completion) -> None:
-    """Print the answer as JSON, or its metrics below the text."""
+def finish(state: State, endpoint: HasStatus, answer: Completion, target: ServedTarget | None = None) -> None:
+    """Print the answer as JSON, or its metrics below the text; the status has the target if it is None."""
     summary = answer.summary
     wanted = summary.acceptance is None or not state.local
     status = read_status(state, endpoint.status) if wanted else None
-    stand_in = state.local or (status is not None and status.stand_in_weights)
+    if target is None and status is not None:
+        target = status.target
     if state.format == "json":
-        known = stand_in if status is not None or state.local else None
-        click.echo(to_json({"name": endpoint.name, **answer_data(answer), "stand_in_weights": known}))
+        click.echo(to_json({"name": endpoint.name, **answer_data(answer), **target_data(target)}))
     else:
-        note(state, "\n" + render_summary(summary, stand_in=stand_in))
+        note(state, "\n" + render_summary(summary, target))
     missing = acceptance_note(summary, status, len(answer.choices)) if status is not None else None
     if missing:
         note(state, missing)
 
 
-def render_summary(summary: StreamSummary, *, stand_in: bool) -> str:
+def target_data(target: ServedTarget | None) -> dict[str, Any]:
+    """Return what a JSON document says of the target; None where it is not known."""
+    return dict.fromkeys(("stand_in_weights", "figures_of")) if target is None else target.to_dict()
+
+
+def render_summary(summary: StreamSummary, target: ServedTarget | None = None) -> str:
     """Render TTFT, tokens, OTPS, acceptance and finish reason, as far as known."""
     parts = []
     if summary.ttft_ms is not None:
@@ -303,7 +336,7 @@ def render_summary(summary: StreamSummary, *, stand_in: bool) -> str:
     if summary.finish_reason is not None:
         parts.append(f"finish reason: {summary.finish_reason}")
     line = " · ".join(parts)
-    return f"{line}\n({STAND_IN})" if stand_in else line
+    return line if target is None or not target.note else f"{line}\n({target.note})"
 
 
 def answer_data(answer: Completion) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def emit_ready(
 def render_ready(status: EndpointStatus, session: Session) -> str:
     """Render the status, and the commands to run next."""
     name, flags = status.summary.name, session.command_flags()
-    try_it = f"try it:     peagle-sm invoke {name} -p 'def fibonacci(n):' --temperature 0{flags}"
+    try_it = f"try it:     peagle-sm invoke {name} -p '{status.target.example}' --temperature 0{flags}"
     check_it = f"check it:   peagle-sm status {name}{flags}"
     commands = (
         f"{try_it if status.summary.status == 'InService' else check_it}\n"

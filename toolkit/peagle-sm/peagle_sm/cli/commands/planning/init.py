@@ -88,8 +88,8 @@ def init(
     schema = path.with_name(SCHEMA_NAME)
     _write(path, text, force)
     write_file(schema, to_json(json_schema()) + "\n")
-    # The stand-in model is for a first try on this machine.
-    flags = state.flags or (" --local" if entry and entry.stand_in else "")
+    # The models for CPUs are for a first try on this machine.
+    flags = state.flags or (" --local" if entry and entry.image == "vllm-cpu" else "")
     emit(
         state,
         table=lambda: f"wrote {path} and {schema}\nnext:  peagle-sm plan {path}{flags}",
