@@ -5,7 +5,8 @@ engine's environment is: under a file lock, with a marker that says it was compl
 """
 
 import hashlib
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sagemaker_local.engine.build import Progress, install_lock
@@ -21,9 +22,12 @@ def ensure_locked(
     *,
     compiled: bool = False,
     finish: Callable[[Path], None] | None = None,
+    sources: Sequence[Path] = (),
     cache: Path | None = None,
 ) -> Path:
     """Return the Python of the environment that ``lock`` lists, building it first where that is needed.
+
+    A build that fails leaves nothing.
 
     Args:
         name: its folder in the cache.
@@ -31,19 +35,24 @@ def ensure_locked(
         price: what a build costs, in time and space.
         progress: gets one sentence per step.
         compiled: as in `install_lock`.
-        finish: gets the environment's folder before it counts as complete; an error leaves it incomplete.
+        finish: gets the environment's folder before it counts as complete.
+        sources: the files that ``finish`` runs; if one changes, another environment is built.
         cache: this program's cache directory, by default the user's.
 
     Raises:
         EngineError: it cannot be built; the message ends with pip's last lines.
     """
-    key = hashlib.sha256(lock.read_bytes() + python_name().encode()).hexdigest()[:16]
-    home = (cache or cache_dir()) / name / key
+    parts = [lock.read_bytes(), python_name().encode(), *(source.read_bytes() for source in sources)]
+    home = (cache or cache_dir()) / name / hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
     def build() -> None:
         progress(f"building the environment {name}: {price}, once")
-        install_lock(home, lock, progress, compiled=compiled)
-        if finish is not None:
-            finish(home)
+        try:
+            install_lock(home, lock, progress, compiled=compiled)
+            if finish is not None:
+                finish(home)
+        except BaseException:
+            shutil.rmtree(home, ignore_errors=True)
+            raise
 
     return ensure_environment(home, build, progress)

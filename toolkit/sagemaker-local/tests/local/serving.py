@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +171,15 @@ def _weights(directory: Path) -> Path:
     return directory
 
 
+async def _small_model(folder: Path, on_line: Callable[[str], None], started: object) -> Path:
+    """Stand for the download of a model."""
+    on_line("downloading")
+    folder.mkdir(exist_ok=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    return folder
+
+
 def running_server(folder: Path, port: int | None = None) -> Iterator[Server]:
     """Start a server in a thread of this process, and end it; moto has one state a process: one at a time."""
     loop = asyncio.new_event_loop()
@@ -184,6 +193,7 @@ def running_server(folder: Path, port: int | None = None) -> Iterator[Server]:
         limits=LIMITS,
         timing=FAST,
         make_launcher=lambda python, fetch: ScriptedLauncher(),
+        fetch_smollm2=partial(_small_model, folder / "smollm2"),
         trainer=scripted_trainer,
     )
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(options, ready.append, stop)))
