@@ -115,9 +115,11 @@ def test_a_role_of_another_account_is_refused_where_the_cdk_names_the_account() 
 @pytest.mark.slow
 def test_cdk_json_names_the_local_servers_own_addresses() -> None:
     from sagemaker_local.contents.seed import image_uris, own_addresses  # brings moto along
+    from sagemaker_local.contents.smollm2 import smollm2_address
 
     assert stand_ins().image_uris.items() <= image_uris().items()
-    assert stand_ins().artifacts == {address.part: address.uri for address in own_addresses(REGION)}
+    addresses = [*own_addresses(REGION), smollm2_address(REGION)]
+    assert stand_ins().artifacts == {address.part: address.uri for address in addresses}
 
 
 @pytest.mark.slow

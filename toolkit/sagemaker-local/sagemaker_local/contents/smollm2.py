@@ -31,6 +31,7 @@ from sagemaker_local.wire.unserved import s3_error
 
 log = logging.getLogger(__name__)
 
+ARTIFACT = "smollm2"
 NAME = "SmolLM2-135M-Instruct"
 LOCK = PACKAGE / "smollm2.lock"
 PRICE = "94 MB to download, 0.5 GB of disk"
@@ -117,6 +118,11 @@ def _in_one_sentence(error: EngineError) -> EngineError:
     )
 
 
+def smollm2_address(region: str) -> Address:
+    """Return the model's address in S3."""
+    return Address(ARTIFACT, f"peagle-sm-local-{region}", "smollm2-135m-instruct/")
+
+
 async def fetch_smollm2(on_line: OnLine, started: Started) -> Path:
     """Return the model's folder, made by a process of its own if needed; as `build_environment`."""
     return await build_environment(on_line, started, _COMMAND, f"model {NAME}")
@@ -132,7 +138,7 @@ class SmolLm2:
         self._fetch = fetch
         self._artifacts = Artifacts(moto)
         self._laying: SharedBuild[None] | None = None
-        self.address = Address("smollm2", f"peagle-sm-local-{moto.region}", "smollm2-135m-instruct/")
+        self.address = smollm2_address(moto.region)
 
     def lay_card(self) -> None:
         """Put the model's card, so that the prefix exists. Blocks."""

@@ -21,6 +21,7 @@ from botocore.credentials import Credentials
 
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from sagemaker_local.assembly import Options
+from sagemaker_local.contents.seed import PREFIXES
 from sagemaker_local.control import Timing
 from sagemaker_local.process import spawn
 from sagemaker_local.process.status import LocalStatus
@@ -163,8 +164,8 @@ def signed_headers(url: str, data: bytes, region: str = "us-east-1") -> dict[str
 
 
 def _weights(directory: Path) -> Path:
-    """Files that stand in for the stand-in weights, so that the seed has something to upload."""
-    for part in ("target", "eagle3", "p-eagle"):
+    """Files that stand in for the shipped weights, so that the seed has something to upload."""
+    for part in PREFIXES:
         (directory / part).mkdir(parents=True)
         (directory / part / "config.json").write_text(json.dumps({"part": part}))
         (directory / part / "model.safetensors").write_bytes(b"no weights: scripted engines read none")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.aws.session.local_server import stand_in_weights
+from peagle_sm.aws.session.local_server import artifact_folder
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, HeadEntry, Vocabulary, load_catalog
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.heads.inspect import inspect_head
@@ -53,8 +53,10 @@ class Sources:
         session: Callable[[], Session],
         hub: Callable[[], Hub] | None = None,
         catalog: Catalog | None = None,
+        progress: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """Take factories of session and hub."""
+        """Take factories of session and hub; ``progress`` gets a line for each step of a model's download."""
+        self._progress = progress
         self._make_session, self._make_hub = session, hub or _default_hub
         self.catalog = catalog or load_catalog()
         self._hub: Hub | None = None
@@ -146,7 +148,7 @@ class Sources:
         return replace(place, head=entry, head_id=head_id, model=entry.target)
 
     def _artifact(self, artifact: str, what: str) -> Place:
-        directory = stand_in_weights() / artifact
+        directory = artifact_folder(artifact, self._progress)
         if not (directory / "config.json").is_file():
             raise NotFound(f"{what} is missing ({directory})", next_step="Install peagle-sm again.")
         return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
