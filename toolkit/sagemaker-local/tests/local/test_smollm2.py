@@ -101,6 +101,19 @@ async def test_a_failed_download_is_reported_to_all_who_wait_and_tried_again_by_
     assert download.begun == 2
 
 
+async def test_a_store_that_is_full_is_an_error_with_a_next_step(
+    moto: Any, download: Download, model: SmolLm2
+) -> None:
+    def full(bucket: str, key: str, value: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    moto.backend = lambda service: SimpleNamespace(put_object=full)
+    download.ends.put_nowait(None)
+    with pytest.raises(EngineError, match="No space left on device") as caught:
+        await model.ensure(URI, lambda line: None)
+    assert str(caught.value.next_step).startswith("Free ")
+
+
 async def test_s3_answers_a_failed_download_with_an_error_that_clients_do_not_retry(
     download: Download, model: SmolLm2
 ) -> None:

@@ -183,7 +183,7 @@ def deploy(
             _refuse_not_to_wait(plan)
         if not unguarded:
             require_guard(session)
-        fetch_files(session, plan, Reporter(progress, pacing, plan.usd_per_hour))
+        fetch_files(session, plan, Reporter(progress, pacing))
         if preflight is not None:
             preflight(plan)
         existing = survey(session, plan)

@@ -264,7 +264,7 @@ def update(
         plan.refuse_errors(skip_checks)
         if not unguarded:
             require_guard(session)
-        fetch_files(session, plan, Reporter(progress, pacing, plan.usd_per_hour))
+        fetch_files(session, plan, Reporter(progress, pacing))
         if preflight is not None:
             preflight(plan)
         existing = current_state(session, plan, way)
