@@ -167,6 +167,7 @@ APART = {
     "tests/e2e/test_first_hour.py",
     "tests/e2e/test_openai_document.py",
     "tests/e2e/test_production.py",
+    "tests/e2e/test_smollm2_first_run.py",
 }
 
 

@@ -16,6 +16,7 @@ from peagle_sm.core.errors import EndpointFailed, PeagleError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, delete, deploy
 from peagle_sm.service import leftovers as resources_of_ours
+from peagle_sm.service.progress import Event, Lines
 from scripts.bench import remaining
 
 Say = Callable[[str], None]
@@ -96,9 +97,17 @@ class LocalStack:
             PeagleError: whatever else the deploy says.
         """
         endpoints: dict[str, Endpoint] = {}
+        lines = Lines(self._say)
+
+        def downloads(event: Event) -> None:
+            if event.phase == "files":
+                lines(event)
+
         try:
             for key, spec in specs.items():
-                endpoints[key] = deploy(spec, session=self.session, wait=False, unguarded=True)
+                endpoints[key] = deploy(
+                    spec, session=self.session, wait=False, unguarded=True, progress=downloads
+                )
                 self._endpoints.append(spec.name)
                 if not together:
                     self._follow(endpoints[key])

@@ -118,9 +118,8 @@ def test_cdk_json_names_the_local_servers_own_addresses() -> None:
     from sagemaker_local.contents.smollm2 import smollm2_address
 
     assert stand_ins().image_uris.items() <= image_uris().items()
-    assert stand_ins().artifacts == {
-        address.part: address.uri for address in (*own_addresses(REGION), smollm2_address(REGION))
-    }
+    addresses = [*own_addresses(REGION), smollm2_address(REGION)]
+    assert stand_ins().artifacts == {address.part: address.uri for address in addresses}
 
 
 @pytest.mark.slow

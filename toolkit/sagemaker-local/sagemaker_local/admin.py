@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,13 +12,15 @@ import aiohttp
 from aiohttp import web
 
 from sagemaker_local.control import ApiError, Route, Stock
-from sagemaker_local.errors import InvalidRequest, NotFound
+from sagemaker_local.errors import EngineError, InvalidRequest, NotFound
 from sagemaker_local.faults import FaultBook, parse
 from sagemaker_local.other_services.pricing import PriceList
 from sagemaker_local.runtime.logs import EndpointLogs
 from sagemaker_local.wire import awsjson
 
 PREFIX = "/_peagle/"
+# Seconds between two lines of progress.
+_PROGRESS_S = 1.0
 
 
 class Admin:
@@ -36,6 +39,7 @@ class Admin:
         stock: Stock,
         prices: PriceList,
         faults: FaultBook,
+        prepare: Callable[[Sequence[str], Callable[[str], None]], Awaitable[None]],
     ) -> None:
         self._status = status
         self._now = now
@@ -47,8 +51,9 @@ class Admin:
         self._stock = stock
         self._prices = prices
         self._faults = faults
+        self._prepare = prepare
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request whose path starts with the prefix."""
         parts = request.path.removeprefix(PREFIX).strip("/").split("/")
         match request.method, parts:
@@ -56,6 +61,8 @@ class Admin:
                 return _json(self._status())
             case "GET", ["clock"]:
                 return _json({"now": self._now().isoformat()})
+            case "GET", ["artifacts"]:
+                return await self._artifacts(request)
             case "POST", ["capacity"]:
                 return await self._capacity(request)
             case "POST", ["prices"]:
@@ -81,12 +88,30 @@ class Admin:
         return _json(
             {
                 "message": f"no such route: {request.method} {request.path}; there are GET status, GET "
-                "and POST clock, POST capacity, POST prices, POST shutdown, "
+                "and POST clock, GET artifacts?uri=<S3 URI>, POST capacity, POST prices, POST shutdown, "
                 "GET endpoints/<name>/metrics, GET endpoints/<name>/logs, POST "
                 "training-jobs/<name>/interrupt, GET and POST faults, and DELETE faults[/<id>]"
             },
             404,
         )
+
+    async def _artifacts(self, request: web.Request) -> web.StreamResponse:
+        """Have the files at some S3 URIs downloaded; the answer has progress as JSON, a line a second."""
+        lines: list[str] = []
+        work = asyncio.ensure_future(self._prepare(request.query.getall("uri", []), lines.append))
+        answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        try:
+            await answer.prepare(request)
+            while not (await asyncio.wait([work], timeout=_PROGRESS_S))[0]:
+                await answer.write(awsjson.dumps({"line": lines[-1] if lines else ""}) + b"\n")
+            work.result()
+        except EngineError as error:
+            failure = {"error": error.message, "next_step": error.next_step}
+            await answer.write(awsjson.dumps(failure) + b"\n")
+        finally:
+            work.cancel()
+        await answer.write_eof()
+        return answer
 
     async def _clock(self, request: web.Request) -> web.Response:
         try:

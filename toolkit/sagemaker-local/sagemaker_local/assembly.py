@@ -21,10 +21,11 @@ from sagemaker_local.cloudformation.clients import Clients
 from sagemaker_local.cloudformation.resources.types import ResourceTypes
 from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
 from sagemaker_local.contents.seed import Seeded, seed
-from sagemaker_local.contents.smollm2 import SmolLm2
+from sagemaker_local.contents.smollm2 import Fetch as FetchSmolLm2
+from sagemaker_local.contents.smollm2 import SmolLm2, fetch_smollm2
 from sagemaker_local.control import ControlPlane, Event, Timing
 from sagemaker_local.control.jobs.training import TrainingRecord
-from sagemaker_local.engine.building import build_engine, build_trainer
+from sagemaker_local.engine.building import LOG_PREFIX, OnLine, build_engine, build_trainer
 from sagemaker_local.engine.env import engine_locks
 from sagemaker_local.engine.launch import EngineLauncher, EngineLauncherProtocol
 from sagemaker_local.engine.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
@@ -78,6 +79,7 @@ class Options:
     timing: Timing | None = None
     make_launcher: MakeLauncher = EngineLauncher
     build_engine: Build = build_engine
+    fetch_smollm2: FetchSmolLm2 = fetch_smollm2
     trainer: Trainer | None = None
 
 
@@ -90,7 +92,7 @@ class Assembly:
         self._clock = LocalClock()
         self._moto = Moto(ACCOUNT, REGION, self._clock)
         self._artifacts = Artifacts(self._moto)
-        self._smollm2 = SmolLm2(self._moto, self._write_down)
+        self._smollm2 = SmolLm2(self._moto, self._write_down, options.fetch_smollm2)
         self._seeded: Seeded | None = None
         self._beat: asyncio.Task[None] | None = None
         self._book: StateBook | None = None
@@ -139,6 +141,7 @@ class Assembly:
             lambdas=InvokeApi(self._lambdas),
             pricing=self._prices.handle,
             moto=self._moto.handle,
+            prepare_read=self._smollm2.refusal,
             trusts=Roles(self._moto).trusts,
             schedules_changed=self._scheduler.tick,
             now=self._clock.now,
@@ -177,6 +180,7 @@ class Assembly:
         await self._lambdas.close()
         await self.control.close()
         await self._launcher.close()
+        await self._smollm2.close()
         await self._data_plane.close()
         self._moto.close()
 
@@ -192,7 +196,7 @@ class Assembly:
             role_arn=self._seeded.role_arn,
             scheduler_role_arn=self._seeded.scheduler_role_arn,
             image_uris=self._seeded.image_uris,
-            artifacts={**self._seeded.artifacts, "smollm2": self._smollm2.address.uri},
+            artifacts={**self._seeded.artifacts, self._smollm2.address.part: self._smollm2.address.uri},
             weights=self._seeded.weights,
             run_id=self._run_id,
             pid=os.getpid(),
@@ -256,6 +260,7 @@ class Assembly:
             now=self._clock.now,
             write_log=partial(self._log_line, TRAINING_LOG_GROUP),
             started=self._write_down,
+            prepare=self._smollm2.ensure,
         )
         trainer = self._options.trainer or (lambda on_line: build_trainer(on_line, self._write_down))
         return JobLives(
@@ -277,7 +282,12 @@ class Assembly:
             stock=self.control.stock,
             prices=self._prices,
             faults=self._faults,
+            prepare=self._prepare,
         )
+
+    async def _prepare(self, uris: Sequence[str], on_line: OnLine) -> None:
+        for uri in uris:
+            await self._smollm2.ensure(uri, lambda line: on_line(line.removeprefix(LOG_PREFIX)))
 
     def _answer_in(self, dialect: Dialect) -> Handler:
         return lambda request: self._data_plane.answer(request, dialect)

@@ -60,12 +60,14 @@ class Front:
         lambdas: Invocations,
         pricing: Handler,
         moto: Handler,
+        prepare_read: Callable[[web.Request], Awaitable[web.Response | None]],
         trusts: Callable[[str, str], bool],
         schedules_changed: Callable[[], Awaitable[None]],
         now: Callable[[], datetime],
     ) -> None:
         """Set up the routes; ``trusts(role_arn, service)``: whether the role lets a service assume it.
 
+        ``prepare_read`` puts what a request reads into S3, and returns an error if it cannot.
         ``now`` is the local clock, which every answer carries as its Date.
         """
         self._region = region
@@ -77,6 +79,7 @@ class Front:
         self._lambdas = lambdas
         self._pricing = pricing
         self._moto = moto
+        self._prepare_read = prepare_read
         self._trusts = trusts
         self._schedules_changed = schedules_changed
         self._now = now
@@ -121,7 +124,7 @@ class Front:
             return await self._lambdas.handle(request)
         if caller is not None and caller.service == "pricing":
             return await self._pricing(request)
-        refused = await request_checks.refusal(request, caller)
+        refused = await request_checks.refusal(request, caller) or await self._prepare_read(request)
         if refused is not None:
             return refused
         if caller is not None and caller.service == "scheduler":

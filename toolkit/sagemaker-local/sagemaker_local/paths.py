@@ -22,9 +22,10 @@ def container_dir(package: Path = PACKAGE) -> Path:
 
 
 def weights_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of the small stand-in weights: ``target``, ``eagle3`` and ``p-eagle``.
+    """Return the directory of the shipped weights; ``PEAGLE_SM_WEIGHTS`` names another.
 
-    ``PEAGLE_SM_WEIGHTS`` names another.
+    It has the small stand-in weights, ``target``, ``eagle3`` and ``p-eagle``, and the heads of SmolLM2 in
+    ``smollm2-135m-instruct``.
     """
     return Path(environ.get("PEAGLE_SM_WEIGHTS") or PACKAGE / "weights").resolve()
 

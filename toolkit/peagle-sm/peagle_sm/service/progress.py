@@ -21,6 +21,7 @@ from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.words import elapsed, usd
 
 Phase = Literal[
+    "files",
     "check",
     "lifetime",
     "model",

@@ -223,7 +223,7 @@ def test_an_endpoint_that_does_not_exist_is_exit_code_4(peagle: Run, words: list
 def test_local_status_repeats_what_a_script_needs(peagle: Run) -> None:
     document = json.loads(peagle("local", "status", "--format", "json").stdout)
     assert {"endpoint_url", "region", "role_arn", "image_uris", "artifacts"} <= document.keys()
-    assert set(document["artifacts"]) == {"target", "eagle3", "p-eagle", "smollm2"}
+    assert {"target", "eagle3", "p-eagle", "smollm2"} <= document["artifacts"].keys()
     assert peagle("local", "status", "--format", "quiet").stdout == document["endpoint_url"] + "\n"
     assert "artifacts     target: s3://" in peagle("local", "status").stdout
 

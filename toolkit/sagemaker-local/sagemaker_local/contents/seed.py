@@ -1,6 +1,6 @@
-"""Initial contents of a local AWS: two roles, buckets, and the small stand-in weights.
+"""Initial contents of a local AWS: two roles, buckets, the small stand-in weights, and heads of SmolLM2.
 
-The weights lie at addresses of our own and, for JumpStart's gpt-oss-20b, at the very addresses that
+The stand-in weights lie at addresses of our own and, for JumpStart's gpt-oss-20b, at the very addresses that
 its public spec names, so the unmodified JumpStart path works offline. They are stand-ins there too.
 """
 
@@ -18,12 +18,22 @@ _AWS_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312
 _CPU_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:{}-cpu"
 _TRAINER_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/peagle-trainer:cpu"
 
-PARTS = ("target", "eagle3", "p-eagle")
+PREFIXES = {
+    "target": "tiny-code/target/",
+    "eagle3": "tiny-code/eagle3/",
+    "p-eagle": "tiny-code/p-eagle/",
+    "smollm2-135m-instruct/eagle3": "smollm2-135m-instruct-heads/eagle3/",
+    "smollm2-135m-instruct/p-eagle": "smollm2-135m-instruct-heads/p-eagle/",
+}
+"""Prefix in our own bucket by folder of the shipped weights.
+
+Heads are not below their target's prefix: an engine that loads the target gets all that is there.
+"""
 
 
 @dataclass(frozen=True)
 class Address:
-    """S3 address of one part of the stand-in family."""
+    """S3 address of one folder of the shipped weights."""
 
     part: str
     bucket: str
@@ -62,8 +72,8 @@ def image_uris() -> dict[str, str]:
 
 
 def own_addresses(region: str) -> list[Address]:
-    """Addresses of the parts in our own bucket."""
-    return [Address(part, f"peagle-sm-local-{region}", f"tiny-code/{part}/") for part in PARTS]
+    """Addresses of the weights in our own bucket."""
+    return [Address(part, f"peagle-sm-local-{region}", prefix) for part, prefix in PREFIXES.items()]
 
 
 def seed(moto: Moto, weights: Path, further: list[Address]) -> Seeded:
@@ -82,7 +92,7 @@ def seed(moto: Moto, weights: Path, further: list[Address]) -> Seeded:
     own = own_addresses(moto.region)
     for bucket in {address.bucket for address in [*own, *further]}:
         artifacts.make_bucket(bucket)
-    missing = [part for part in PARTS if not files_of(weights / part)]
+    missing = [part for part in PREFIXES if not files_of(weights / part)]
     for address in [*own, *further]:
         if address.part not in missing:
             artifacts.upload(files_of(weights / address.part), address.bucket, address.prefix)
@@ -105,4 +115,4 @@ def files_of(directory: Path) -> list[tuple[str, Path]]:
 def _words(missing: list[str]) -> str:
     if not missing:
         return "small stand-in weights"
-    return f"small stand-in weights missing: {', '.join(missing)}; see PEAGLE_SM_WEIGHTS"
+    return f"shipped weights missing: {', '.join(missing)}; see PEAGLE_SM_WEIGHTS"

@@ -108,7 +108,8 @@ def no_download(serves: str, seconds: float) -> str:
 
 def launch_failed(serves: str, error: Exception) -> str:
     """The launcher refused: an image or an artifact is missing."""
-    reason = str(error) or type(error).__name__
+    step = getattr(error, "next_step", None)
+    reason = f"{str(error) or type(error).__name__}{f' {step}' if step else ''}"
     return _limited(f"The primary container for {serves} could not be started: {reason}", "")
 
 

@@ -7,20 +7,25 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
+from sagemaker_local.engine.env import ERROR, NEXT
 from sagemaker_local.engine.trainer_env import train_command
 from sagemaker_local.errors import EngineError
 from sagemaker_local.process.spawn import server_environment
 
 OnLine = Callable[[str], None]
 Started = Callable[[int, str], None]
+T = TypeVar("T")
 
 COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.engine.env")
 TRAINER_COMMAND = (sys.executable, "-P", "-m", "sagemaker_local.engine.trainer_env")
 _LAST_LINES = 15
+LOG_PREFIX = "[peagle-sm local] "
+"""Begins each line of progress in the logs of an endpoint or a job, among the lines of its container."""
 
 
 async def build_trainer(on_line: OnLine, started: Started) -> list[str]:
@@ -43,7 +48,8 @@ async def build_environment(on_line: OnLine, started: Started, command: tuple[st
         what: is built, for messages.
 
     Raises:
-        EngineError: it cannot be built; the message ends with the last lines.
+        EngineError: it cannot be built; message and next step are the command's own if it printed them, as
+            `print_python` does, else the message ends with the last lines.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -61,7 +67,7 @@ async def build_environment(on_line: OnLine, started: Started, command: tuple[st
         async for raw in process.stderr:
             line = raw.decode(errors="replace").rstrip()
             tail.append(line)
-            on_line(f"[peagle-sm local] {line}")
+            on_line(f"{LOG_PREFIX}{line}")
         printed = (await process.stdout.read()).decode().strip()
         status = await process.wait()
     finally:
@@ -69,6 +75,56 @@ async def build_environment(on_line: OnLine, started: Started, command: tuple[st
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+    if status < 0:
+        raise EngineError(
+            f"the {what} could not be built: signal {-status} ended it.", next_step="Run the command again."
+        )
     if status != 0 or not printed:
-        raise EngineError(f"the {what} could not be built:\n" + "\n".join(tail))
+        raise _failure(what, list(tail))
     return Path(printed.splitlines()[-1])
+
+
+def _failure(what: str, tail: list[str]) -> EngineError:
+    """Read what `print_python` prints at the end: the error, maybe of several lines, and the next step."""
+    starts = [at for at, line in enumerate(tail) if line.startswith(ERROR)]
+    if not starts or not tail[-1].startswith(NEXT):
+        return EngineError(f"the {what} could not be built:\n" + "\n".join(tail))
+    message = "\n".join(tail[starts[-1] : -1]).removeprefix(ERROR)
+    return EngineError(message, next_step=tail[-1].removeprefix(NEXT))
+
+
+class SharedBuild(Generic[T]):
+    """One piece of work for which several callers may wait, each with its own reader of the progress."""
+
+    def __init__(self, start: Callable[[OnLine], Coroutine[object, object, T]]) -> None:
+        self._listeners: list[OnLine] = []
+        self._last: str | None = None
+        self._task = asyncio.create_task(start(self._tell))
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended without a result."""
+        return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
+
+    async def wait(self, on_line: OnLine) -> T:
+        """Return the result; a caller that leaves does not cancel the work for the others.
+
+        A caller that comes later gets the last line at once.
+        """
+        self._listeners.append(on_line)
+        if self._last is not None:
+            on_line(self._last)
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._listeners.remove(on_line)
+
+    async def cancel(self) -> None:
+        """End the work."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def _tell(self, line: str) -> None:
+        self._last = line
+        for listener in self._listeners:
+            listener(line)

@@ -28,6 +28,8 @@ _OTHER_LOCKS = "engine-cpu-"
 MARKER = "complete"
 FAILED = 10
 """The exit status when an environment cannot be built; `peagle-sm local up` has the same."""
+ERROR, NEXT = "error: ", "next: "
+"""What `print_python` begins its last lines with."""
 Build = Callable[[Path, Path, Progress], None]
 
 
@@ -154,7 +156,7 @@ def _locked(directory: Path, key: str, progress: Progress) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress("another process is building the engine's environment: waiting for it")
+            progress("another process is building this environment: waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -164,7 +166,7 @@ def print_python(ensure: Callable[[Progress], Path]) -> int:
     try:
         print(ensure(lambda line: print(line, file=sys.stderr, flush=True)))
     except EngineError as error:
-        print(f"error: {error}\nnext: {error.next_step}", file=sys.stderr)
+        print(f"{ERROR}{error}\n{NEXT}{error.next_step}", file=sys.stderr)
         return FAILED
     return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 
 import psutil
 
+from sagemaker_local.engine.building import OnLine, SharedBuild, Started
 from sagemaker_local.engine.launch import EngineLauncherProtocol, EngineProcessProtocol, EngineRequest
 from sagemaker_local.engine.settings import engine_of
 from sagemaker_local.process.state import Process, ServerState, group_members, write
 
 Fetch = Callable[[str, Path], Awaitable[None]]
 MakeLauncher = Callable[[Path], EngineLauncherProtocol]
-Started = Callable[[int, str], None]
-OnLine = Callable[[str], None]
 Prepare = Callable[[str, OnLine], Awaitable[None]]
 Build = Callable[[OnLine, Started, str], Coroutine[object, object, Path]]
 
@@ -74,7 +72,7 @@ class LazyLauncher:
         self._versions = versions
         self._python = python
         self._launchers: dict[str, EngineLauncherProtocol] = {}
-        self._builds: dict[str, _SharedBuild] = {}
+        self._builds: dict[str, SharedBuild[Path]] = {}
 
     async def launch(self, request: EngineRequest, on_line: OnLine) -> EngineProcessProtocol:
         """Start an engine and record its process."""
@@ -96,38 +94,10 @@ class LazyLauncher:
     async def _built(self, version: str, on_line: OnLine) -> Path:
         build = self._builds.get(version)
         if build is None or build.failed:
-            build = self._builds[version] = _SharedBuild(
+            build = self._builds[version] = SharedBuild(
                 lambda tell: self._build(tell, self._started, version)
             )
         return await build.wait(on_line)
-
-
-class _SharedBuild:
-    """One build of an environment, for which several endpoints may wait."""
-
-    def __init__(self, start: Callable[[OnLine], Coroutine[object, object, Path]]) -> None:
-        self._listeners: list[OnLine] = []
-        self._task = asyncio.create_task(start(self._tell))
-
-    @property
-    def failed(self) -> bool:
-        return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
-
-    async def wait(self, on_line: OnLine) -> Path:
-        """Return the environment's Python; deleting one endpoint does not cancel the build for others."""
-        self._listeners.append(on_line)
-        try:
-            return await asyncio.shield(self._task)
-        finally:
-            self._listeners.remove(on_line)
-
-    async def cancel(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    def _tell(self, line: str) -> None:
-        for listener in self._listeners:
-            listener(line)
 
 
 @dataclass(frozen=True)

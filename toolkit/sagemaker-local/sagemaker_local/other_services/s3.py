@@ -1,9 +1,15 @@
-"""Bucket policies with conditions, which moto ignores: a deny of plain HTTP would deny everything."""
+"""Our rules of S3, and what a request reads.
+
+Bucket policies with conditions, which moto ignores: a deny of plain HTTP would deny everything.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
 
 from sagemaker_local.other_services.checksums import lay_s3_checksums
 from sagemaker_local.other_services.policies import ALLOWED, EXPLICIT, IMPLICIT, decide
@@ -37,3 +43,17 @@ def lay_s3_rules() -> None:
 
     FakeBucket.get_permission = get_permission
     setattr(FakeBucket, _MARK, True)
+
+
+def place_read(request: web.Request) -> str | None:
+    """Return the S3 URI of the object that a request reads or copies, or of the prefix that it lists."""
+    source = request.headers.get("x-amz-copy-source")
+    if source is not None:
+        return f"s3://{unquote(source).lstrip('/').partition('?')[0]}"
+    if request.method not in ("GET", "HEAD"):
+        return None
+    host, path = request.host.partition(":")[0], request.path.lstrip("/")
+    if host.endswith(".localhost"):
+        path = f"{host.partition('.')[0]}/{path}"
+    bucket, _, key = path.partition("/")
+    return f"s3://{bucket}/{key or request.query.get('prefix', '')}"

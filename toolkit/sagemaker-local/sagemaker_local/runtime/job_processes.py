@@ -25,6 +25,7 @@ from sagemaker_local.control.jobs.checks import ML_ROOT
 from sagemaker_local.control.jobs.training import TrainingRecord
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.output import OutputLines
+from sagemaker_local.errors import EngineError
 from sagemaker_local.other_services.moto import Moto
 from sagemaker_local.other_services.stores import Artifacts, Roles, split_s3_uri
 from sagemaker_local.runtime.job_life import JobFailed
@@ -50,6 +51,8 @@ class JobMachine:
         now: the local clock.
         write_log: gets each line of output, with its log stream and the role that writes it.
         started: gets the id of each process that leads a group, and a name.
+        prepare: gets each S3 URI that a job reads, and a reader of progress: some files are downloaded only
+            then. Raises EngineError.
     """
 
     moto: Moto
@@ -57,6 +60,7 @@ class JobMachine:
     now: Callable[[], datetime]
     write_log: WriteLog
     started: Callable[[int, str], None]
+    prepare: Callable[[str, Callable[[str], None]], Awaitable[None]]
 
 
 class RoleStorage:
@@ -178,6 +182,14 @@ class JobProcesses:
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._reading: list[asyncio.Task[None]] = []
         self._changing = ChangingFiles()
+
+    async def _fetch(self, uri: str, directory: Path) -> None:
+        """Copy the objects whose keys begin with an S3 URI's, as the job's role sees them."""
+        try:
+            await self._shared.prepare(uri, lambda line: self._line(self._row.hosts[0], line))
+        except EngineError as error:
+            raise JobFailed(f"ClientError: Data download failed:{error.message} {error.next_step}") from error
+        await self._storage.fetch(uri, directory)
 
     async def _run(
         self,

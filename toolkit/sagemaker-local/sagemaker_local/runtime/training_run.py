@@ -53,11 +53,11 @@ class TrainingAttempt(JobProcesses):
                 (root / "input" / "config" / name).write_text(json.dumps(document))
             for channel in self._row.body.get("InputDataConfig", []):
                 folder = root / "input" / "data" / channel["ChannelName"]
-                await self._storage.fetch(channel["DataSource"]["S3DataSource"]["S3Uri"], folder)
+                await self._fetch(channel["DataSource"]["S3DataSource"]["S3Uri"], folder)
             checkpoints = self._row.body.get("CheckpointConfig")
             if checkpoints is not None:
                 uri = f"{checkpoints['S3Uri'].rstrip('/')}/"
-                await self._storage.fetch(uri, self._checkpoints(host))
+                await self._fetch(uri, self._checkpoints(host))
         self._changing.keep(self._checkpoint_folders())
 
     async def run(self) -> str | None:

@@ -158,6 +158,11 @@ def _error(request: web.Request, code: str, message: str, status: int) -> web.Re
     return web.Response(status=status, body=body, headers=headers, content_type="application/json")
 
 
+def s3_error(code: str, message: str, status: int) -> web.Response:
+    """Return an error of S3."""
+    return _xml(code, message, status, "s3")
+
+
 def _xml(code: str, message: str, status: int, service: str) -> web.Response:
     details, request_id = f"<Code>{code}</Code><Message>{escape(message)}</Message>", str(uuid.uuid4())
     text = f"<Error>{details}<RequestId>{request_id}</RequestId></Error>"

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from botocore.credentials import Credentials
 
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from sagemaker_local.assembly import Options
+from sagemaker_local.contents.seed import PREFIXES
 from sagemaker_local.control import Timing
 from sagemaker_local.process import spawn
 from sagemaker_local.process.status import LocalStatus
@@ -163,12 +164,21 @@ def signed_headers(url: str, data: bytes, region: str = "us-east-1") -> dict[str
 
 
 def _weights(directory: Path) -> Path:
-    """Files that stand in for the stand-in weights, so that the seed has something to upload."""
-    for part in ("target", "eagle3", "p-eagle"):
+    """Files that stand in for the shipped weights, so that the seed has something to upload."""
+    for part in PREFIXES:
         (directory / part).mkdir(parents=True)
         (directory / part / "config.json").write_text(json.dumps({"part": part}))
         (directory / part / "model.safetensors").write_bytes(b"no weights: scripted engines read none")
     return directory
+
+
+async def _small_model(folder: Path, on_line: Callable[[str], None], started: object) -> Path:
+    """Stand for the download of a model."""
+    on_line("downloading")
+    folder.mkdir(exist_ok=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    return folder
 
 
 def running_server(folder: Path, port: int | None = None) -> Iterator[Server]:
@@ -184,6 +194,7 @@ def running_server(folder: Path, port: int | None = None) -> Iterator[Server]:
         limits=LIMITS,
         timing=FAST,
         make_launcher=lambda python, fetch: ScriptedLauncher(),
+        fetch_smollm2=partial(_small_model, folder / "smollm2"),
         trainer=scripted_trainer,
     )
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(options, ready.append, stop)))

@@ -64,7 +64,7 @@ def test_who_comes_meanwhile_waits_and_is_told(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(30)
     assert len(builder.homes) == 1
-    waiting = "another process is building the engine's environment: waiting for it"
+    waiting = "another process is building this environment: waiting for it"
     assert sum(lines == [waiting] for lines in messages) == 2
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sagemaker_local.contents.jumpstart import jumpstart_addresses
-from sagemaker_local.contents.seed import Address, image_uris, seed
+from sagemaker_local.contents.seed import PREFIXES, Address, image_uris, seed
 from sagemaker_local.other_services.stores import Artifacts, Roles, split_s3_uri
 
 
@@ -70,18 +70,21 @@ def test_without_weights_the_seed_says_what_is_missing_and_how_to_make_it(moto: 
     (tmp_path / "target" / "config.json").write_text("{}")
     seeded = seed(moto, tmp_path, jumpstart_addresses("us-east-1"))
     assert seeded.artifacts == {"target": "s3://peagle-sm-local-us-east-1/tiny-code/target/"}
-    assert seeded.weights == ("small stand-in weights missing: eagle3, p-eagle; see PEAGLE_SM_WEIGHTS")
+    missing = "eagle3, p-eagle, smollm2-135m-instruct/eagle3, smollm2-135m-instruct/p-eagle"
+    assert seeded.weights == f"shipped weights missing: {missing}; see PEAGLE_SM_WEIGHTS"
     assert seeded.image_uris == image_uris()
 
 
 def test_every_part_goes_to_every_address_with_its_folders(moto: Any, tmp_path: Path) -> None:
-    for part in ("target", "eagle3", "p-eagle"):
+    for part in PREFIXES:
         (tmp_path / part / "deeper").mkdir(parents=True)
         (tmp_path / part / "deeper" / "x.json").write_text(part)
     seeded = seed(moto, tmp_path, [Address("p-eagle", "elsewhere", "heads/h/")])
     assert seeded.weights == "small stand-in weights"
     assert moto.backend("s3").buckets["elsewhere"].keys == {"heads/h/deeper/x.json": b"p-eagle"}
-    assert set(seeded.artifacts) == {"target", "eagle3", "p-eagle"}
+    assert set(seeded.artifacts) == set(PREFIXES)
+    target = "s3://peagle-sm-local-us-east-1/smollm2-135m-instruct/"
+    assert not any(uri.startswith(target) for uri in seeded.artifacts.values()), "the target has files there"
 
 
 def test_roles_trust_their_own_service_only(moto: Any) -> None:

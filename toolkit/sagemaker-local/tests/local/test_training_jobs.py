@@ -214,6 +214,13 @@ def test_the_program_finds_what_sagemaker_gives_it(aws: Account) -> None:
     assert not {"AWS_ACCESS_KEY_ID", "AWS_PROFILE"} & variables.keys()
 
 
+def test_a_job_gets_the_files_of_a_model_that_is_downloaded_when_it_is_first_read(aws: Account) -> None:
+    uri = aws.server.status.artifacts["smollm2"]
+    job = aws.done({"report": "1"}, InputDataConfig=[channel("target", "", S3Uri=uri)])
+    seen = json.loads(aws.archive(job["TrainingJobName"])["algo-1.json"])
+    assert {"target/config.json", "target/README.md"} <= seen["data"].keys()
+
+
 def test_several_instances_have_folders_of_their_own(aws: Account) -> None:
     """Guide, "Distributed Training Configuration"."""
     aws.put(**{f"shards/{n}": str(n) for n in range(3)})

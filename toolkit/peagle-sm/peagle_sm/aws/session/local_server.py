@@ -8,7 +8,7 @@ It is imported in functions: peagle-sm works without it, and says how to install
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module, resources
 from importlib.util import find_spec
@@ -213,10 +213,25 @@ def engine_state() -> str:
 
 
 def stand_in_weights() -> Path:
-    """Return the folder of the small stand-in weights: target, eagle3 and p-eagle.
+    """Return the folder of the shipped weights: the small stand-ins target, eagle3 and p-eagle, and heads.
 
     Raises:
         EngineError: sagemaker-local, which carries them, is not installed.
     """
     with _mapped_errors():
         return Path(str(resources.files("sagemaker_local"))) / "weights"
+
+
+def artifact_folder(artifact: str, progress: Callable[[str], None]) -> Path:
+    """Return the folder of an artifact of the catalogue; the target SmolLM2 is downloaded if needed.
+
+    Raises:
+        EngineError: sagemaker-local is not installed, or the download failed.
+    """
+    folder = stand_in_weights() / artifact
+    if folder.is_dir():
+        return folder
+    with _mapped_errors():
+        from sagemaker_local.contents.smollm2 import ARTIFACT, ensure_smollm2
+
+        return ensure_smollm2(progress) if artifact == ARTIFACT else folder

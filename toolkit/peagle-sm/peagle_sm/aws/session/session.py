@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -293,7 +294,11 @@ class Session:
         return document if isinstance(document, dict) else {}
 
     def admin_text(self, path: str) -> str:
-        """Return the text of the local server's page ``/_peagle/<path>``.
+        """Return the text of the local server's page ``/_peagle/<path>``; errors as `admin_lines`."""
+        return "".join(self.admin_lines(path))
+
+    def admin_lines(self, path: str) -> Iterator[str]:
+        """Yield the lines of the local server's page ``/_peagle/<path>`` as they come.
 
         Raises:
             EngineError: the server does not answer, or this session is not local.
@@ -308,13 +313,13 @@ class Session:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(url, timeout=ADMIN_TIMEOUT_S) as response:
-                return str(response.read().decode())
+                yield from (line.decode() for line in response)
         except urllib.error.HTTPError as error:
             raise NotFound(
                 f"The local SageMaker has no /_peagle/{path}: {error.read().decode(errors='replace')}",
                 next_step="Check the server with `peagle-sm local status`.",
             ) from error
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        except (OSError, HTTPException) as error:
             raise EngineError(
                 f"The local SageMaker does not answer at {url}: {error}",
                 next_step="Check it with `peagle-sm local status`, or start it with `peagle-sm local up`.",

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.aws.session.local_server import stand_in_weights
+from peagle_sm.aws.session.local_server import artifact_folder, is_installed
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, HeadEntry, Vocabulary, load_catalog
-from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, SpecError
+from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.heads.reading import CONFIG, REPOSITORY, Folder
@@ -54,8 +54,10 @@ class Sources:
         session: Callable[[], Session],
         hub: Callable[[], Hub] | None = None,
         catalog: Catalog | None = None,
+        progress: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """Take factories of session and hub."""
+        """Take factories of session and hub; ``progress`` gets a line for each step of a model's download."""
+        self._progress = progress
         self._make_session, self._make_hub = session, hub or _default_hub
         self.catalog = catalog or load_catalog()
         self._hub: Hub | None = None
@@ -148,24 +150,15 @@ class Sources:
         return replace(place, head=entry, head_id=head_id, model=entry.target)
 
     def _artifact(self, artifact: str, what: str) -> Place | None:
-        """Open files that ship with sagemaker-local, or that the local SageMaker has in S3; else None."""
-        with suppress(EngineError):  # sagemaker-local is not installed
-            directory = stand_in_weights() / artifact
-            if (directory / CONFIG).is_file():
-                return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
-        local = None
-        with suppress(CredentialsError):  # the hub needs no session
-            local = self.session.local
-        uri = None if local is None else local.artifacts.get(artifact)
-        if uri is None:
+        """Open files that ship with sagemaker-local, or that it downloads; None if it is not installed."""
+        if not is_installed():
             return None
-        place = self._by_address(uri, None, [])
-        if CONFIG not in place.folder.sizes:
+        directory = artifact_folder(artifact, self._progress)
+        if not (directory / CONFIG).is_file():
             raise NotFound(
-                f"the files of {what} are not in the local SageMaker yet: they come with its first endpoint",
-                next_step=f"Deploy {what} once: `peagle-sm deploy{self.session.command_flags()}`.",
+                f"the shipped {what} is missing ({directory})", next_step="Install peagle-sm again."
             )
-        return place
+        return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
 
     def _by_address(self, what: str, revision: str | None, known: list[str]) -> Place:
         if what.startswith("s3://"):

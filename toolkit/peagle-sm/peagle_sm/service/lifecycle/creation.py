@@ -6,18 +6,22 @@ a deploy or a resume, with the state for a clean-up.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Literal
+from urllib.parse import urlencode
 
 from peagle_sm.aws.control import executor, lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.session.errors import is_not_visible_yet, is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.errors import EndpointFailed, EngineError, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.resources.alarm import Alarm, policy_placeholder
 from peagle_sm.core.resources.component import Component
 from peagle_sm.core.resources.endpoint import Endpoint
@@ -261,3 +265,23 @@ def follow(run: Run) -> EndpointFacts:
         report=run.report,
         note=note,
     )
+
+
+def fetch_files(session: Session, plan: Plan, report: Reporter) -> None:
+    """Have the local SageMaker put target and head into its S3, where it downloads some only when needed.
+
+    Does nothing on AWS.
+
+    Raises:
+        EngineError: they cannot be downloaded.
+    """
+    if not session.is_local:
+        return
+    uris = [("uri", uri) for uri in (plan.draft.model_uri, plan.draft.head_uri) if uri]
+    with suppress(NotFound):  # a server of an older version fetches them when the engine starts
+        for line in session.admin_lines(f"artifacts?{urlencode(uris)}"):
+            event = json.loads(line)
+            if "error" in event:
+                raise EngineError(event["error"], next_step=event["next_step"])
+            if event["line"]:
+                report("files", event["line"])

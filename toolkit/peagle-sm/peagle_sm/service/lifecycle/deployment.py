@@ -21,7 +21,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import cause_first
 from peagle_sm.service.inventory.guard_state import awake, lease_of, require_guard
 from peagle_sm.service.inventory.resources import ToRemove, belongs_to, stack_of
-from peagle_sm.service.lifecycle.creation import Run, arm, create_all, follow, time_text
+from peagle_sm.service.lifecycle.creation import Run, arm, create_all, fetch_files, follow, time_text
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import Survey, survey
 from peagle_sm.service.lifecycle.rescue import rescue
@@ -183,6 +183,7 @@ def deploy(
             _refuse_not_to_wait(plan)
         if not unguarded:
             require_guard(session)
+        fetch_files(session, plan, Reporter(progress, pacing))
         if preflight is not None:
             preflight(plan)
         existing = survey(session, plan)

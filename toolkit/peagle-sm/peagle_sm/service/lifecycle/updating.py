@@ -34,7 +34,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
 from peagle_sm.service.inventory.guard_state import lease_of, note, require_guard, unpaused
 from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
 from peagle_sm.service.inventory.resources import Belongings, ToRemove, belongings_of
-from peagle_sm.service.lifecycle.creation import arm, create_all, follow
+from peagle_sm.service.lifecycle.creation import arm, create_all, fetch_files, follow
 from peagle_sm.service.lifecycle.deployment import Deploy, bring_up
 from peagle_sm.service.lifecycle.endpoint import Endpoint
 from peagle_sm.service.lifecycle.existing import CurrentState, UpdateOffer, current_state, offer_of, survey
@@ -264,6 +264,7 @@ def update(
         plan.refuse_errors(skip_checks)
         if not unguarded:
             require_guard(session)
+        fetch_files(session, plan, Reporter(progress, pacing))
         if preflight is not None:
             preflight(plan)
         existing = current_state(session, plan, way)

@@ -246,7 +246,7 @@ def sources_for(state: State, session: Callable[[], Session]) -> Sources:
 
         return Hub(state.environ.get("HF_ENDPOINT") or None, state.environ.get("HF_TOKEN") or None)
 
-    return Sources(session, hub)
+    return Sources(session, hub, progress=lambda line: note(state, line))
 
 
 _METHODS = {"p-eagle": "P-EAGLE (one pass for all draft tokens)", "eagle3": "EAGLE-3 (one pass per token)"}
