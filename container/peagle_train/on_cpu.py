@@ -22,7 +22,8 @@ _LIBRARYS_MASK = peagle_draft._PeagleDraftMixin.build_peagle_block_mask
 def compute_dtype(stored: str | None) -> Any:
     """Return the dtype to compute in: bfloat16 if the target is stored so and this CPU multiplies in it.
 
-    With the instructions it is twice as fast as float32, without them slower. ``stored`` is the config's dtype.
+    With the instructions it is twice as fast as float32, without them slower. ``stored`` is what the
+    target's config says.
     """
     # torch has no public name for these two questions.
     fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -2,10 +2,10 @@
 
     PYTHONPATH=container:. PEAGLE_ML_ROOT=FOLDER PYTHON -m scripts.bench.stand_in.eagle3
 
-FOLDER is what ``/opt/ml`` is for `peagle_train`, and PYTHON that of the trainer's environment. NeMo AutoModel's
-``TrainEagle3Recipe`` unrolls the draft ``num_depths`` steps (its ``ttt_steps``), each on its own output of the
-step before, as the head drafts in vLLM. After SIGTERM it saves a checkpoint and ends with status 143; call it
-again to go on.
+FOLDER is what ``/opt/ml`` is for `peagle_train`, and PYTHON that of the trainer's environment. The library's
+``TrainEagle3Recipe`` unrolls the draft ``num_depths`` steps (its ``ttt_steps``), each on its own output of
+the step before, as the head drafts in vLLM. After SIGTERM it saves a checkpoint and ends with status 143; call
+it again to go on.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from peagle_train import Mistake, heads, masters
 from peagle_train.job import DONE, MISTAKEN, QUIET, ROOT_VARIABLE, STOPPED, WITHOUT_A_GPU, write_record
 from peagle_train.launch import Stop
