@@ -4,7 +4,7 @@
 
 FOLDER is what ``/opt/ml`` is for `peagle_train`, and PYTHON that of the trainer's environment. The library's
 ``TrainEagle3Recipe`` unrolls the draft ``num_depths`` steps (its ``ttt_steps``), each on its own output of
-the step before, as the head drafts in vLLM. After SIGTERM it saves a checkpoint and ends with status 143; call
+the step before, as the head drafts in vLLM. After SIGTERM it saves a checkpoint and ends with 143; call
 it again to go on.
 """
 
