@@ -154,7 +154,8 @@ class HeadRecipe(TrainEagle3Recipe):
             super()._setup_colocated_target(recipe_cfg, target_path, draft_base_config)
             return
         # The library asks for the current CUDA device; without one transformers loads the target.
-        self.compute_dtype = on_cpu.compute_dtype(self.plan.target.dtype)
+        if self.compute_dtype == torch.float32:
+            self.compute_dtype = on_cpu.compute_dtype(self.plan.target.dtype)
         self.target_model = AutoModelForCausalLM.from_pretrained(
             target_path, dtype=self.compute_dtype, attn_implementation=self.plan.target.attention
         )

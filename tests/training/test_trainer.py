@@ -339,6 +339,30 @@ def test_a_head_from_nothing_is_of_the_asked_shape(python: Path, tmp_path: Path)
     assert [str(each) for each in report.faults if each.severity == "error"] == []
 
 
+def test_the_same_settings_train_an_eagle3_head(python: Path, tmp_path: Path) -> None:
+    """Of SmolLM2's EAGLE-3 head, too; the smallest rate shows how the output matrix begins."""
+    settings = {**SHORT, "max_steps": 2, "num_depths": 3, "learning_rate": 1e-8, "draft_vocab_size": 512}
+    given = job(tmp_path, head=False, **settings, mask_token_id=1, aux_layer_ids="[1, 3, 5]")
+    command = given.command(python)[:-3]
+    done = subprocess.run(
+        [*command, "-m", "scripts.bench.stand_in.eagle3"],
+        cwd=container_dir().parent,
+        env={**given.environ(), "PYTHONPATH": f"{container_dir()}:{container_dir().parent}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"accuracy_1", "accuracy_2", "accuracy_3"} <= set(records(done.stdout)[-1])
+    target = weights_dir() / "target"
+    config = json.loads((target / "config.json").read_text())
+    folder = local_folder(given.root / "model")
+    report = inspect_head(folder, target=config, mode="eagle3", num_speculative_tokens=3)
+    assert [str(each) for each in report.faults if each.severity == "error"] == []
+    assert float(checked(python, CHECK, "output", given.root / "model", target)) < 1e-2
+
+
 @pytest.fixture(scope="module")
 def recovered(python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A head that noise has damaged, trained on the target's own answers; and what vLLM drafts with each."""

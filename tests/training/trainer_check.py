@@ -7,6 +7,7 @@
 - ``state FOLDER``: what a checkpoint has.
 - ``rollouts TARGET PROMPTS OUT HELD_OUT``: the target's greedy continuations of the shipped prompts as
   documents, and other prompts.
+- ``output HEAD TARGET``: how far the head's output matrix is from the target's rows of its draft tokens.
 - ``damage HEAD OUT``: noise on the matrices.
 
 All but ``bfloat16`` and the last two print a JSON object.
@@ -249,6 +250,15 @@ def rollouts(target: Path, prompts: Path, documents: Path, held_out: Path) -> No
     held_out.write_text(json.dumps(rows[TRAINED : TRAINED + 16]))
 
 
+def output(head: Path, target: Path) -> float:
+    """The largest distance of a value."""
+    from safetensors.torch import load_file
+
+    trained, whole = (load_file(folder / "model.safetensors") for folder in (head, target))
+    rows = torch.arange(len(trained["d2t"])) + trained["d2t"]
+    return (trained["lm_head.weight"].float() - whole["lm_head.weight"][rows]).abs().max().item()
+
+
 def damage(head: Path, out: Path, ratio: float = 0.6) -> None:
     """Noise of ``ratio`` of each matrix's deviation; embedding and output stay."""
     from safetensors.torch import load_file, save_file
@@ -278,6 +288,8 @@ def main(arguments: list[str]) -> None:
     elif what == "rollouts":
         target, prompts, documents, held_out = map(Path, paths)
         rollouts(target, prompts, documents, held_out)
+    elif what == "output":
+        print(output(Path(paths[0]), Path(paths[1])))
     else:
         damage(Path(paths[0]), Path(paths[1]))
 
