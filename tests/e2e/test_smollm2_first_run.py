@@ -87,8 +87,14 @@ class FirstRun:
     def names(self) -> set[str]:
         """The names of the model's files, as boto3 lists them."""
         patient = Config(read_timeout=300, retries={"mode": "standard", "total_max_attempts": 2})
-        keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
-        s3 = boto3.client("s3", endpoint_url=self.server.url, region_name="us-east-1", config=patient, **keys)
+        s3 = boto3.client(
+            "s3",
+            endpoint_url=self.server.url,
+            region_name="us-east-1",
+            aws_access_key_id="local",
+            aws_secret_access_key="local",
+            config=patient,
+        )
         answer = s3.list_objects_v2(Bucket=BUCKET, Prefix=PREFIX)
         return {row["Key"].removeprefix(PREFIX) for row in answer["Contents"]}
 
