@@ -83,10 +83,13 @@ KV_CACHE_BYTES = 512 * 2**20
 MAX_NUM_SEQS = 16
 COMPILE_SWITCH = "PEAGLE_SM_LOCAL_COMPILE"
 DTYPE_SWITCH = "PEAGLE_SM_LOCAL_DTYPE"
+THREADS_SWITCH = "PEAGLE_SM_LOCAL_THREADS"
 
 # What the process itself needs, whatever the container's environment says.
 ENGINE_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",  # with more, engines that share few cores take 5 to 10 times longer a step
+    # torch brings GNU's OpenMP. Its threads spin while they wait: engines that shared few cores took 5 to 10
+    # times longer a step with two of them.
+    "OMP_WAIT_POLICY": "PASSIVE",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # bound threads of two engines would share one core
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the worker lives in the engine core: one process less
     # The engine core imports nothing a second time; needs the plugin peagle_cpu_fixes, else it is a spawn.
@@ -162,7 +165,8 @@ def local_settings(
     overrides += _shorten_context(local, model.context)
     overrides += _adapt_speculation(local)
     overrides += _gate(local, aws_image)
-    return LocalSettings(local | ENGINE_ENVIRONMENT, tuple(overrides))
+    threads, sentences = _threads(environment)
+    return LocalSettings(local | ENGINE_ENVIRONMENT | threads, (*overrides, *sentences))
 
 
 def rewrite_paths(value: str, ml_root: str) -> str:
@@ -227,6 +231,15 @@ def _shorten_context(local: dict[str, str], model_context: int | None) -> list[s
         return []
     local[name] = str(model_context)
     return [f"max_model_len: {_change(length, str(model_context))}, the stand-in's context length"]
+
+
+def _threads(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the number of threads of a step: one, or what the model's environment asks for."""
+    wanted = environment.get(THREADS_SWITCH, "1")
+    if wanted.isascii() and wanted.isdecimal() and int(wanted) > 0:
+        return {"OMP_NUM_THREADS": wanted}, []
+    sentence = f"threads: 1, because {THREADS_SWITCH} is {wanted!r}, which is not a number from 1"
+    return {"OMP_NUM_THREADS": "1"}, [sentence]
 
 
 def _adapt_speculation(local: dict[str, str]) -> list[str]:

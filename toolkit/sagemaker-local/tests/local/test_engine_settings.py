@@ -244,3 +244,17 @@ def test_what_it_is_computed_in_is_told() -> None:
     local = settings(dtype="bfloat16")
     assert local.environment["SM_VLLM_DTYPE"] == "bfloat16"
     assert [told for told in local.overrides if told.startswith("dtype: bfloat16, because")]
+
+
+@pytest.mark.parametrize(
+    ("given", "threads", "told"),
+    [({}, "1", False), ({"PEAGLE_SM_LOCAL_THREADS": "2"}, "2", False)]
+    + [({"PEAGLE_SM_LOCAL_THREADS": wrong}, "1", True) for wrong in ("0", "all", "")],
+)
+def test_threads_are_one_or_what_is_asked_for_and_never_spin(
+    given: dict[str, str], threads: str, told: bool
+) -> None:
+    local = settings(OMP_NUM_THREADS="64", OMP_WAIT_POLICY="ACTIVE", **given)
+    assert local.environment["OMP_NUM_THREADS"] == threads
+    assert local.environment["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert any(sentence.startswith("threads: 1") for sentence in local.overrides) is told
