@@ -96,6 +96,8 @@ class CountingTrainer(PEagleTrainerModule):
 class HeadRecipe(TrainEagle3Recipe):
     """The library's recipe for one job of SageMaker's."""
 
+    compute_dtype: Any  # the library sets it: bfloat16 on a GPU, else float32
+
     def __init__(self, plan: Plan, stop: Callable[[], bool], say: Callable[[str], None] = print) -> None:
         self.plan, self.stop = plan, stop
         self.document = self._library_recipe()

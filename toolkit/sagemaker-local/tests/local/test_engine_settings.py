@@ -254,7 +254,9 @@ def test_what_it_is_computed_in_is_told() -> None:
 def test_threads_are_one_or_what_is_asked_for_and_never_spin(
     given: dict[str, str], threads: str, told: bool
 ) -> None:
-    local = settings(OMP_NUM_THREADS="64", OMP_WAIT_POLICY="ACTIVE", **given)
+    environment = {"OMP_NUM_THREADS": "64", "OMP_WAIT_POLICY": "ACTIVE", **given}
+    model = ModelFacts(8192, "float32")
+    local = local_settings(environment, ml_root=Path(ROOT), port=20001, model=model)
     assert local.environment["OMP_NUM_THREADS"] == threads
     assert local.environment["OMP_WAIT_POLICY"] == "PASSIVE"
     assert any(sentence.startswith("threads: 1") for sentence in local.overrides) is told
