@@ -1,8 +1,7 @@
-"""A catalogue model whose files are in the local SageMaker's S3 and not in the package."""
+"""Targets whose files are not in the package: downloaded once, or at an address of the user's."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,39 +10,20 @@ from peagle_learn.core.spec import LearnSpec
 from peagle_learn.data import plan_data
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.storage import s3
-from peagle_sm.core.errors import NotFound
-from peagle_sm.service.heads.checking import Sources, config_of
 from tests.learn.conftest import Make
 
 pytestmark = pytest.mark.slow
 MODEL = "smollm2-135m-instruct"
 
 
-def test_its_tokenizer_is_read_once_its_first_endpoint_has_brought_its_files(
+def test_its_tokenizer_is_read_before_it_has_an_endpoint(
     session: Session, spec_of: Make, tmp_path: Path
 ) -> None:
     spec: LearnSpec = spec_of([{"prompt": f"prompt {number}, quite different"} for number in range(20)])
     spec = spec.model_copy(update={"target": spec.target.model_copy(update={"model": MODEL})})
-    sources = Sources(lambda: session)
-    with pytest.raises(NotFound, match="come with its first endpoint"):
-        sources.target(MODEL)
-    before = plan_data(spec, session, tmp_path / "before").offer
-    [note] = [note for note in before.notes if "tokenizer" in note]
-    assert "first endpoint" in note
-    assert session.local is not None
-    uri = session.local.artifacts["smollm2"]
-    files = {"config.json": json.dumps({"vocab_size": 49152}), "chat_template.jinja": "{{ messages }}"}
-    try:
-        for name, text in files.items():
-            s3.upload(session, uri + name, text.encode())
-        assert config_of(sources.target(MODEL)) == {"vocab_size": 49152}
-        plan = plan_data(spec, session, tmp_path / "after")
-        assert plan.vocab_size == 49152
-        assert not [note for note in plan.offer.notes if "tokenizer" in note]
-    finally:
-        bucket, prefix = s3.split_uri(uri)
-        for name in files:
-            session.api("s3").delete_object(Bucket=bucket, Key=prefix + name)
+    plan = plan_data(spec, session, tmp_path)
+    assert plan.vocab_size == 49152
+    assert not [note for note in plan.offer.notes if "tokenizer" in note]
 
 
 def test_the_files_of_a_target_with_an_address_of_its_own_are_read_there(

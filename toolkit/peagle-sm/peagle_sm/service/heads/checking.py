@@ -104,11 +104,12 @@ class Sources:
         entry = self.catalog.models.get(what)
         if entry is None or Path(what).is_dir():
             return self._by_address(what, revision, list(self.catalog.models))
-        place = None if entry.artifact is None else self._artifact(entry.artifact, what)
-        if place is None:
-            if entry.hub_id is None:
-                raise _no_address(what)
+        if entry.artifact is not None and (entry.hub_id is None or is_installed()):
+            place = self._artifact(entry.artifact, what)
+        elif entry.hub_id is not None:
             place = self._on_hub(entry.hub_id, revision)
+        else:
+            raise _no_address(what)
         return replace(place, model=what)
 
     def vocabulary(self, target: Place) -> Place | None:
@@ -142,16 +143,11 @@ class Sources:
         if entry.hub_id is not None:
             place = self._on_hub(entry.hub_id, entry.revision)
         else:
-            found = self._artifact(str(entry.artifact), head_id)
-            if found is None:
-                raise _no_address(head_id)
-            place = found
+            place = self._artifact(str(entry.artifact), head_id)
         return replace(place, head=entry, head_id=head_id, model=entry.target)
 
-    def _artifact(self, artifact: str, what: str) -> Place | None:
-        """Open files that ship with sagemaker-local, or that it downloads; None if it is not installed."""
-        if not is_installed():
-            return None
+    def _artifact(self, artifact: str, what: str) -> Place:
+        """Open files that ship with sagemaker-local, or that it downloads."""
         directory = artifact_folder(artifact, self._progress)
         if not (directory / CONFIG).is_file():
             raise NotFound(
