@@ -161,15 +161,25 @@ def start_output(draft: Any, target: Target, chosen: Any) -> None:
     """Let the output matrix of a head from nothing begin as the target's rows of the drafted tokens.
 
     ``speculators`` begins so, too; from chance, a head first spends much of its data on what a token is.
+    Where the target stores no such matrix of its own size, the head's stays as it is.
     """
     import torch
 
-    with torch.no_grad():
-        draft.lm_head.weight.copy_(_shared(target, "lm_head.weight")[chosen.cpu()])
+    rows = _stored(target, "lm_head.weight")
+    if rows is not None and rows.is_floating_point():
+        with torch.no_grad():
+            draft.lm_head.weight.copy_(rows[chosen.cpu()])
 
 
 def _shared(target: Target, name: str) -> Any:
-    """Return the target's embedding or output matrix; where they are tied, the embedding is both."""
+    stored = _stored(target, name)
+    if stored is None:
+        raise Mistake(f"neither the head nor the target has {name}")
+    return stored
+
+
+def _stored(target: Target, name: str) -> Any:
+    """Return the target's embedding or output matrix, or None; where they are tied, the embedding is both."""
     from safetensors import safe_open
 
     for wanted in (name, "embed_tokens.weight"):
@@ -178,7 +188,7 @@ def _shared(target: Target, name: str) -> Any:
                 if tensor.endswith(wanted) and tuple(entry["shape"]) == (target.vocab, target.hidden):
                     with safe_open(file, "pt") as opened:
                         return opened.get_tensor(tensor)
-    raise Mistake(f"neither the head nor the target has {name}")
+    return None
 
 
 def without_shared(state: Mapping[str, Any], target: Target) -> dict[str, Any]:
