@@ -196,8 +196,8 @@ def without_shared(state: Mapping[str, Any], target: Target) -> dict[str, Any]:
     import torch
 
     name = "model.embed_tokens.weight"
-    own, shared = state[name].detach().cpu(), _shared(target, "embed_tokens.weight")
-    is_shared = torch.equal(own.to(torch.bfloat16), shared.to(torch.bfloat16))
+    own, stored = state[name].detach().cpu(), _stored(target, "embed_tokens.weight")
+    is_shared = stored is not None and torch.equal(own.to(torch.bfloat16), stored.to(torch.bfloat16))
     return {key: tensor for key, tensor in state.items() if key != name or not is_shared}
 
 

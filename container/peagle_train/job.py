@@ -40,14 +40,14 @@ USAGE = "usage: python -m peagle_train train"
 DONE, FAILED, MISTAKEN, STOPPED = 0, 1, 2, 143
 _MOST_REASON = 1024
 #: Nothing is fetched while a job runs, and no library draws bars into the log.
-QUIET = {
+_QUIET = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
 #: torchao's compiled parts are for GPUs; elsewhere they only fail to load.
-WITHOUT_A_GPU = {"TORCHAO_FORCE_SKIP_LOADING_SO_FILES": "1"}
+_WITHOUT_A_GPU = {"TORCHAO_FORCE_SKIP_LOADING_SO_FILES": "1"}
 
 
 def main(arguments: list[str]) -> int:
@@ -74,7 +74,7 @@ def _train(folders: Folders, work: Path, stop: Stop, environ: Mapping[str, str])
         elif (plan.settings.draft_vocab_size or plan.target.vocab) < plan.target.vocab:
             write_token_map(plan)
         if fleet.world == 1:
-            return _run(plan, stop)
+            return run(plan, stop)
     except Mistake as error:
         return _failed(folders, MISTAKEN, str(error))
     except Exception as error:
@@ -114,7 +114,7 @@ def _worker(file: Path) -> int:
     stop = Stop(Path(os.environ[STOP_FILE]))
     stop.listen()
     try:
-        status = _run(plan, stop)
+        status = run(plan, stop)
     except Mistake as error:
         status = _failed(plan.folders, MISTAKEN, str(error))
     except Exception as error:
@@ -126,19 +126,19 @@ def _worker(file: Path) -> int:
     return DONE if status == STOPPED else status
 
 
-def _run(plan: Plan, stop: Stop) -> int:
-    """Train in this process, alone or as one of several."""
-    os.environ |= QUIET
+def run(plan: Plan, stop: Stop, kind: Any = None) -> int:
+    """Train in this process, alone or as one of several; ``kind`` is the recipe's class, else P-EAGLE's."""
+    os.environ |= _QUIET
     import torch
 
     if not torch.cuda.is_available():
-        os.environ |= WITHOUT_A_GPU
+        os.environ |= _WITHOUT_A_GPU
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     from peagle_train import on_cpu
     from peagle_train.recipe import HeadRecipe, Stopped
 
     on_cpu.install()
-    recipe = HeadRecipe(plan, stop, say=lambda line: print(line, flush=True))
+    recipe = (kind or HeadRecipe)(plan, stop, say=lambda line: print(line, flush=True))
     recipe.setup()
     try:
         recipe.train()
@@ -147,12 +147,12 @@ def _run(plan: Plan, stop: Stop) -> int:
             print(f"{PREFIX} stopped step={recipe.runtime.global_step}", flush=True)
         return STOPPED
     if recipe.dist_env.is_main:
-        write_record(plan, recipe.write_result(), os.environ)
+        _write_record(plan, recipe.write_result(), os.environ)
         print(f"{PREFIX} done step={recipe.runtime.global_step}", flush=True)
     return DONE
 
 
-def write_record(plan: Plan, trained: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def _write_record(plan: Plan, trained: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     """Write ``training.json`` beside the head: its data, settings, libraries and history."""
     weights = plan.folders.model / "model.safetensors"
     with weights.open("rb") as opened:

@@ -13,16 +13,17 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from peagle_train import Mistake, heads, masters
-from peagle_train.job import DONE, MISTAKEN, QUIET, ROOT_VARIABLE, STOPPED, WITHOUT_A_GPU, write_record
+from peagle_train.job import MISTAKEN, ROOT_VARIABLE, run
 from peagle_train.launch import Stop
 from peagle_train.plan import Folders, Plan, make_plan
-from peagle_train.recipe import HeadRecipe, Stopped
+from peagle_train.recipe import HeadRecipe
 from peagle_train.token_map import write_token_map
 
 
@@ -32,8 +33,8 @@ class Eagle3Recipe(HeadRecipe):
     ``accuracy_K`` in its log is the share of positions where the first K drafts are all the target's.
     """
 
-    def __init__(self, plan: Plan, stop: Stop) -> None:
-        super().__init__(plan, stop, say=lambda line: print(line, flush=True))
+    def __init__(self, plan: Plan, stop: Stop, say: Callable[[str], None] = print) -> None:
+        super().__init__(plan, stop, say)
         self._counts = {mode: self._zeros() for mode in (True, False)}
 
     def _library_recipe(self) -> dict[str, Any]:
@@ -79,24 +80,16 @@ class Eagle3Recipe(HeadRecipe):
 
 def main() -> int:
     """Train, or go on."""
-    os.environ |= QUIET | WITHOUT_A_GPU
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     with tempfile.TemporaryDirectory(prefix="peagle-eagle3-") as work:
         stop = Stop(Path(work) / "stop")
         stop.listen()
         try:
             plan = make_plan(Folders(Path(os.environ[ROOT_VARIABLE])), Path(work), world=1)
             write_token_map(plan)
-            recipe = Eagle3Recipe(plan, stop)
-            recipe.setup()
-            recipe.train()
-        except Stopped:
-            return STOPPED
+            return run(plan, stop, Eagle3Recipe)
         except Mistake as error:
             print(f"error: {error}", file=sys.stderr)
             return MISTAKEN
-        write_record(plan, recipe.write_result(), os.environ)
-    return DONE
 
 
 if __name__ == "__main__":

@@ -87,8 +87,8 @@ def shuffled(items: Iterable[Item]) -> list[Item]:
 Prompt = tuple[str, str]  #: a system message, perhaps empty, and the user's text
 
 
-def library_functions() -> Iterator[Function]:
-    """Yield the public functions of Python's library with a docstring and at most 40 lines."""
+def library_modules() -> Iterator[tuple[str, str, ast.Module]]:
+    """Yield name, source and syntax tree of each module of Python's library; tests are left out."""
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -96,15 +96,20 @@ def library_functions() -> Iterator[Function]:
             continue
         try:
             source = path.read_text(encoding="utf-8")
-            tree = ast.parse(source)
+            yield ".".join(parts), source, ast.parse(source)
         except (SyntaxError, UnicodeDecodeError):
             continue
+
+
+def library_functions() -> Iterator[Function]:
+    """Yield the public functions of Python's library with a docstring and at most 40 lines."""
+    for module, source, tree in library_modules():
         for node in tree.body:
             if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
                 continue
             doc, text = ast.get_docstring(node), ast.get_source_segment(source, node) or ""
             if doc and len(doc) > 40 and text.count("\n") < 40:
-                yield Function(".".join(parts), node.name, ast.unparse(node.args), doc, text)
+                yield Function(module, node.name, ast.unparse(node.args), doc, text)
 
 
 def code_prompts(functions: list[Function]) -> list[Prompt]:
@@ -173,15 +178,7 @@ def summary_prompts() -> list[Prompt]:
 
 def paragraphs(least: int, most: int) -> list[str]:
     """Return pieces of Python's documentation and of its modules' docstrings; lengths in characters."""
-    root = Path(sysconfig.get_path("stdlib"))
-    documents = list(topics.values())
-    for path in sorted(root.rglob("*.py")):
-        if any(part in _LEFT_OUT for part in path.relative_to(root).parts):
-            continue
-        try:
-            documents.append(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
-        except (SyntaxError, UnicodeDecodeError):
-            continue
+    documents = [*topics.values(), *(ast.get_docstring(tree) or "" for _, _, tree in library_modules())]
     pieces: list[str] = []
     for document in documents:
         piece = ""

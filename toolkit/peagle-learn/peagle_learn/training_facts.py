@@ -153,8 +153,6 @@ def _target(spec: LearnSpec, session: Session, catalog: Catalog) -> _Target:
     except (NotFound, ValueError) as error:
         reason = error.message if isinstance(error, NotFound) else f"config.json below {uri}: {error}"
         step = "Give the folder of a Hugging Face model."
-        if session.local is not None and uri in session.local.artifacts.values():
-            step = f"Its files come with its first endpoint: `peagle-sm deploy{session.command_flags()}`."
         finding = error_finding("target", f"target: {reason}", step)
         if known is None:
             raise SpecError(f"target.model: {reason}", next_step=finding.next_step) from error

@@ -268,15 +268,12 @@ class NoChatTemplate(SpecError):
 
 def refused_by_engine(status: int, answer: str, details: Mapping[str, Any]) -> SpecError:
     """Return the error for a request that the engine refuses with a 4xx."""
-    kind, step = SpecError, "Correct the request as the engine's message says."
-    if "must provide a chat template" in answer:  # vllm/renderers/hf.py at 0.32.0
-        kind, step = (
-            NoChatTemplate,
-            "Send a text to continue: `peagle-sm invoke NAME -p TEXT`.",
-        )
-    return kind(
+    lacks_template = "must provide a chat template" in answer  # vllm/renderers/hf.py at 0.32.0
+    return (NoChatTemplate if lacks_template else SpecError)(
         f"the engine refuses the request ({status}): {answer}",
-        next_step=step,
+        next_step="Send a text to continue: `peagle-sm invoke NAME -p TEXT`."
+        if lacks_template
+        else "Correct the request as the engine's message says.",
         details={**details, "original_status_code": status, "original_message": answer},
     )
 

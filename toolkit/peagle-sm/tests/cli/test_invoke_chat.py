@@ -48,22 +48,14 @@ def test_a_model_without_a_chat_template_continues_the_prompt(
 
 
 def test_an_instruct_model_has_its_own_name_and_gets_a_question_to_try(
-    server: Server, peagle: Run, spec: Callable[..., str]
+    peagle: Run, spec: Callable[..., str]
 ) -> None:
-    bucket, _, prefix = server.status.artifacts["smollm2"].removeprefix("s3://").partition("/")
-    place = {"Bucket": bucket, "Key": f"{prefix}config.json"}  # so that the server does not download it
-    server.client("s3").put_object(Body=b"{}", **place)
-    try:
-        path = Path(spec("smol", SCRIPT_INVOKE="openai"))
-        path.write_text(
-            path.read_text().replace("tiny-code", "smollm2-135m-instruct\nspeculation: {mode: none}")
-        )
-        deployed = peagle("deploy", str(path), "--unguarded", "--yes")
-        assert deployed.exit_code == 0, deployed.stderr
-        assert "weights      SmolLM2-135M-Instruct on a CPU: " in deployed.stdout
-        assert "peagle-sm invoke smol -p 'How do I " in deployed.stdout
-        shown = json.loads(peagle("invoke", "smol", "-p", "Why?", "--format", "json").stdout)
-        assert (shown["stand_in_weights"], shown["figures_of"]) == (False, "SmolLM2-135M-Instruct on a CPU")
-        assert shown["text"].startswith("token0")
-    finally:
-        server.client("s3").delete_object(**place)
+    path = Path(spec("smol", SCRIPT_INVOKE="openai"))
+    path.write_text(path.read_text().replace("tiny-code", "smollm2-135m-instruct\nspeculation: {mode: none}"))
+    deployed = peagle("deploy", str(path), "--unguarded", "--yes")
+    assert deployed.exit_code == 0, deployed.stderr
+    assert "weights      SmolLM2-135M-Instruct on a CPU: " in deployed.stdout
+    assert "peagle-sm invoke smol -p 'How do I " in deployed.stdout
+    shown = json.loads(peagle("invoke", "smol", "-p", "Why?", "--format", "json").stdout)
+    assert (shown["stand_in_weights"], shown["figures_of"]) == (False, "SmolLM2-135M-Instruct on a CPU")
+    assert shown["text"].startswith("token0")

@@ -187,12 +187,12 @@ class SmolLm2:
             await self._laying.cancel()
 
     async def _lay(self, on_line: OnLine) -> None:
-        def told(line: str) -> None:
+        def report(line: str) -> None:
             text = line.removeprefix(LOG_PREFIX)
             log.info("%s: %s", NAME, text)
             on_line(f"{LOG_PREFIX}{NAME}: {text}")
 
-        folder = await self._fetch(told, self._started)
+        folder = await self._fetch(report, self._started)
         try:
             await self._moto.call(
                 self._artifacts.upload, files_of(folder), self.address.bucket, self.address.prefix

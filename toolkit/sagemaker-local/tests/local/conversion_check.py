@@ -19,11 +19,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 def main(questions: str, answers: str) -> None:
     torch.set_num_threads(1)
     with open(questions, encoding="utf-8") as file:
-        asked = json.load(file)
-    sys.path.append(asked["packages"])
-    tokenizer = AutoTokenizer.from_pretrained(asked["model"])
-    ours = AutoModelForCausalLM.from_pretrained(asked["model"], dtype=torch.float32).eval()
-    theirs = read_by_transformers(asked["gguf"]).eval()
+        inputs = json.load(file)
+    sys.path.append(inputs["packages"])
+    tokenizer = AutoTokenizer.from_pretrained(inputs["model"])
+    ours = AutoModelForCausalLM.from_pretrained(inputs["model"], dtype=torch.float32).eval()
+    theirs = read_by_transformers(inputs["gguf"]).eval()
 
     def logits(model: Any, ids: list[int]) -> torch.Tensor:
         with torch.inference_mode():
@@ -32,17 +32,17 @@ def main(questions: str, answers: str) -> None:
     def largest(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
         return max(float((one - other).abs().max()) for one, other in pairs)
 
-    texts = [tokenizer.encode(text) for text in asked["texts"]]
+    texts = [tokenizer.encode(text) for text in inputs["texts"]]
     as_read = [(logits(ours, ids), logits(theirs, ids)) for ids in texts]
     ours_state, theirs_state = ours.state_dict(), theirs.state_dict()
-    found = {
-        "ids": tokenizer(asked["strings"], add_special_tokens=False)["input_ids"],
+    results = {
+        "ids": tokenizer(inputs["strings"], add_special_tokens=False)["input_ids"],
         "template": tokenizer.chat_template,
         "chats": [
             tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-            for chat in asked["chats"]
+            for chat in inputs["chats"]
         ],
-        "next": [logits(ours, ids)[-1].log_softmax(-1).tolist() for ids in asked["prefixes"]],
+        "next": [logits(ours, ids)[-1].log_softmax(-1).tolist() for ids in inputs["prefixes"]],
         "same tensors": ours_state.keys() == theirs_state.keys(),
         "other weights": [
             name
@@ -54,14 +54,14 @@ def main(questions: str, answers: str) -> None:
     }
     for parameter in theirs.parameters():  # not the rotary frequencies, which are computed
         parameter.data = parameter.data.bfloat16().float()
-    found["differences"] = {
+    results["differences"] = {
         "as read": largest(as_read),
         "both rounded": largest(
             [(one, logits(theirs, ids)) for (one, _), ids in zip(as_read, texts, strict=True)]
         ),
     }
     with open(answers, "w", encoding="utf-8") as file:
-        json.dump(found, file)
+        json.dump(results, file)
 
 
 def read_by_transformers(path: str) -> Any:

@@ -21,9 +21,9 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def main(questions: str, answers: str) -> None:
     with open(questions, encoding="utf-8") as file:
-        asked = json.load(file)
+        inputs = json.load(file)
     parameters = xllamacpp.CommonParams()
-    parameters.model.path = asked["gguf"]
+    parameters.model.path = inputs["gguf"]
     parameters.n_ctx = 1024
     parameters.cpuparams.n_threads = 1
     parameters.warmup = False
@@ -45,14 +45,14 @@ def main(questions: str, answers: str) -> None:
         settings = {"add_special": False, "parse_special": True}
         return list(ask("/tokenize", {"content": text, **settings})["tokens"])
 
-    found = {
-        "ids": [ids(text) for text in asked["strings"]],
+    results = {
+        "ids": [ids(text) for text in inputs["strings"]],
         "template": ask("/props")["chat_template"],
-        "chats": [ask("/apply-template", {"messages": chat})["prompt"] for chat in asked["chats"]],
-        "next": [next_token(prefix) for prefix in asked["prefixes"]],
+        "chats": [ask("/apply-template", {"messages": chat})["prompt"] for chat in inputs["chats"]],
+        "next": [next_token(prefix) for prefix in inputs["prefixes"]],
     }
     with open(answers, "w", encoding="utf-8") as file:
-        json.dump(found, file)
+        json.dump(results, file)
 
 
 if __name__ == "__main__":

@@ -188,15 +188,12 @@ def artifacts_region(fact: Artifacts, draft: Draft) -> Findings:
 def artifacts_files(fact: Artifacts, draft: Draft) -> Findings:
     """A prefix without config.json or weights, or with files that are code."""
     beside = draft.head_beside_target
-    # The local SageMaker puts some of its files there only when an engine needs them.
-    served = [uri.rstrip("/") for uri in draft.context.artifacts.values() if draft.context.local]
     for field, prefix in fact.all:
         if prefix.problem is not None or not any(prefix.keys):
             continue
         names = [key for key in prefix.keys if "/" not in key]
-        is_whole = prefix.more or prefix.uri.rstrip("/") in served
         for wanted in ("config.json", ".safetensors"):
-            if not is_whole and not any(name.endswith(wanted) for name in names):
+            if not prefix.more and not any(name.endswith(wanted) for name in names):
                 what = wanted if wanted[0] != "." else f"*{wanted}"
                 yield f"{field}: {prefix.uri} has no {what}"
         code = [

@@ -17,7 +17,7 @@ from peagle_sm.core.checks.base import (
     Rights,
 )
 from tests.core.checks.cases import Case, error, warning
-from tests.core.support import CONTAINER, GPT, LOCAL, NOW, STACK, TINY
+from tests.core.support import CONTAINER, GPT, NOW, STACK
 
 _PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/one"
 _RESERVED = f"placement: {{capacity_reservation_arn: '{_PLAN}'}}"
@@ -124,13 +124,6 @@ CASES = [
         fact=Artifacts(Prefix("s3://bucket/target/", {**_FILES, "modeling.py": 1})),
     ),
     Case("artifacts-files", CONTAINER, fact=_BOTH),
-    # The local SageMaker downloads some of its models when their first endpoint is created.
-    Case(
-        "artifacts-files",
-        TINY,
-        context=LOCAL,
-        fact=Artifacts(Prefix("s3://stand-in/target/", {"a.md": 1})),
-    ),
     error(
         "artifacts-markers",
         "`aws s3 rm s3://bucket/target/`; `aws s3 rm s3://bucket/target/old/`",
