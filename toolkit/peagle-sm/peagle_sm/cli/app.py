@@ -214,6 +214,11 @@ _COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
             "Show what tokens cost: USD per million output tokens at each measured load.",
         ),
         (
+            "decide",
+            "peagle-bench",
+            "Decide whether to call a model by the token (Amazon Bedrock) or to host it on SageMaker.",
+        ),
+        (
             "report",
             "peagle-bench",
             "Summarise results files: in the terminal, as an HTML page, or as Markdown.",

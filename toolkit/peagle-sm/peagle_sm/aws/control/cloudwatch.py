@@ -109,16 +109,30 @@ def metric_minutes(
     dimensions: Mapping[str, str] | None = None,
 ) -> list[float]:
     """Return a statistic of each minute that has data since a moment, until now or another, in no order."""
+    points = _datapoints(session, namespace, metric, since, until, statistic, dimensions, 60)
+    return [value for _, value in points]
+
+
+def _datapoints(
+    session: Session,
+    namespace: str,
+    metric: str,
+    since: datetime,
+    until: datetime | None,
+    statistic: str,
+    dimensions: Mapping[str, str] | None,
+    period_s: int,
+) -> list[tuple[datetime, float]]:
     response = session.api("cloudwatch").get_metric_statistics(
         Namespace=namespace,
         MetricName=metric,
         Dimensions=[{"Name": name, "Value": value} for name, value in (dimensions or {}).items()],
         StartTime=since,
         EndTime=until or session.now(),
-        Period=60,
+        Period=period_s,
         Statistics=[statistic],
     )
-    return [float(point[statistic]) for point in response.get("Datapoints", [])]
+    return [(point["Timestamp"], float(point[statistic])) for point in response.get("Datapoints", [])]
 
 
 def invocations(session: Session, dimensions: Mapping[str, str], since: datetime, until: datetime) -> float:
@@ -135,3 +149,11 @@ def invocations(session: Session, dimensions: Mapping[str, str], since: datetime
             dimensions=dimensions,
         )
     )
+
+
+def invocations_by_hour(
+    session: Session, dimensions: Mapping[str, str], since: datetime, until: datetime
+) -> dict[datetime, float]:
+    """Return the requests to a variant or a component in each hour that had any."""
+    begins = since.replace(second=0, microsecond=0)
+    return dict(_datapoints(session, "AWS/SageMaker", "Invocations", begins, until, "Sum", dimensions, 3600))

@@ -61,13 +61,7 @@ def ask_list(session: Session, instance_type: str, region: str, use: Use = "Host
         CredentialsError: no credentials, or no permission ``pricing:GetProducts``.
         ServiceFault: the API returned an error, or did not answer.
     """
-    if session.price_trouble is not None:
-        raise session.price_trouble
-    try:
-        products = _products(session, regionCode=region, instanceName=instance_type)
-    except PeagleError as error:
-        session.price_trouble = error
-        raise
+    products = price_documents(session, SERVICE, regionCode=region, instanceName=instance_type)
     amounts: dict[str, Amount] = {}
     for listed_use in USE_WORDS:
         candidates = [
@@ -82,11 +76,27 @@ def ask_list(session: Session, instance_type: str, region: str, use: Use = "Host
     return listed_of(kept, instance_type, region, use)
 
 
-def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
+def price_documents(session: Session, service: str, **fields: str) -> list[dict[str, Any]]:
+    """Return the documents of a service in AWS's price list with these fields.
+
+    Raises:
+        CredentialsError: no credentials, or no permission ``pricing:GetProducts``.
+        ServiceFault: the API returned an error, or did not answer; this session does not ask again.
+    """
+    if session.price_trouble is not None:
+        raise session.price_trouble
+    try:
+        return _documents(session, service, fields)
+    except PeagleError as error:
+        session.price_trouble = error
+        raise
+
+
+def _documents(session: Session, service: str, fields: Mapping[str, str]) -> list[dict[str, Any]]:
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
     try:
         texts = list(
-            session.api("pricing").rows("get_products", "PriceList", ServiceCode=SERVICE, Filters=filters)
+            session.api("pricing").rows("get_products", "PriceList", ServiceCode=service, Filters=filters)
         )
     except PeagleError:
         raise
@@ -111,7 +121,7 @@ def read_product(product: Mapping[str, Any], instance_type: str, use: Use = "Hos
     Hosting, Training. A document without one is known by its usage type, such as
     ``USE1-Host:ml.g5.xlarge``.
     """
-    attributes = _attributes(product)
+    attributes = attributes_of(product)
     usage = str(attributes.get("usagetype", ""))
     component = str(attributes.get("component", "")).lower()
     if attributes.get("locationType", "AWS Region") != "AWS Region":
@@ -125,7 +135,8 @@ def read_product(product: Mapping[str, Any], instance_type: str, use: Use = "Hos
     return max(_on_demand(product), key=lambda amount: (amount.date, amount.value), default=None)
 
 
-def _attributes(product: Mapping[str, Any]) -> Mapping[str, Any]:
+def attributes_of(product: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the attributes of a price list document; empty if it has none."""
     described = product.get("product")
     attributes = described.get("attributes") if isinstance(described, Mapping) else None
     return attributes if isinstance(attributes, Mapping) else {}
