@@ -116,7 +116,7 @@ def cost_rows(
                 used=used,
                 failed=sum(point.errors.values()) / point.requests if point.requests else 0.0,
                 price_source=note or source,
-                misses=(*_faults(point), *(objective.misses(point) if objective else ())),
+                misses=(*faults_of(point), *(objective.misses(point) if objective else ())),
                 fleet=fleet_for(demand, serving) if demand else None,
                 label=label_of(arm.name),
                 run=run,
@@ -125,7 +125,7 @@ def cost_rows(
     return tuple(rows)
 
 
-def _faults(point: PointRecord) -> tuple[str, ...]:
+def faults_of(point: PointRecord) -> tuple[str, ...]:
     """List the reasons why a cost may be too low: failed requests, and a rate that may be too high."""
     failed = sum(point.errors.values())
     faults = (

@@ -50,6 +50,25 @@ def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
     )
 
 
+def decision_page(name: str, outcome: Verdict, section: Section, files: Sequence[Results] = ()) -> str:
+    """The page of a decision: its own section first, then those of the measurement that it uses, if any.
+
+    Raises:
+        SpecError: figures of different targets.
+    """
+    view = parts_of(files)[0].view if files else None
+    run = Run(
+        title=name,
+        cautions=() if view is None else cautions(view),
+        about=" · ".join([name, *([] if view is None else _about(view))]),
+        verdict=outcome,
+        headline=(outcome.headline, "", ""),
+        tiles=(),
+        sections=[section, *([] if view is None else _sections(view))],
+    )
+    return render("page.html", title=f"{outcome.headline} · {name}", name=name, runs=[run])
+
+
 def _run(view: View, name: str, title: str) -> Run:
     result = verdict(view)
     return Run(

@@ -1,0 +1,334 @@
+"""`peagle-sm decide`: call a hosted model by the token, or host it on SageMaker."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_bench.commands.options import FILE, POSITIVE, goal_option, objective_of
+from peagle_sm.cli.arguments import open_session, read_spec
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.terminal import show
+from peagle_sm.core.errors import SpecError
+
+if TYPE_CHECKING:
+    from peagle_bench.decide.answer import Answer
+    from peagle_bench.decide.costs import TokenCosts, Traffic
+    from peagle_bench.decide.traffic import Observed
+    from peagle_bench.results.result_file import Results
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.planning import Plan
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+
+    _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
+else:
+    _Type = click.ParamType
+
+
+class Pair(_Type):
+    """Type of two numbers such as ``600/200``: of input and of output tokens."""
+
+    name = "pair"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a tuple of two floats; return a tuple unchanged."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            read, written = (float(part) for part in str(value).split("/"))
+        except ValueError:
+            read = written = -1.0
+        if not (0 <= read < 1e9 and 0 < written < 1e9):
+            self.fail(f"{value!r}: give a number for input and one for output, such as 600/200", param, ctx)
+        return read, written
+
+
+@click.command(cls=Command)
+@click.argument("spec_path", metavar="[SPEC|MODEL]", default="peagle.yaml", type=FILE)
+@click.option(
+    "--traffic",
+    metavar="FILE",
+    help="Requests with token counts: JSON lines with usage, recorded traffic (file, folder or s3://…), or a "
+    "results file.",
+)
+@click.option(
+    "--endpoint", metavar="NAME", help="Take the rate from a day of this endpoint's CloudWatch metrics."
+)
+@click.option("--tokens", metavar="IN/OUT", type=Pair(), help="Mean tokens of a request, such as 600/200.")
+@click.option("--otps", type=POSITIVE, help="Output tokens per second, as a mean over the whole month.")
+@click.option("--requests-per-s", type=POSITIVE, help="Requests per second, as a mean over the whole month.")
+@click.option(
+    "--measured",
+    multiple=True,
+    type=FILE,
+    help="Results file of bench or compare: what one instance serves in each mode. May be repeated.",
+)
+@click.option(
+    "--serves", type=POSITIVE, help="Output tokens per second that one instance serves at full load."
+)
+@goal_option
+@click.option(
+    "--used",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share of the capacity that your mean rate uses.  [default: from the busiest hour, else 0.3]",
+)
+@click.option(
+    "--instance-type",
+    "instance_types",
+    metavar="TYPE",
+    multiple=True,
+    help="Instance type to compare, in place of the spec's. May be repeated.",
+)
+@click.option("--usd-per-hour", type=POSITIVE, help="Your price of one instance, such as a reservation's.")
+@click.option(
+    "--usd-per-million",
+    metavar="IN/OUT",
+    type=Pair(),
+    help="Your price of a million tokens, in place of Bedrock's list price.",
+)
+@click.option("--html", "page", type=FILE, help="Write an HTML page to this file.")
+@global_options
+@click.pass_obj
+def decide(
+    state: State,
+    spec_path: Path,
+    traffic: str | None,
+    endpoint: str | None,
+    tokens: tuple[float, float] | None,
+    otps: float | None,
+    requests_per_s: float | None,
+    measured: tuple[Path, ...],
+    serves: float | None,
+    goals: tuple[str, ...],
+    used: float | None,
+    instance_types: tuple[str, ...],
+    usd_per_hour: float | None,
+    usd_per_million: tuple[float, float] | None,
+    page: Path | None,
+) -> None:
+    """Decide whether to call a model by the token (Amazon Bedrock) or to host it on SageMaker.
+
+    SPEC is a spec file (default: peagle.yaml), or a model of the catalogue. The traffic comes from --traffic,
+    from --endpoint, or from --otps; --tokens gives the tokens of a request where these do not. Nothing is
+    created, and no request is sent to a model.
+
+    The answer is call, host, tie, or measure: then it depends on what one instance serves, which --measured
+    or --serves gives. Prices come from AWS's price list (pricing:GetProducts, kept for a day), else from a
+    dated table.
+    """
+    from peagle_bench.decide import options
+    from peagle_bench.decide.answer import Answer
+    from peagle_bench.decide.decision import decide as decide_at
+    from peagle_bench.report.merging import parts_of
+    from peagle_sm.aws.files import write_file
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION
+    from peagle_sm.service import plan_for
+
+    objective = objective_of(goals) if goals else None
+    if otps is not None and requests_per_s is not None:
+        raise click.UsageError("--otps and --requests-per-s both set the rate; give only one.")
+    if serves is not None and measured:
+        raise click.UsageError("--serves and --measured both say what one instance serves; give only one.")
+    if not (traffic or endpoint or otps or requests_per_s):
+        raise click.UsageError(
+            "No traffic was given. Give --traffic FILE, --endpoint NAME, or a rate with the tokens of a"
+            " request, such as --otps 40 --tokens 600/200."
+        )
+    spec = _spec(spec_path, instance_types)
+    session = open_session(state, spec.placement.region, DEFAULT_REGION)
+    plan = plan_for(spec, session, without_credentials=True)
+    options.refuse_impossible(plan)
+    prices, price_source = _token_prices(state, session, plan, usd_per_million)
+    hostings = options.planned(plan, usd_per_hour, serves)
+    results = _results(state, measured)
+    views = [part.view for part in parts_of(results)] if results else []
+    if views:
+        options.refuse_other_figures(views, plan.draft.model.stand_in, spec.model_name)
+        hostings, left_out = options.measured(hostings, views, objective)
+        for line in left_out:
+            note(state, f"note: {line}")
+    observed = None if traffic is None else _observed(state, session, traffic)
+    demand = _traffic(session, observed, endpoint, tokens, otps, requests_per_s, used)
+    each = observed.usd_per_token(prices) if observed is not None and tokens is None else None
+    decision = decide_at(demand, prices, hostings, each)
+    answer = Answer(decision, spec.model_name, plan.draft.region, spec.hours, price_source, tuple(results))
+    if page is not None:
+        write_file(page, answer.html(), parents=True)
+        note(state, f"wrote {page}")
+    emit(state, table=lambda: render_answer(answer), data=answer.data, names=[decision.verdict])
+
+
+def _spec(path: Path, instance_types: Sequence[str]) -> EndpointSpec:
+    """Read the spec, or make the default one of a catalogue's model, which needs no file.
+
+    Raises:
+        SpecError: the file cannot be read, or has a bad field.
+    """
+    from peagle_sm.core.catalog import load_catalog
+    from peagle_sm.core.spec.endpoint_spec import parse_spec
+
+    name = str(path)
+    if name in load_catalog().models and not path.exists():
+        spec = parse_spec(f"name: {name}\nmodel: {name}\n", name)
+    else:
+        spec = read_spec(path)
+    if not instance_types:
+        return spec
+    placement = spec.placement.model_copy(update={"instance_types": tuple(dict.fromkeys(instance_types))})
+    return spec.model_copy(update={"placement": placement})
+
+
+def _token_prices(
+    state: State, session: Session, plan: Plan, given: tuple[float, float] | None
+) -> tuple[TokenCosts, str]:
+    """Return the prices of the model's tokens and their source.
+
+    Raises:
+        SpecError: no price is known, or it is not in USD.
+    """
+    from peagle_bench.decide.costs import TokenCosts
+    from peagle_sm.aws.control.token_prices import find_token_price
+    from peagle_sm.core.token_prices import choose_token_price, sold_models
+
+    if given is not None:
+        return TokenCosts(*given), f"{given[0]:g} in, {given[1]:g} out USD per million: given by you"
+    model, region = plan.spec.model_name, plan.draft.region
+    sold = sold_models().get(model)
+    listed = find_token_price(session, model, region)
+    price = choose_token_price(sold.price(region) if sold else None, listed)
+    step = "Give your price with --usd-per-million IN/OUT, in USD per million tokens."
+    if price is None:
+        why = f" ({listed.why})" if sold and listed.why else ""
+        known = ", ".join(
+            f"{name} in {row.region}" for name, each in sold_models().items() for row in each.prices
+        )
+        raise SpecError(
+            f"no price of tokens is known for {model} in {region}{why}; known: {known}",
+            next_step=step,
+            details={"model": model, "region": region},
+        )
+    if price.currency != "USD":
+        raise SpecError(
+            f"two currencies: tokens of {model} in {region} cost {price.currency}, instances USD",
+            next_step=step,
+            details={"tokens": price.currency, "instances": "USD"},
+        )
+    if listed.why and not session.is_local:
+        note(state, f"{listed.why.rstrip('.')}; used: {price}")
+    return TokenCosts(price.input, price.output, price.cached), str(price)
+
+
+def _observed(state: State, session: Session, target: str) -> Observed:
+    from peagle_bench.decide.traffic import read_traffic
+
+    observed = read_traffic(target, lambda: session)
+    for line in observed.notes:
+        note(state, f"note: {line}")
+    return observed
+
+
+def _traffic(
+    session: Session,
+    observed: Observed | None,
+    endpoint: str | None,
+    tokens: tuple[float, float] | None,
+    otps: float | None,
+    requests_per_s: float | None,
+    used: float | None,
+) -> Traffic:
+    """Return the month's traffic: the options before the endpoint's metrics, and these before the file's
+    times.
+
+    Raises:
+        SpecError: tokens or rate are missing, or the endpoint had no requests.
+    """
+    from peagle_bench.decide.costs import Traffic
+    from peagle_bench.decide.traffic import last_day
+    from peagle_bench.report.costs import USED
+
+    if tokens is None and observed is None:
+        source = (
+            f"CloudWatch counts the requests of {endpoint}, not their tokens" if endpoint else "a rate alone"
+        )
+        raise SpecError(
+            f"traffic without token counts: {source}",
+            next_step="Give the mean of a request with --tokens IN/OUT, or requests with --traffic FILE.",
+        )
+    read, written = tokens or (0.0, 0.0)
+    cached, busiest = 0.0, None
+    if tokens is None and observed is not None:
+        written = observed.output_per_request
+        read, cached = observed.input_per_output * written, observed.cached_per_output * written
+    if observed is not None:
+        busiest = observed.busiest
+    if otps is None and requests_per_s is not None:
+        otps = requests_per_s * written
+    if otps is None and endpoint is not None:
+        day = last_day(session, endpoint)
+        otps, busiest = day.requests / day.seconds * written, day.busiest
+    if otps is None:
+        otps = None if observed is None else observed.otps
+    if otps is None:
+        raise SpecError(
+            f"{observed.origin if observed else 'the traffic'} has no rate: its requests have no times"
+            " over at least an hour",
+            next_step="Give the mean rate with --otps or --requests-per-s.",
+        )
+    busiest = None if used is not None else busiest
+    return Traffic(otps, read / written, cached / written, busiest, used or USED)
+
+
+def _results(state: State, files: Sequence[Path]) -> list[Results]:
+    """Read the results files, which must have a measured load."""
+    from peagle_bench.report.merging import demand_loads
+    from peagle_bench.results.result_file import read_files
+
+    results = read_files(files) if files else []
+    for warning in (text for each in results for text in each.warnings):
+        note(state, f"warning: {warning}")
+    if results:
+        demand_loads(results)
+    return list(results)
+
+
+def render_answer(answer: Answer) -> str:
+    """Render the answer in 80 columns: the sentence, all options, what they assume, and what moves them."""
+    from peagle_bench.decide.decision import REASONS
+    from peagle_bench.decide.section import options_table
+
+    table = options_table(answer.decision, intervals=False)
+    return "\n\n".join(
+        [
+            _wrapped(answer.sentence),
+            *(_wrapped(f"note: {text}") for text in answer.cautions),
+            f"{table.title} ({answer.model}, {answer.region})\n{show(table)}",
+            _list(answer.notes),
+            "What changes that\n" + _list(answer.changes()),
+            "Reasons that are not money\n" + _list(REASONS),
+            "Prices\n" + _list(answer.sources),
+        ]
+    )
+
+
+_WIDTH = 80
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    lines = textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=" " * len(indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(_wrapped(line, "- ") for line in lines)

@@ -1,0 +1,171 @@
+"""What hosting offers: the plan's instance types, and what one instance was measured to serve. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from peagle_bench.decide.costs import Hosting, exactly
+from peagle_bench.load.points import Objective, is_withheld
+from peagle_bench.report.costs import faults_of, rate_interval, serving_of
+from peagle_bench.report.formatting import MODE_NAMES
+from peagle_bench.report.view import View
+from peagle_bench.results.records import ArmRecord, Interval, PointRecord
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.planning import Plan
+from peagle_sm.core.prices import PriceEntry
+from peagle_sm.core.spec.hours import DAY_MINUTES, DAYS, parse_hours
+
+#: Findings of the plan that say that the endpoint cannot serve the model in this mode.
+_IMPOSSIBLE = (
+    "flag-versions",
+    "draft-dropped",
+    "other-engine",
+    "head-vllm",
+    "instance-type",
+    "jumpstart-instance",
+    "no-gpu",
+    "memory",
+)
+
+
+def refuse_impossible(plan: Plan) -> None:
+    """Refuse a plan whose image lacks the mode, or whose instance cannot hold the model.
+
+    Raises:
+        SpecError: the first such finding.
+    """
+    for finding in plan.findings:
+        if finding.severity == "error" and finding.check in _IMPOSSIBLE:
+            raise SpecError(
+                finding.message,
+                next_step=finding.next_step,
+                details={"check": finding.check, "found": plan.draft.mode},
+            )
+
+
+def share_on(hours: str | None) -> float:
+    """Return the share of the week in which a timetable turns the endpoint on; 1 without one."""
+    if hours is None:
+        return 1.0
+    spans = [span for day in parse_hours(hours).days for span in day]
+    return sum(span.end - span.start for span in spans) / (len(DAYS) * DAY_MINUTES)
+
+
+def price_bounds(price: PriceEntry) -> Interval:
+    """Return USD per hour: of EC2's price everything up to the upper bound, which is the value."""
+    counted = price.counted_usd_per_hour
+    return Interval(counted, price.usd_per_hour, counted) if price.at_most else exactly(counted)
+
+
+def planned(plan: Plan, usd_per_hour: float | None, serves: float | None) -> list[Hosting]:
+    """Return the plan's instance types in its mode, without those that have no price.
+
+    ``usd_per_hour`` and ``serves`` are the user's own figures of one instance.
+
+    Raises:
+        SpecError: none has a price.
+    """
+    draft, spec = plan.draft, plan.spec
+    prices = {name: draft.price(name) for name in draft.instance_types}
+    hostings = []
+    for name, price in prices.items():
+        if usd_per_hour is None and price is None:
+            continue
+        given = usd_per_hour is not None or price is None
+        hostings.append(
+            Hosting(
+                instance_type=name,
+                mode=draft.mode,
+                label=MODE_NAMES[draft.mode],
+                usd_per_hour=exactly(usd_per_hour or 0.0) if price is None or given else price_bounds(price),
+                price_source=f"{name}: given with --usd-per-hour" if given else str(price),
+                serves=None if serves is None else exactly(serves),
+                serves_source="" if serves is None else "given with --serves",
+                fewest=spec.placement.instance_count,
+                on=share_on(spec.hours),
+            )
+        )
+    if not hostings:
+        names = ", ".join(prices)
+        raise SpecError(
+            f"no price known for {names} in {draft.region}",
+            next_step="Give the price of one instance with --usd-per-hour, or another --region.",
+            details={"instance_types": list(prices), "region": draft.region},
+        )
+    return hostings
+
+
+def measured(
+    hostings: Sequence[Hosting], views: Iterable[View], objective: Objective | None
+) -> tuple[list[Hosting], list[str]]:
+    """Return the hostings with what was measured: one for each mode on each measured instance type.
+
+    A mode serves its highest measured rate among the loads that meet the goals and failed no requests. A
+    measured instance type that is not planned is left out, and so is one without a rate: the notes say so.
+    """
+    by_type = {hosting.instance_type: hosting for hosting in hostings}
+    found: dict[str, dict[str, list[tuple[Interval, str, tuple[str, ...]]]]] = {}
+    notes = []
+    for view in views:
+        for arm in view.arms:
+            kind = arm.instance_type
+            if arm.control:
+                continue
+            if kind is None and len(by_type) == 1:  # a server by its URL: it is what the user means
+                kind = next(iter(by_type))
+            if kind not in by_type:
+                notes.append(f"{arm.name} was measured on {kind or 'an unknown instance type'}: left out")
+                continue
+            for point in view.points:
+                if point.arm == arm.name and not is_withheld(point.client):
+                    serves = _serves(arm, point, view)
+                    misses = (*faults_of(point), *(objective.misses(point) if objective else ()))
+                    rows = found.setdefault(kind, {}).setdefault(arm.mode, [])
+                    rows.append((serves, f"measured at {point.load.label}", misses))
+    result = []
+    for hosting in hostings:
+        modes = found.get(hosting.instance_type)
+        result += [hosting] if not modes else [_best(hosting, mode, rows) for mode, rows in modes.items()]
+    return result, list(dict.fromkeys(notes))
+
+
+def _best(hosting: Hosting, mode: str, rows: Sequence[tuple[Interval, str, tuple[str, ...]]]) -> Hosting:
+    serves, source, misses = max(rows, key=lambda row: (not row[2], row[0].value))
+    return Hosting(
+        hosting.instance_type,
+        mode,
+        hosting.usd_per_hour,
+        hosting.price_source,
+        serves,
+        source,
+        hosting.fewest,
+        hosting.on,
+        misses,
+        MODE_NAMES.get(mode, mode),
+    )
+
+
+def _serves(arm: ArmRecord, point: PointRecord, view: View) -> Interval:
+    """Return output tokens/s of one instance at a point, with the interval over its requests."""
+    serving, _ = serving_of(arm, point, None, load_catalog())
+    rate = serving.otps * serving.copies_per_instance
+    interval = rate_interval(view.requests_of(point))
+    if interval is None:
+        return exactly(rate)
+    return Interval(rate, rate * interval.low / interval.value, rate * interval.high / interval.value)
+
+
+def refuse_other_figures(views: Iterable[View], stand_in: bool, model: str) -> None:
+    """Refuse figures of the small stand-in weights for another model.
+
+    Raises:
+        SpecError: the files are of stand-in weights, and the model is not.
+    """
+    for view in views:
+        if view.figures_of and not stand_in:
+            raise SpecError(
+                f"--measured: found figures of {view.figures_of}; they say nothing about {model}",
+                next_step=f"Measure {model} on its instance with `peagle-sm bench`.",
+                details={"found": view.figures_of, "model": model},
+            )

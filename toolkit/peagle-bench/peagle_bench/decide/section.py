@@ -1,0 +1,127 @@
+"""Report section of host or call: the costs of a month by rate, and what they are made of. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from peagle_bench.decide.costs import HOURS_PER_MONTH, Hosting, Traffic, usd_per_month
+from peagle_bench.decide.decision import REASONS, Decision, Option, plain, rate_text
+from peagle_bench.report.blocks import Notes, Section, page_tables
+from peagle_bench.report.charts import ChartFigure, LineChart, Mark, Series, decade_ticks
+from peagle_bench.report.formatting import DASH, Look, number, share, usd
+from peagle_bench.results.records import Interval
+from peagle_sm.core.display import Table
+
+_CALL, _HOST = Look("grey", "diamond"), Look("blue", "circle")
+
+
+def section(
+    decision: Decision, moves: list[str], sources: list[str], watermark: str | None = None
+) -> Section:
+    """Make the section; ``moves`` say what moves the crossing, ``sources`` where prices come from."""
+    lead = (
+        f"A month has {HOURS_PER_MONTH:g} hours. Calling costs the same for each token, an instance the same"
+        " for each hour."
+    )
+    blocks = [
+        ChartFigure(chart(decision, watermark)),
+        *page_tables(options_table(decision, intervals=True)),
+        Notes(moves),
+        Notes(REASONS),
+        Notes(sources),
+    ]
+    return Section("host-or-call", "Host or call", lead, blocks)
+
+
+def chart(decision: Decision, watermark: str | None = None) -> LineChart:
+    """Make the chart of the month's cost by rate, with the rate at which it is equal, and its interval."""
+    option = decision.chosen
+    ends = [decision.traffic.otps]
+    guides = [(decision.traffic.otps, f"yours: {plain(decision.traffic.otps)}", _CALL)]
+    if option.wins_above is not None:
+        above = option.wins_above
+        ends += [above.low, above.high]
+        guides.append((above.value, f"equal: {number(above.value)}", _HOST))
+        if above.high > above.low * 1.005:
+            guides += [(above.low, f"from {number(above.low)}", _HOST)]
+            guides += [(above.high, f"to {number(above.high)}", _HOST)]
+    ticks = decade_ticks(min(ends) / 3, max(ends) * 3)
+    hosting, least = option.hosting, "" if option.instances is not None else ", at least"
+    return LineChart(
+        title="USD by month, by output tokens per second",
+        series=(
+            Series("calling", _CALL, tuple(_called(decision, rate) for rate in ticks)),
+            Series(
+                f"{hosting.instance_type}{least}",
+                _HOST,
+                tuple(_hosted(option, decision, rate) for rate in ticks),
+            ),
+        ),
+        x_title="output tokens per second, mean of the month",
+        y_title="USD by month",
+        x_ticks=tuple(ticks),
+        x_log=True,
+        y_log=True,
+        guides=tuple(guides),
+        watermark=watermark,
+    )
+
+
+def _called(decision: Decision, rate: float) -> Mark:
+    cost = usd_per_month(rate, decision.usd_per_token)
+    return _mark(rate, cost)
+
+
+def _hosted(option: Option, decision: Decision, rate: float) -> Mark:
+    traffic: Traffic = replace(decision.traffic, otps=rate)
+    hosting: Hosting = option.hosting
+    known = hosting.instances(traffic)
+    count, fewest, most = known or (hosting.fewest,) * 3
+    cost = hosting.usd_per_month(count)
+    return _mark(
+        rate, Interval(cost.value, hosting.usd_per_month(fewest).low, hosting.usd_per_month(most).high)
+    )
+
+
+def _mark(rate: float, cost: Interval) -> Mark:
+    return Mark(rate, cost.value, cost.low, cost.high)
+
+
+def options_table(decision: Decision, *, intervals: bool) -> Table:
+    """Make the table of calling and all ways to host, at the traffic's rate.
+
+    ``intervals``: with the intervals of the rates, for which a terminal has no room.
+    """
+    rows = [("Amazon Bedrock", "call", DASH, usd(decision.usd_calling.value), DASH, DASH)]
+    for option in decision.options:
+        hosting, known, above = option.hosting, option.instances is not None, option.wins_above
+        wins = "at no rate" if above is None else rate_text(above) if intervals else number(above.value)
+        rows.append(
+            (
+                hosting.instance_type,
+                hosting.label or hosting.mode,
+                str(option.instances) if known else f"{hosting.fewest}+",
+                usd(option.usd.value) + ("" if known else "+"),
+                wins,
+                share(option.utilisation),
+            )
+        )
+    title = f"A month at {plain(decision.traffic.otps)} output tokens/s"
+    heads = ("where", "mode", "instances", "USD/month", "wins above", "at use")
+    return Table(title, heads, tuple(rows), heads[2:])
+
+
+def calling_text(decision: Decision) -> str:
+    """Say what calling costs, input and output apart."""
+    traffic, tokens = decision.traffic, decision.tokens
+    parts = {
+        "input": (tokens.usd(traffic.input_per_output - traffic.cached_per_output, 0.0)),
+        "output": tokens.usd(0.0, 1.0),
+    }
+    if traffic.cached_per_output:
+        parts["cached input"] = tokens.usd(traffic.cached_per_output, 0.0, traffic.cached_per_output)
+    by_part = [
+        f"{name} {usd(usd_per_month(traffic.otps, Interval(each, each, each)).value)}"
+        for name, each in parts.items()
+    ]
+    return f"calling by month: {', '.join(by_part)} USD"
