@@ -72,6 +72,28 @@ def document(
     }
 
 
+def token_document(
+    usage: str,
+    region: str,
+    usd: str,
+    *,
+    unit: str = "1K tokens",
+    feature: str = "On-demand Inference",
+    currency: str = "USD",
+    date: str = "2026-11-01",
+    begins: str = "0",
+) -> dict[str, Any]:
+    """Return the document of one kind of token that Amazon Bedrock sells; newer ones have no ``feature``."""
+    attributes = {"regionCode": region, "servicecode": "AmazonBedrock", "usagetype": usage}
+    dimension = {"unit": unit, "beginRange": begins, "endRange": "Inf", "pricePerUnit": {currency: usd}}
+    return {
+        "product": {"attributes": {**attributes, "feature": feature} if feature else attributes},
+        "serviceCode": "AmazonBedrock",
+        "terms": {"OnDemand": {f"{usage}.T": {"priceDimensions": {f"{usage}.T.D": dimension}}}},
+        "publicationDate": f"{date}T00:00:00Z",
+    }
+
+
 def hosting_types() -> list[str]:
     """Return every ml.g* and ml.p* type of an endpoint, from botocore's model."""
     shape = Session().get_service_model("sagemaker").shape_for("ProductionVariantInstanceType")

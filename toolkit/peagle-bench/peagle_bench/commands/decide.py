@@ -126,7 +126,7 @@ def decide(
     from peagle_bench.decide.decision import decide as decide_at
     from peagle_bench.report.merging import parts_of
     from peagle_sm.aws.files import write_file
-    from peagle_sm.core.plan.resolve import DEFAULT_REGION
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT
     from peagle_sm.service import plan_for
 
     objective = objective_of(goals) if goals else None
@@ -141,7 +141,7 @@ def decide(
         )
     spec = _spec(spec_path, instance_types)
     session = open_session(state, spec.placement.region, DEFAULT_REGION)
-    plan = plan_for(spec, session, without_credentials=True)
+    plan = plan_for(spec, session, account=PLACEHOLDER_ACCOUNT)
     options.refuse_impossible(plan)
     prices, price_source = _token_prices(state, session, plan, usd_per_million)
     hostings = options.planned(plan, usd_per_hour, serves)

@@ -66,13 +66,19 @@ def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
 
 
 def plan_for(
-    spec: EndpointSpec, session: Session, *, stack: bool = False, without_credentials: bool = False
+    spec: EndpointSpec,
+    session: Session,
+    *,
+    stack: bool = False,
+    without_credentials: bool = False,
+    account: str | None = None,
 ) -> Plan:
     """Make the plan of ``spec`` for the account and region of ``session``.
 
     If the spec names no roles, the guard's roles are used. ``stack`` plans for `cdk deploy` instead of a
     deploy by this program. ``without_credentials`` is for a plan that nobody deploys: the account comes from
     the spec's roles, else from the credentials, else it is a placeholder that ``Plan.context.assumed`` names.
+    With an ``account`` STS is not called: for a plan whose account does not matter.
 
     Otherwise this calls STS, and for the local server its status page. On AWS it asks the price list, once a
     day for each instance type; without an answer the catalogue's price counts. It creates nothing.
@@ -88,9 +94,10 @@ def plan_for(
 
         spec = with_own_entries(spec, Path(), session)
     local = session.local
-    account, assumed = (
-        _account_or_placeholder(spec, session) if without_credentials else (session.account(), ())
-    )
+    assumed: tuple[str, ...] = ()
+    if account is None and without_credentials:
+        account, assumed = _account_or_placeholder(spec, session)
+    account = account or session.account()
     if session.region_is_default:
         assumed = (_default_region_note(session.region), *assumed)
     context = replace(

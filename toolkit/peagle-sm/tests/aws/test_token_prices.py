@@ -14,6 +14,7 @@ from peagle_sm.aws.control.token_prices import find_token_price, read_document
 from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.token_prices import ListedTokenPrice, choose_token_price, sold_models
+from tests.prices import token_document
 from tests.service.aws_errors import client_error
 
 MODEL, REGION = "gpt-oss-20b", "us-east-1"
@@ -45,23 +46,8 @@ class PriceList:
         yield {"PriceList": [json.dumps(row) for row in self.rows]}
 
 
-def row(
-    usage: str,
-    usd: str,
-    *,
-    unit: str = "1K tokens",
-    feature: str = "On-demand Inference",
-    currency: str = "USD",
-    date: str = "2026-11-01",
-    begins: str = "0",
-) -> dict[str, Any]:
-    dimension = {"unit": unit, "beginRange": begins, "pricePerUnit": {currency: usd}}
-    attributes = {"usagetype": usage, "regionCode": REGION, "servicecode": "AmazonBedrock"}
-    return {
-        "product": {"attributes": {**attributes, "feature": feature} if feature else attributes},
-        "terms": {"OnDemand": {"A.B": {"priceDimensions": {"A.B.C": dimension}}}},
-        "publicationDate": f"{date}T00:00:00Z",
-    }
+def row(usage: str, usd: str, **more: str) -> dict[str, Any]:
+    return token_document(usage, REGION, usd, **more)
 
 
 #: Each tier by both naming conventions, as in AWS's list of 2026: only two rows count.
@@ -154,6 +140,6 @@ def test_every_row_of_the_table_is_dated_and_of_a_model_of_the_catalogue() -> No
     assert sold_models().keys() <= load_catalog().models.keys()
     for sold in sold_models().values():
         for price in sold.prices:
-            assert datetime.fromisoformat(price.date)
+            assert datetime.fromisoformat(price.date) < NOON.replace(tzinfo=None)
             assert price.source
             assert (price.currency, price.region) == ("USD", REGION)

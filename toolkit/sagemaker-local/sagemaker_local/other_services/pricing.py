@@ -16,6 +16,7 @@ from sagemaker_local.aws_facts import data_file
 from sagemaker_local.wire import awsjson, tokens
 
 SERVICE = "AmazonSageMaker"
+_SERVICES = (SERVICE, "AmazonBedrock")  #: of Bedrock only what a recorded list has
 _TARGET = "AWSPriceListService."
 _PAGE = 100
 _LONGEST = 1024
@@ -63,13 +64,15 @@ class PriceList:
             raise _Refused("InvalidParameterException", f"MaxResults must be between 1 and {_PAGE}")
         if parameters.get("FormatVersion", "aws_v1") != "aws_v1":
             raise _Refused("InvalidParameterException", "FormatVersion must be aws_v1")
-        if service != SERVICE:
-            message = f"Invalid service code: {service} (the local SageMaker has the list of {SERVICE} only)"
+        if service not in _SERVICES:
+            known = " and ".join(_SERVICES)
+            message = f"Invalid service code: {service} (the local SageMaker has the lists of {known} only)"
             raise _Refused("InvalidParameterException", message)
         matching = [
             document
             for document in self._documents
-            if all(_matches(document, condition) for condition in filters)
+            if document.get("serviceCode", SERVICE) == service
+            and all(_matches(document, condition) for condition in filters)
         ]
         first = 0
         if parameters.get("NextToken") is not None:

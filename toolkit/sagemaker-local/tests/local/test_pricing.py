@@ -18,7 +18,7 @@ from peagle_sm.aws.control.price_file import Use
 from peagle_sm.aws.control.prices import find_listed
 from peagle_sm.aws.session.session import Session
 from tests.local.serving import Server
-from tests.prices import document, documents, hosting_types
+from tests.prices import document, documents, hosting_types, token_document
 
 
 class Account:
@@ -161,3 +161,22 @@ def test_commands_take_the_list_s_price_and_keep_it(packaged: Server, tmp_path: 
     for row in answer["options"]:
         assert row["price"].startswith("70.00 USD/hour")
         assert row["usd"] == (pytest.approx(70 * row["hours"]) if row["fits"] else None)
+
+
+def test_prices_of_tokens_come_from_the_list_too_and_are_kept(packaged: Server, tmp_path: Path) -> None:
+    region, prices = "eu-west-1", tmp_path / "prices.json"
+    names = {"EU-gpt-oss-20b-input-tokens": "0.00009", "EU-gpt-oss-20b-output-tokens": "0.0004"}
+    tokens = [token_document(name, region, usd) for name, usd in names.items()]
+    words = ("decide", "gpt-oss-20b", "--otps", "40", "--tokens", "600/200", "--region", region)
+    recorded(packaged, [document("ml.g7e.2xlarge", region, "Hosting", "5.5"), *tokens])
+    for _ in range(2):
+        answer = command(packaged, prices, *words)
+        assert answer["calling"]["usd_per_million"] == {
+            "input": pytest.approx(0.09),
+            "output": pytest.approx(0.4),
+            "cached": None,
+        }
+        assert "AWS Price List API, 2026-11-01" in answer["calling"]["source"]
+        (option,) = answer["options"]
+        assert option["usd_per_hour"]["value"] == 5.5
+        recorded(packaged, [])  # what was kept counts now

@@ -60,8 +60,8 @@ def test_cached_input_is_a_part_of_the_input(tmp_path: Path) -> None:
 
 def test_requests_without_counts_are_left_out_and_counted(tmp_path: Path) -> None:
     usage = {"usage": {"prompt_tokens": 600, "completion_tokens": 200}}
-    odd = ({"messages": []}, {"usage": {"prompt_tokens": -1, "completion_tokens": True}})
-    observed = read(written(tmp_path / "a.jsonl", usage, *odd))
+    wrong = {"usage": {"prompt_tokens": -1, "completion_tokens": True}}
+    observed = read(written(tmp_path / "a.jsonl", usage, {"messages": []}, wrong))
     assert len(observed.requests) == 1
     assert "2 of 3 requests have no token counts" in observed.notes[0]
 
@@ -85,8 +85,9 @@ def recording(path: Path, hours: int, **more: Any) -> Path:
 
 def test_a_recording_has_its_rate_and_its_busiest_hour(tmp_path: Path) -> None:
     observed = read(recording(tmp_path / "r.jsonl", 25))
-    assert observed.otps == pytest.approx(33 * 360 / 86_400)
-    assert observed.busiest == pytest.approx(9 * 360 / 3600 / observed.otps)
+    mean = 33 * 360 / 86_400
+    assert observed.otps == pytest.approx(mean)
+    assert observed.busiest == pytest.approx(9 * 360 / 3600 / mean)
 
 
 def test_a_sampled_recording_counts_what_it_left_out(tmp_path: Path) -> None:
