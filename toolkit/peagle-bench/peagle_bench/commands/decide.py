@@ -126,7 +126,8 @@ def decide(
     from peagle_bench.decide.decision import decide as decide_at
     from peagle_bench.report.merging import parts_of
     from peagle_sm.aws.files import write_file
-    from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT
+    from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context
+    from peagle_sm.core.planning import make_plan
     from peagle_sm.service import plan_for
 
     objective = objective_of(goals) if goals else None
@@ -140,20 +141,25 @@ def decide(
             " request, such as --otps 40 --tokens 600/200."
         )
     spec = _spec(spec_path, instance_types)
+    # What is wrong with the input is said before AWS is asked for a price.
+    if tokens is None and traffic is None:
+        _refuse_missing_tokens(endpoint)
+    if spec.own_model is None:
+        options.refuse_impossible(make_plan(spec, Context(PLACEHOLDER_ACCOUNT, DEFAULT_REGION)))
     session = open_session(state, spec.placement.region, DEFAULT_REGION)
+    observed = None if traffic is None else _observed(state, session, traffic)
+    results = _results(state, measured)
+    demand = _traffic(session, observed, endpoint, tokens, otps, requests_per_s, used)
     plan = plan_for(spec, session, account=PLACEHOLDER_ACCOUNT)
     options.refuse_impossible(plan)
     prices, price_source = _token_prices(state, session, plan, usd_per_million)
     hostings = options.planned(plan, usd_per_hour, serves)
-    results = _results(state, measured)
     views = [part.view for part in parts_of(results)] if results else []
     if views:
         options.refuse_other_figures(views, plan.draft.model.stand_in, spec.model_name)
         hostings, left_out = options.measured(hostings, views, objective)
         for line in left_out:
             note(state, f"note: {line}")
-    observed = None if traffic is None else _observed(state, session, traffic)
-    demand = _traffic(session, observed, endpoint, tokens, otps, requests_per_s, used)
     each = observed.usd_per_token(prices) if observed is not None and tokens is None else None
     decision = decide_at(demand, prices, hostings, each)
     answer = Answer(decision, spec.model_name, plan.draft.region, spec.hours, price_source, tuple(results))
@@ -232,6 +238,16 @@ def _observed(state: State, session: Session, target: str) -> Observed:
     return observed
 
 
+def _refuse_missing_tokens(endpoint: str | None) -> None:
+    counted = (
+        f"CloudWatch counts the requests of {endpoint}, not their tokens" if endpoint else "a rate alone"
+    )
+    raise SpecError(
+        f"traffic without token counts: {counted}",
+        next_step="Give the mean of a request with --tokens IN/OUT, or requests with --traffic FILE.",
+    )
+
+
 def _traffic(
     session: Session,
     observed: Observed | None,
@@ -245,20 +261,12 @@ def _traffic(
     times.
 
     Raises:
-        SpecError: tokens or rate are missing, or the endpoint had no requests.
+        SpecError: the rate is missing, or the endpoint had no requests.
     """
     from peagle_bench.decide.costs import Traffic
     from peagle_bench.decide.traffic import last_day
     from peagle_bench.report.costs import USED
 
-    if tokens is None and observed is None:
-        source = (
-            f"CloudWatch counts the requests of {endpoint}, not their tokens" if endpoint else "a rate alone"
-        )
-        raise SpecError(
-            f"traffic without token counts: {source}",
-            next_step="Give the mean of a request with --tokens IN/OUT, or requests with --traffic FILE.",
-        )
     read, written = tokens or (0.0, 0.0)
     cached, busiest = 0.0, None
     if tokens is None and observed is not None:

@@ -142,17 +142,16 @@ def sentence(decision: Decision) -> str:
     if decision.verdict == "host":
         below = "" if above is None else f"; it wins below {number(above.value)}"
         return f"Host: calling costs {_times(1 / option.ratio.value)} as much at your {rate} tokens/s{below}."
-    least, wins = ("", "wins") if option.instances is not None else ("at least ", "can win")
+    known = option.instances is not None
+    times = _times(option.ratio.value) if known else f"at least {_times(option.ratio.low)}"
     if above is not None:
-        end = f"{wins} above {number(above.value)}"
+        end = f"{'wins' if known else 'can win'} above {number(above.value)}"
     elif (option.utilisation or 0.0) > 1:
         end = "wins at no rate"
     else:
         used = share(1 / (decision.traffic.peak(option.hosting.on) * option.hosting.on))
         end = f"wins only above {share(option.utilisation)} use of its instances (yours: {used})"
-    return (
-        f"Call: hosting costs {least}{_times(option.ratio.value)} as much at your {rate} tokens/s; it {end}."
-    )
+    return f"Call: hosting costs {times} as much at your {rate} tokens/s; it {end}."
 
 
 def _times(ratio: float) -> str:

@@ -101,7 +101,7 @@ def options_table(decision: Decision, *, intervals: bool) -> Table:
                 hosting.instance_type,
                 hosting.label or hosting.mode,
                 str(option.instances) if known else f"{hosting.fewest}+",
-                usd(option.usd.value) + ("" if known else "+"),
+                usd(option.usd.value) if known else f"{usd(option.usd.low)}+",
                 wins,
                 share(option.utilisation),
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +18,7 @@ from peagle_sm.aws.control.price_file import Amount, Kept, keep
 from tests.bench.report import making
 from tests.cli.conftest import Run
 from tests.cli.running import run
+from tests.rules.files import ROOT
 
 RATE = ("--otps", "40", "--tokens", "600/200")
 TARGETS = ("gpt-oss-20b", "gpt-oss-120b", "qwen3-coder-30b-a3b-instruct", "gemma-4-31b-it")
@@ -208,6 +211,31 @@ def test_an_instance_that_is_not_compared_is_left_out_with_a_note(tmp_path: Path
     done = decide("gpt-oss-20b", *RATE, "--measured", making.write(moved, tmp_path / "moved.jsonl"))
     assert done.exit_code == 0
     assert "was measured on ml.p5.48xlarge: left out" in done.stderr
+
+
+SHOWN = re.findall(
+    r"```bash\npeagle-sm (decide [^\n]+)\n```\n\n```text\n(.*?)\n```",
+    (ROOT / "docs/how-to/host-or-call.md").read_text(encoding="utf-8"),
+    re.DOTALL,
+)
+
+
+@pytest.mark.parametrize(("typed", "printed"), SHOWN, ids=[typed for typed, _ in SHOWN])
+def test_the_page_shows_what_the_command_prints(typed: str, printed: str) -> None:
+    done = run(*shlex.split(typed))
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith(printed)
+
+
+def test_the_page_shows_every_target() -> None:
+    assert {typed.split()[1] for typed, _ in SHOWN} == set(TARGETS)
+
+
+@pytest.mark.parametrize("otps", ["10", "100", "1000", "10000"])
+def test_the_page_on_when_not_to_host_begins_with_the_sentences(otps: str) -> None:
+    found = document("gpt-oss-20b", "--otps", otps, "--tokens", "600/200")
+    beginning = (ROOT / "docs/explanation/when-not.md").read_text(encoding="utf-8")[:1500]
+    assert f"- {found['sentence']}\n" in beginning
 
 
 @pytest.mark.slow

@@ -126,7 +126,7 @@ def test_table_and_chart_have_every_option_and_the_rate_with_its_interval() -> N
     decision = at(40, B200)
     (calling, hosting) = options_table(decision, intervals=True).rows
     assert calling[:4] == ("Amazon Bedrock", "call", "–", "31.54")  # noqa: RUF001
-    assert hosting[2:5] == ("1+", "103,964+", "131,867 [105,493, 131,867]")
+    assert hosting[2:5] == ("1+", "83,171+", "131,867 [105,493, 131,867]")
     drawn = chart(decision)
     assert [text for _, text, _ in drawn.guides] == [
         "yours: 40",
