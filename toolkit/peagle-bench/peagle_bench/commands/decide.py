@@ -135,6 +135,8 @@ def decide(
         raise click.UsageError("--otps and --requests-per-s both set the rate; give only one.")
     if serves is not None and measured:
         raise click.UsageError("--serves and --measured both say what one instance serves; give only one.")
+    if goals and not measured:
+        raise click.UsageError("--goal needs --measured: only a results file has latencies.")
     if not (traffic or endpoint or otps or requests_per_s):
         raise click.UsageError(
             "No traffic was given. Give --traffic FILE, --endpoint NAME, or a rate with the tokens of a"

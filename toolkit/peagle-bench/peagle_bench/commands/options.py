@@ -23,9 +23,21 @@ if TYPE_CHECKING:
 else:
     _Type = click.ParamType
 
+
+class Finite(click.FloatRange):
+    """Range of numbers without ``inf`` and ``nan``, which a range alone lets pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r}: give a number, such as 40 or 2.5", param, ctx)
+        return number
+
+
 FILE = click.Path(path_type=Path, dir_okay=False)
 COUNT = click.IntRange(min=1)
-POSITIVE = click.FloatRange(min=0, min_open=True)
+POSITIVE = Finite(min=0, min_open=True)
 GOALS = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 

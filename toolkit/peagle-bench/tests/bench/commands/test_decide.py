@@ -130,6 +130,9 @@ def test_requests_of_a_file_give_the_mix_and_a_recording_its_rate(tmp_path: Path
         (("--otps", "40"), 2, "traffic without token counts"),
         (("--endpoint", "live"), 2, "CloudWatch counts the requests of live, not their tokens"),
         (("--otps", "40", "--tokens", "600"), 2, "such as 600/200"),
+        (("--otps", "inf", "--tokens", "600/200"), 2, "'inf': give a number"),
+        (("--otps", "nan", "--tokens", "600/200"), 2, "'nan': give a number"),
+        ((*RATE, "--goal", "ttft_ms=500"), 2, "--goal needs --measured"),
         (("--otps", "40", "--requests-per-s", "1", "--tokens", "1/1"), 2, "give only one"),
         (
             (*RATE, "--usd-per-million", "1/1", "--region", "eu-west-3"),
