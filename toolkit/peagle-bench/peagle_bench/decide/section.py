@@ -42,9 +42,8 @@ def chart(decision: Decision, watermark: str | None = None) -> LineChart:
         above = option.wins_above
         ends += [above.low, above.high]
         guides.append((above.value, f"equal: {number(above.value)}", _HOST))
-        if above.high > above.low * 1.005:
-            guides += [(above.low, f"from {number(above.low)}", _HOST)]
-            guides += [(above.high, f"to {number(above.high)}", _HOST)]
+        bounds = ((above.low, f"from {number(above.low)}"), (above.high, f"to {number(above.high)}"))
+        guides += [(at, text, _HOST) for at, text in bounds if abs(at - above.value) > 0.005 * above.value]
     ticks = decade_ticks(min(ends) / 3, max(ends) * 3)
     hosting, least = option.hosting, "" if option.instances is not None else ", at least"
     return LineChart(
