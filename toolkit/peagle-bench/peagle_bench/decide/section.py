@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from peagle_bench.decide.costs import HOURS_PER_MONTH, Hosting, Traffic, usd_per_month
@@ -12,6 +14,8 @@ from peagle_bench.report.formatting import DASH, Look, number, share, usd
 from peagle_bench.results.records import Interval
 from peagle_sm.core.display import Table
 
+MOST_STEPS = 40
+"""Steps of a chart; more of them look like a straight line."""
 _CALL, _HOST = Look("grey", "diamond"), Look("blue", "circle")
 
 
@@ -49,11 +53,12 @@ def chart(decision: Decision, watermark: str | None = None) -> LineChart:
     return LineChart(
         title="USD by month, by output tokens per second",
         series=(
-            Series("calling", _CALL, tuple(_called(decision, rate) for rate in ticks)),
+            Series("calling", _CALL, tuple(_called(decision, rate) for rate in ticks), computed=True),
             Series(
                 f"{hosting.instance_type}{least}",
                 _HOST,
-                tuple(_hosted(option, decision, rate) for rate in ticks),
+                tuple(_hosted(option, decision, rate) for rate in _with_steps(option, decision, ticks)),
+                computed=True,
             ),
         ),
         x_title="output tokens per second, mean of the month",
@@ -64,6 +69,19 @@ def chart(decision: Decision, watermark: str | None = None) -> LineChart:
         guides=tuple(guides),
         watermark=watermark,
     )
+
+
+def _with_steps(option: Option, decision: Decision, ticks: Sequence[float]) -> list[float]:
+    """Add the rates on both sides of each further instance, where the cost of hosting steps up."""
+    carries = option.hosting.carries(decision.traffic)
+    if carries is None:
+        return list(ticks)
+    first, last = (math.floor(rate / carries.value) for rate in (ticks[0], ticks[-1]))
+    counts = range(max(1, first), last + 1)
+    if len(counts) > MOST_STEPS:
+        return list(ticks)
+    edges = [count * carries.value * side for count in counts for side in (1, 1 + 1e-6)]
+    return sorted({*ticks, *(edge for edge in edges if ticks[0] < edge < ticks[-1])})
 
 
 def _called(decision: Decision, rate: float) -> Mark:

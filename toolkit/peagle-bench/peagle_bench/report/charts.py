@@ -142,12 +142,13 @@ class Mark:
 
 @dataclass(frozen=True)
 class Series:
-    """One line with its name at its end; ``dashed`` is a fit."""
+    """One line with its name at its end; ``dashed`` is a fit, ``computed`` a line without markers."""
 
     name: str
     look: Look
     marks: tuple[Mark, ...]
     dashed: bool = False
+    computed: bool = False
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,7 @@ def _guides(guides: Iterable[tuple[float, str, Look]], scale: Scale) -> list[Gui
     for value, text, look in guides:
         x = scale(value)
         near = [each.row for each in placed if abs(each.x - x) < 2 * text_width(text) + 14]
-        left = x > (scale.start + scale.end) / 2
+        left = x + 6 + text_width(text) > scale.end
         placed.append(Guide(x, text, look, max(near, default=-1) + 1, left))
     return placed
 

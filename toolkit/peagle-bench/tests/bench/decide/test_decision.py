@@ -135,3 +135,15 @@ def test_table_and_chart_have_every_option_and_the_rate_with_its_interval() -> N
     ]
     assert min(drawn.x_ticks) < 40 < 131_867 < max(drawn.x_ticks)
     assert len(drawn.series) == 2
+
+
+def test_the_chart_draws_hosting_in_steps_of_whole_instances() -> None:
+    serves = replace(G7E, serves=exactly(6_000))
+    hosted = chart(at(3_000, serves, used=0.6)).series[1].marks
+    below, above = ([mark.y for mark in hosted if low < mark.x < high] for low, high in STEP)
+    assert max(below) == pytest.approx(G7E.usd_per_month(1).value)
+    assert min(above) == pytest.approx(G7E.usd_per_month(2).value)
+
+
+STEP = ((2_000, 3_600.0001), (3_600.0001, 5_500))
+"""Rates on both sides of what one instance carries: 60% of 6,000."""
