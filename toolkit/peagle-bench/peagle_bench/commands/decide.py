@@ -149,7 +149,7 @@ def decide(
     if spec.own_model is None:
         options.refuse_impossible(make_plan(spec, Context(PLACEHOLDER_ACCOUNT, DEFAULT_REGION)))
     session = open_session(state, spec.placement.region, DEFAULT_REGION)
-    observed = None if traffic is None else _observed(state, session, traffic)
+    observed = None if traffic is None else _observed(state, session, traffic, tokens)
     results = _results(state, measured)
     demand = _traffic(session, observed, endpoint, tokens, otps, requests_per_s, used)
     plan = plan_for(spec, session, account=PLACEHOLDER_ACCOUNT)
@@ -162,7 +162,7 @@ def decide(
         hostings, left_out = options.measured(hostings, views, objective)
         for line in left_out:
             note(state, f"note: {line}")
-    each = observed.usd_per_token(prices) if observed is not None and tokens is None else None
+    each = None if observed is None else observed.usd_per_token(prices)
     decision = decide_at(demand, prices, hostings, each)
     answer = Answer(decision, spec.model_name, plan.draft.region, spec.hours, price_source, tuple(results))
     if page is not None:
@@ -231,10 +231,10 @@ def _token_prices(
     return TokenCosts(price.input, price.output, price.cached), str(price)
 
 
-def _observed(state: State, session: Session, target: str) -> Observed:
+def _observed(state: State, session: Session, target: str, tokens: tuple[float, float] | None) -> Observed:
     from peagle_bench.decide.traffic import read_traffic
 
-    observed = read_traffic(target, lambda: session)
+    observed = read_traffic(target, lambda: session, tokens)
     for line in observed.notes:
         note(state, f"note: {line}")
     return observed
@@ -271,10 +271,9 @@ def _traffic(
 
     read, written = tokens or (0.0, 0.0)
     cached, busiest = 0.0, None
-    if tokens is None and observed is not None:
+    if observed is not None:
         written = observed.output_per_request
         read, cached = observed.input_per_output * written, observed.cached_per_output * written
-    if observed is not None:
         busiest = observed.busiest
     if otps is None and requests_per_s is not None:
         otps = requests_per_s * written

@@ -64,6 +64,35 @@ def test_requests_without_counts_are_left_out_and_counted(tmp_path: Path) -> Non
     observed = read(written(tmp_path / "a.jsonl", usage, {"messages": []}, wrong))
     assert len(observed.requests) == 1
     assert "2 of 3 requests have no token counts" in observed.notes[0]
+    huge = {"usage": {"prompt_tokens": 10**400, "completion_tokens": 1}}
+    assert len(read(written(tmp_path / "b.jsonl", usage, huge)).requests) == 1
+
+
+def test_requests_without_counts_are_a_part_of_the_rate(tmp_path: Path) -> None:
+    counts = {"input_tokens": 600, "output_tokens": 3_600}
+    lines = [{"time": 3600 * hour, **(counts if hour % 2 else {})} for hour in range(26)]
+    path = written(tmp_path / "a.jsonl", *lines)
+    assert read(path).otps == pytest.approx(26 / 25)
+    given = read_traffic(str(path), no_session, (600.0, 1_800.0))
+    assert given.otps == pytest.approx(0.75 * 26 / 25)
+    assert given.input_per_output == pytest.approx(600 / 2_700)
+
+
+def test_tokens_that_would_not_count_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", {"input_tokens": 600, "output_tokens": 200})
+    with pytest.raises(SpecError, match="all 1 requests"):
+        read_traffic(str(path), no_session, (600.0, 200.0))
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [((), "has no requests"), (({"input_tokens": 5, "output_tokens": 0},), "no output tokens")],
+)
+def test_a_file_without_output_is_refused(
+    lines: tuple[dict[str, int], ...], expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=expected):
+        read(written(tmp_path / "a.jsonl", *lines))
 
 
 def test_a_file_without_any_counts_is_refused_with_what_is_allowed(tmp_path: Path) -> None:
@@ -88,6 +117,20 @@ def test_a_recording_has_its_rate_and_its_busiest_hour(tmp_path: Path) -> None:
     mean = 33 * 360 / 86_400
     assert observed.otps == pytest.approx(mean)
     assert observed.busiest == pytest.approx(9 * 360 / 3600 / mean)
+
+
+def test_the_busiest_hour_is_not_divided_by_the_hours_since_the_first_request(tmp_path: Path) -> None:
+    """It begins half an hour after the first request's hour: a count by that clock has half of it."""
+    counts = {"input_tokens": 1, "output_tokens": 36}
+    steady = [{"time": 3600 * hour, **counts} for hour in range(26)]
+    peak = [{"time": 36_000 + 1800 + 36 * number, **counts} for number in range(100)]
+    observed = read(written(tmp_path / "a.jsonl", *steady, *peak))
+    assert observed.busiest == pytest.approx(101 * 36 / 3600 / (126 * 36 / 90_000))
+
+
+def test_a_time_that_is_no_number_is_no_time(tmp_path: Path) -> None:
+    lines = [{"time": at, "input_tokens": 1, "output_tokens": 1} for at in (float("nan"), 0, 1e99)]
+    assert read(written(tmp_path / "a.jsonl", *lines)).otps is None
 
 
 def test_a_sampled_recording_counts_what_it_left_out(tmp_path: Path) -> None:
@@ -119,6 +162,12 @@ def test_the_mix_has_an_interval_over_conversations(tmp_path: Path) -> None:
     assert each is not None
     assert each.value == pytest.approx(GPT.usd(observed.input_per_output, 1))
     assert each.low < each.value < each.high
+    skewed = [{"input_tokens": 600, "output_tokens": 1}] * 100
+    one = read(written(tmp_path / "b.jsonl", *skewed, {"input_tokens": 60_000, "output_tokens": 4_000}))
+    wide = one.usd_per_token(GPT)
+    assert wide is not None
+    assert GPT.usd(15, 1) <= wide.low * (1 + 1e-9)
+    assert wide.high <= GPT.usd(600, 1) * (1 + 1e-9)
     few = replace(observed, requests=observed.requests[:7])
     assert few.usd_per_token(GPT) is None
 
