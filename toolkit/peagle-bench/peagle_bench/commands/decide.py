@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_bench.commands.options import FILE, POSITIVE, goal_option, objective_of
+from peagle_bench.commands.options import FILE, Figure, goal_option, objective_of
 from peagle_sm.cli.arguments import open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
@@ -31,9 +31,12 @@ else:
 
 
 class Pair(_Type):
-    """Type of two numbers such as ``600/200``: of input and of output tokens."""
+    """Type of two numbers, for input and for output tokens: ``what`` they are, and an ``example``."""
 
     name = "pair"
+
+    def __init__(self, what: str, example: str) -> None:
+        self._what, self._example = what, example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a tuple of two floats; return a tuple unchanged."""
@@ -43,9 +46,18 @@ class Pair(_Type):
             read, written = (float(part) for part in str(value).split("/"))
         except ValueError:
             read = written = -1.0
-        if not (0 <= read < 1e9 and 0 < written < 1e9):
-            self.fail(f"{value!r}: give a number for input and one for output, such as 600/200", param, ctx)
+        if not (self._is_figure(written) and (read == 0 or self._is_figure(read))):
+            self.fail(
+                f"{value!r}: allowed: {self._what} of input (0 or more) and of output (more than 0), each at"
+                f" most {Figure.MOST:,.0f}, such as {self._example}",
+                param,
+                ctx,
+            )
         return read, written
+
+    @staticmethod
+    def _is_figure(value: float) -> bool:
+        return Figure.LEAST <= value <= Figure.MOST
 
 
 @click.command(cls=Command)
@@ -59,9 +71,14 @@ class Pair(_Type):
 @click.option(
     "--endpoint", metavar="NAME", help="Take the rate from a day of this endpoint's CloudWatch metrics."
 )
-@click.option("--tokens", metavar="IN/OUT", type=Pair(), help="Mean tokens of a request, such as 600/200.")
-@click.option("--otps", type=POSITIVE, help="Output tokens per second, as a mean over the whole month.")
-@click.option("--requests-per-s", type=POSITIVE, help="Requests per second, as a mean over the whole month.")
+@click.option(
+    "--tokens",
+    metavar="IN/OUT",
+    type=Pair("tokens", "600/200"),
+    help="Mean tokens of a request, such as 600/200.",
+)
+@click.option("--otps", type=Figure(), help="Output tokens per second, as a mean over the whole month.")
+@click.option("--requests-per-s", type=Figure(), help="Requests per second, as a mean over the whole month.")
 @click.option(
     "--measured",
     multiple=True,
@@ -69,12 +86,12 @@ class Pair(_Type):
     help="Results file of bench or compare: what one instance serves in each mode. May be repeated.",
 )
 @click.option(
-    "--serves", type=POSITIVE, help="Output tokens per second that one instance serves at full load."
+    "--serves", type=Figure(), help="Output tokens per second that one instance serves at full load."
 )
 @goal_option
 @click.option(
     "--used",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Figure(most=1),
     help="Share of the capacity that your mean rate uses.  [default: from the busiest hour, else 0.3]",
 )
 @click.option(
@@ -84,11 +101,11 @@ class Pair(_Type):
     multiple=True,
     help="Instance type to compare, in place of the spec's. May be repeated.",
 )
-@click.option("--usd-per-hour", type=POSITIVE, help="Your price of one instance, such as a reservation's.")
+@click.option("--usd-per-hour", type=Figure(), help="Your price of one instance, such as a reservation's.")
 @click.option(
     "--usd-per-million",
     metavar="IN/OUT",
-    type=Pair(),
+    type=Pair("USD for a million tokens", "0.07/0.30"),
     help="Your price of a million tokens, in place of Bedrock's list price.",
 )
 @click.option("--html", "page", type=FILE, help="Write an HTML page to this file.")
@@ -133,6 +150,9 @@ def decide(
     objective = objective_of(goals) if goals else None
     if otps is not None and requests_per_s is not None:
         raise click.UsageError("--otps and --requests-per-s both set the rate; give only one.")
+    if endpoint and (otps is not None or requests_per_s is not None):
+        other = "--otps" if otps is not None else "--requests-per-s"
+        raise click.UsageError(f"--endpoint and {other} both set the rate; give only one.")
     if serves is not None and measured:
         raise click.UsageError("--serves and --measured both say what one instance serves; give only one.")
     if goals and not measured:
@@ -154,8 +174,12 @@ def decide(
     demand = _traffic(session, observed, endpoint, tokens, otps, requests_per_s, used)
     plan = plan_for(spec, session, account=PLACEHOLDER_ACCOUNT)
     options.refuse_impossible(plan)
+    if usd_per_hour is not None or serves is not None:
+        options.demand_one_type(plan, "--serves" if usd_per_hour is None else "--usd-per-hour")
     prices, price_source = _token_prices(state, session, plan, usd_per_million)
-    hostings = options.planned(plan, usd_per_hour, serves)
+    hostings, unpriced = options.planned(plan, usd_per_hour, serves)
+    for line in unpriced:
+        note(state, f"note: {line}")
     views = [part.view for part in parts_of(results)] if results else []
     if views:
         options.refuse_other_figures(views, plan.draft.model.stand_in, spec.model_name)
@@ -175,14 +199,17 @@ def _spec(path: Path, instance_types: Sequence[str]) -> EndpointSpec:
     """Read the spec, or make the default one of a catalogue's model, which needs no file.
 
     Raises:
-        SpecError: the file cannot be read, or has a bad field.
+        SpecError: the file cannot be read, or has a bad field; the catalogue does not have the model.
     """
     from peagle_sm.core.catalog import load_catalog
     from peagle_sm.core.spec.endpoint_spec import parse_spec
 
-    name = str(path)
-    if name in load_catalog().models and not path.exists():
-        spec = parse_spec(f"name: {name}\nmodel: {name}\n", name)
+    name, catalog = str(path), load_catalog()
+    if len(path.parts) == 1 and not path.suffix and name != "-" and not path.exists():
+        catalog.model(name)
+        methods = {head.method for head in catalog.heads_for(name).values()}
+        mode = next((mode for mode in ("p-eagle", "eagle3") if mode in methods), "none")
+        spec = parse_spec(f"name: {name}\nmodel: {name}\nspeculation: {{mode: {mode}}}\n", name)
     else:
         spec = read_spec(path)
     if not instance_types:
@@ -287,6 +314,13 @@ def _traffic(
             f"{observed.origin if observed else 'the traffic'} has no rate: its requests have no times"
             " over at least an hour",
             next_step="Give the mean rate with --otps or --requests-per-s.",
+        )
+    if not Figure.LEAST <= otps <= Figure.MOST:
+        raise SpecError(
+            f"the rate is {otps:.3g} output tokens per second; allowed: {Figure.LEAST:f} to"
+            f" {Figure.MOST:,.0f}",
+            next_step="Correct the tokens or the times of the traffic, or give the rate with --otps.",
+            details={"otps": otps},
         )
     busiest = None if used is not None else busiest
     return Traffic(otps, read / written, cached / written, busiest, used or USED)

@@ -35,6 +35,22 @@ class Finite(click.FloatRange):
         return number
 
 
+class Figure(Finite):
+    """Rate, price or share of a plausible size: any other is a typing error, and has hundreds of digits."""
+
+    LEAST, MOST = 1e-6, 1e9
+
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(min=0, max=most, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if not self.LEAST <= number <= self.MOST:
+            self.fail(f"{value!r}: allowed: {self.LEAST:f} to {self.MOST:,.0f}", param, ctx)
+        return number
+
+
 FILE = click.Path(path_type=Path, dir_okay=False)
 COUNT = click.IntRange(min=1)
 POSITIVE = Finite(min=0, min_open=True)

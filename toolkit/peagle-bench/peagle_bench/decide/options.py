@@ -44,6 +44,21 @@ def refuse_impossible(plan: Plan) -> None:
             )
 
 
+def demand_one_type(plan: Plan, option: str) -> None:
+    """Refuse a figure of one instance, given with ``option``, for several instance types.
+
+    Raises:
+        SpecError: the plan has several instance types.
+    """
+    types = list(plan.draft.instance_types)
+    if len(types) > 1:
+        raise SpecError(
+            f"{option} is a figure of one instance type; found {len(types)}: {', '.join(types)}",
+            next_step=f"Choose one, such as --instance-type {types[0]}.",
+            details={"option": option, "instance_types": types},
+        )
+
+
 def share_on(hours: str | None) -> float:
     """Return the share of the week in which a timetable turns the endpoint on; 1 without one."""
     if hours is None:
@@ -58,8 +73,8 @@ def price_bounds(price: PriceEntry) -> Interval:
     return Interval(counted, price.usd_per_hour, counted) if price.at_most else exactly(counted)
 
 
-def planned(plan: Plan, usd_per_hour: float | None, serves: float | None) -> list[Hosting]:
-    """Return the plan's instance types in its mode, without those that have no price.
+def planned(plan: Plan, usd_per_hour: float | None, serves: float | None) -> tuple[list[Hosting], list[str]]:
+    """Return the plan's instance types in its mode, and a note for each one that has no price.
 
     ``usd_per_hour`` and ``serves`` are the user's own figures of one instance.
 
@@ -93,7 +108,8 @@ def planned(plan: Plan, usd_per_hour: float | None, serves: float | None) -> lis
             next_step="Give the price of one instance with --usd-per-hour, or another --region.",
             details={"instance_types": list(prices), "region": draft.region},
         )
-    return hostings
+    unpriced = [name for name, price in prices.items() if usd_per_hour is None and price is None]
+    return hostings, [f"no price known for {name} in {draft.region}: left out" for name in unpriced]
 
 
 def measured(

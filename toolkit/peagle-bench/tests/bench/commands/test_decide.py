@@ -20,6 +20,7 @@ from tests.cli.conftest import Run
 from tests.cli.running import run
 from tests.rules.files import ROOT
 
+TWO_TYPES = ("--instance-type", "ml.g7e.2xlarge", "--instance-type", "ml.p5.48xlarge")
 RATE = ("--otps", "40", "--tokens", "600/200")
 TARGETS = ("gpt-oss-20b", "gpt-oss-120b", "qwen3-coder-30b-a3b-instruct", "gemma-4-31b-it")
 
@@ -132,6 +133,14 @@ def test_requests_of_a_file_give_the_mix_and_a_recording_its_rate(tmp_path: Path
         (("--otps", "40", "--tokens", "600"), 2, "such as 600/200"),
         (("--otps", "inf", "--tokens", "600/200"), 2, "'inf': give a number"),
         (("--otps", "nan", "--tokens", "600/200"), 2, "'nan': give a number"),
+        (("--otps", "1e-300", "--tokens", "600/200"), 2, "allowed: 0.000001 to 1,000,000,000"),
+        (("--requests-per-s", "1e9", "--tokens", "600/200"), 2, "the rate is 2e+11"),
+        ((*RATE, "--used", "nan"), 2, "'nan': give a number"),
+        (("--otps", "40", "--tokens", "600/0"), 2, "of output (more than 0)"),
+        ((*RATE, "--usd-per-million", "0/0"), 2, "USD for a million tokens"),
+        ((*RATE, "--endpoint", "live"), 2, "--endpoint and --otps both set the rate"),
+        ((*RATE, "--serves", "9", *TWO_TYPES), 2, "found 2: ml.g7e.2xlarge, ml.p5.48xlarge"),
+        ((*RATE, "--usd-per-hour", "9", *TWO_TYPES), 2, "found 2: ml.g7e.2xlarge, ml.p5.48xlarge"),
         ((*RATE, "--goal", "ttft_ms=500"), 2, "--goal needs --measured"),
         (("--otps", "40", "--requests-per-s", "1", "--tokens", "1/1"), 2, "give only one"),
         (
@@ -151,6 +160,24 @@ def test_what_is_missing_is_said_with_what_is_allowed(
     assert done.exit_code == code, done.stdout
     assert expected in " ".join(done.stderr.split())
     assert done.stdout == ""
+
+
+def test_a_model_that_the_catalogue_does_not_have_is_no_missing_file() -> None:
+    done = decide("gpt-oss-21b", *RATE)
+    assert done.exit_code == 2
+    assert "gpt-oss-20b, qwen3-8b" in " ".join(done.stderr.split())
+
+
+def test_a_model_without_a_p_eagle_head_is_hosted_with_the_head_that_it_has() -> None:
+    assert [option["mode"] for option in document("gemma-4-31b-it", *RATE)["options"]] == ["eagle3"]
+
+
+def test_an_instance_without_a_price_is_left_out_with_a_note() -> None:
+    types = ("--instance-type", "ml.g7e.4xlarge", "--instance-type", "ml.g7e.2xlarge")
+    done = decide("gpt-oss-20b", *RATE, *types)
+    assert done.exit_code == 0
+    assert "no price known for ml.g7e.4xlarge in us-east-1: left out" in done.stderr
+    assert "ml.g7e.4xlarge" not in done.stdout
 
 
 def test_requests_without_times_need_a_rate(tmp_path: Path) -> None:
