@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +172,7 @@ def decide(
     session = open_session(state, spec.placement.region, DEFAULT_REGION)
     observed = None if traffic is None else _observed(state, session, traffic, tokens)
     results = _results(state, measured)
-    demand = _traffic(session, observed, endpoint, tokens, otps, requests_per_s, used)
+    demand, rate_source = _traffic(session, observed, endpoint, tokens, otps, requests_per_s, used)
     plan = plan_for(spec, session, account=PLACEHOLDER_ACCOUNT)
     options.refuse_impossible(plan)
     if usd_per_hour is not None or serves is not None:
@@ -188,7 +189,18 @@ def decide(
             note(state, f"note: {line}")
     each = None if observed is None else observed.usd_per_token(prices)
     decision = decide_at(demand, prices, hostings, each)
-    answer = Answer(decision, spec.model_name, plan.draft.region, spec.hours, price_source, tuple(results))
+    if usd_per_million is not None:
+        decision = replace(decision, seller="your price")
+    answer = Answer(
+        decision,
+        spec.model_name,
+        plan.draft.region,
+        spec.hours,
+        price_source,
+        tuple(results),
+        rate_source,
+        None if spec.autoscaling is None else spec.autoscaling.max_instances,
+    )
     if page is not None:
         write_file(page, answer.html(), parents=True)
         note(state, f"wrote {page}")
@@ -285,9 +297,9 @@ def _traffic(
     otps: float | None,
     requests_per_s: float | None,
     used: float | None,
-) -> Traffic:
+) -> tuple[Traffic, str | None]:
     """Return the month's traffic: the options before the endpoint's metrics, and these before the file's
-    times.
+    times. Also return where its rate comes from; None for an option.
 
     Raises:
         SpecError: the rate is missing, or the endpoint had no requests.
@@ -295,9 +307,10 @@ def _traffic(
     from peagle_bench.decide.costs import Traffic
     from peagle_bench.decide.traffic import last_day
     from peagle_bench.report.costs import USED
+    from peagle_bench.report.formatting import number
 
     read, written = tokens or (0.0, 0.0)
-    cached, busiest = 0.0, None
+    cached, busiest, source = 0.0, None, None
     if observed is not None:
         written = observed.output_per_request
         read, cached = observed.input_per_output * written, observed.cached_per_output * written
@@ -307,8 +320,12 @@ def _traffic(
     if otps is None and endpoint is not None:
         day = last_day(session, endpoint)
         otps, busiest = day.requests / day.seconds * written, day.busiest
-    if otps is None:
-        otps = None if observed is None else observed.otps
+        source = (
+            f"{day.requests:,.0f} requests of {endpoint} in {number(day.seconds / 3600)} hours (CloudWatch)"
+        )
+    if otps is None and observed is not None and observed.seconds is not None:
+        otps = observed.otps
+        source = f"{len(observed.requests):,} requests in {number(observed.seconds / 3600)} hours"
     if otps is None:
         raise SpecError(
             f"{observed.origin if observed else 'the traffic'} has no rate: its requests have no times"
@@ -323,7 +340,7 @@ def _traffic(
             details={"otps": otps},
         )
     busiest = None if used is not None else busiest
-    return Traffic(otps, read / written, cached / written, busiest, used or USED)
+    return Traffic(otps, read / written, cached / written, busiest, used or USED), source
 
 
 def _results(state: State, files: Sequence[Path]) -> list[Results]:

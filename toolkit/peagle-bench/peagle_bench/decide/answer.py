@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from peagle_bench.decide.costs import Traffic, gap_of
 from peagle_bench.decide.decision import REASONS, Decision, Option, changes, rate_text, sentence
 from peagle_bench.decide.section import calling_text, section
 from peagle_bench.report.fleet import HEADROOM
-from peagle_bench.report.formatting import number, share
+from peagle_bench.report.formatting import number, plural, share
 from peagle_bench.report.merging import parts_of
 from peagle_bench.report.page import decision_page
 from peagle_bench.report.verdict import Verdict
@@ -20,7 +21,8 @@ class Answer:
     """A decision with what a reader needs beside it.
 
     ``hours`` is the spec's timetable, ``token_source`` the source of the prices of tokens, ``measured`` are
-    the results files that say what an instance serves.
+    the results files that say what an instance serves. ``rate_source`` is where the rate comes from, if the
+    user did not give it. ``max_instances`` is the spec's maximum, if it has autoscaling.
     """
 
     decision: Decision
@@ -29,6 +31,8 @@ class Answer:
     hours: str | None
     token_source: str
     measured: tuple[Results, ...] = ()
+    rate_source: str | None = None
+    max_instances: int | None = None
 
     @property
     def sentence(self) -> str:
@@ -64,7 +68,8 @@ class Answer:
         if traffic.cached_per_output:
             mix += f", {number(traffic.cached_per_output)} of them cached"
             mix += "" if self.decision.tokens.cached else ", which has no price of its own"
-        lines = [mix, calling_text(self.decision)]
+        lines = [f"the rate is of {self.rate_source}"] if self.rate_source else []
+        lines += [mix, calling_text(self.decision)]
         if chosen.hosting.serves is not None or chosen.must_serve is not None:
             lines.append(
                 f"the busiest hour has {number(traffic.busiest)} times the mean rate; {share(HEADROOM)} of"
@@ -79,6 +84,17 @@ class Answer:
         if self.hours:
             on = share(self.decision.chosen.hosting.on)
             lines.append(f"on {on} of the week ({self.hours}); assumed: no request comes outside these hours")
+        if self.max_instances is not None:
+            lines.append(
+                "autoscaling is not counted: all instances are billed for all hours; the spec allows"
+                f" {self.max_instances} at most"
+            )
+        gap = gap_of(self.decision.chosen.hosting, self.decision.traffic, self.decision.usd_per_token)
+        if gap is not None and self.decision.chosen.hosting.counts:
+            lines.append(
+                f"hosting wins up to {number(gap.low)} tokens/s on {plural(gap.instances, 'instance')}, and"
+                f" again above {number(gap.high)} on {gap.instances + 1}"
+            )
         if any(option.instances is None for option in self.decision.options):
             lines.append(
                 "+: not known what one instance serves, so hosting costs at least this; measure it with"
@@ -94,7 +110,7 @@ class Answer:
                 )
             lines += [
                 f"{option.hosting.instance_type}, {option.hosting.label}: {miss}"
-                for miss in option.hosting.misses
+                for miss in (*option.hosting.faults, *option.hosting.misses)
             ]
         return lines
 
@@ -120,7 +136,7 @@ class Answer:
             "region": self.region,
             "currency": "USD",
             **target,
-            "traffic": asdict(decision.traffic),
+            "traffic": _traffic(decision.traffic),
             "calling": {
                 "usd_per_month": asdict(decision.usd_calling),
                 "usd_per_million": asdict(decision.tokens),
@@ -133,6 +149,11 @@ class Answer:
             "notes": self.notes,
             "reasons": list(REASONS),
         }
+
+
+def _traffic(traffic: Traffic) -> dict[str, Any]:
+    """Return the traffic; the share used does not count if the busiest hour is known."""
+    return {**asdict(traffic), "used": traffic.used if traffic.busiest is None else None}
 
 
 def _option(option: Option) -> dict[str, Any]:

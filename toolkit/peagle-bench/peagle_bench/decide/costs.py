@@ -77,7 +77,8 @@ class Hosting:
 
     ``usd_per_hour`` is the price of one instance. It has bounds if only EC2's price is known. ``serves`` are
     the output tokens/s of one instance at full load, with its interval; None if that is not known. ``fewest``
-    instances run in any case, for the share ``on`` of the week. ``misses`` are latency goals that it misses.
+    instances run in any case, for the share ``on`` of the week. ``misses`` are latency goals that it misses,
+    ``faults`` are reasons why no measured load counts.
     """
 
     instance_type: str
@@ -89,7 +90,13 @@ class Hosting:
     fewest: int = 1
     on: float = 1.0
     misses: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
     label: str = ""  #: the mode's name for a reader
+
+    @property
+    def counts(self) -> bool:
+        """Whether what it serves was measured well, and within the goals; also if it is not known."""
+        return not (self.misses or self.faults)
 
     def usd_per_month(self, instances: int) -> Interval:
         """Return what ``instances`` cost in a month."""
@@ -146,6 +153,29 @@ def wins_above(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> I
         losing = math.ceil(carries.value / (carries.value - one.value) - _ROUNDING) - 1
         count = min(count, losing)
     return equal_at(hosting, max(hosting.fewest, count), usd_per_token)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Rates at which one more instance loses: above what ``instances`` carry, until it is used enough."""
+
+    instances: int
+    low: float
+    high: float
+
+
+def gap_of(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> Gap | None:
+    """Return the gap that the traffic's rate is in, or the one at the end of what its instances carry.
+
+    None: one more instance always pays, or hosting wins at no rate, or what an instance serves is not known.
+    """
+    carries, known = hosting.carries(traffic), hosting.instances(traffic)
+    one = equal_at(hosting, 1, usd_per_token).value
+    if carries is None or known is None or one >= carries.value:
+        return None
+    count = known[0] - 1 if traffic.otps <= known[0] * one else known[0]
+    gap = Gap(count, count * carries.value, (count + 1) * one)
+    return gap if count >= hosting.fewest and gap.low < gap.high else None
 
 
 def must_serve(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> float | None:

@@ -49,7 +49,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Decision:
-    """Host or call at the traffic's rate; ``usd_calling`` is by month, ``chosen`` the verdict's option."""
+    """Host or call at the traffic's rate; ``usd_calling`` is by month, ``chosen`` the verdict's option.
+
+    ``seller`` is who sells the tokens, as the tables name it.
+    """
 
     verdict: Verdict
     traffic: Traffic
@@ -58,6 +61,7 @@ class Decision:
     usd_calling: Interval
     options: tuple[Option, ...]
     chosen: Option
+    seller: str = "Amazon Bedrock"
 
 
 def decide(
@@ -86,7 +90,7 @@ _ORDER: tuple[Verdict, ...] = ("host", "tie", "measure", "call")
 def _rank(option: Option) -> tuple[bool, int, float, float]:
     """Order options: one that meets the goals, what speaks for hosting, the lowest cost, the fastest."""
     serves = option.hosting.serves.value if option.hosting.serves else 0.0
-    return bool(option.hosting.misses), _ORDER.index(option.verdict), option.usd.value, -serves
+    return not option.hosting.counts, _ORDER.index(option.verdict), option.usd.value, -serves
 
 
 def weigh(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> Option:
@@ -101,7 +105,7 @@ def weigh(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> Option
     )
     ratio = Interval(usd.value / calling.value, usd.low / calling.high, usd.high / calling.low)
     verdict = _verdict(ratio)
-    if hosting.misses or (verdict == "host" and known is None):
+    if not hosting.counts or (verdict == "host" and known is None):
         verdict = "measure"
     one = equal_at(hosting, 1, usd_per_token).value
     return Option(
@@ -126,23 +130,27 @@ def sentence(decision: Decision) -> str:
     """Say the verdict in one sentence."""
     option, rate = decision.chosen, plain(decision.traffic.otps)
     instance = option.hosting.instance_type
+    if option.hosting.faults:
+        return f"Measure: no measured load on {instance} counts: {option.hosting.faults[0]}."
     if option.hosting.misses:
-        return f"Measure: no measured mode meets your goal on {instance}, and Bedrock's latency is not known."
+        return f"Measure: no measured mode meets your goal on {instance}, and calling's latency is not known."
     if decision.verdict == "measure":
         return (
             f"Measure: at your {rate} tokens/s hosting wins if one {instance} serves"
             f" {number(option.must_serve)} tokens/s at full load, else calling."
         )
-    above = option.wins_above
+    above, known = option.wins_above, option.instances is not None
     if decision.verdict == "tie":
         low, high = option.ratio.low, option.ratio.high
-        if high - low <= TIE:
+        if high - low > TIE:
+            times = f"{'' if known else 'at least '}{low:.2f} to {high:.2f} times"
+            return f"Tie: at your {rate} tokens/s hosting costs {times} as much as calling."
+        if known:
             return f"Tie: hosting and calling cost the same at your {rate} tokens/s."
-        return f"Tie: at your {rate} tokens/s hosting costs {low:.2f} to {high:.2f} times as much as calling."
+        return f"Tie at best: hosting costs at least as much as calling at your {rate} tokens/s."
     if decision.verdict == "host":
         below = "" if above is None else f"; it wins below {number(above.value)}"
         return f"Host: calling costs {_times(1 / option.ratio.value)} as much at your {rate} tokens/s{below}."
-    known = option.instances is not None
     times = _times(option.ratio.value) if known else f"at least {_times(option.ratio.low)}"
     if above is not None:
         end = f"{'wins' if known else 'can win'} above {number(above.value)}"
@@ -173,6 +181,8 @@ def plain(rate: float) -> str:
 def changes(decision: Decision, hours: str | None) -> list[str]:
     """Say what moves the rate above which hosting wins; ``hours`` is the spec's timetable."""
     option, hosting = decision.chosen, decision.chosen.hosting
+    if not hosting.counts:
+        return ["a measured load that counts: give its file with --measured"]
     if option.wins_above is None:
         return _of_a_head(decision)
     if hours:

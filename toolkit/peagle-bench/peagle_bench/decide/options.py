@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from peagle_bench.decide.costs import Hosting, exactly
 from peagle_bench.load.points import Objective, is_withheld
@@ -112,6 +113,16 @@ def planned(plan: Plan, usd_per_hour: float | None, serves: float | None) -> tup
     return hostings, [f"no price known for {name} in {draft.region}: left out" for name in unpriced]
 
 
+@dataclass(frozen=True)
+class _Load:
+    """What one instance served at a load, why that does not count, and the goals that it misses."""
+
+    label: str
+    serves: Interval
+    faults: tuple[str, ...]
+    misses: tuple[str, ...]
+
+
 def measured(
     hostings: Sequence[Hosting], views: Iterable[View], objective: Objective | None
 ) -> tuple[list[Hosting], list[str]]:
@@ -121,7 +132,7 @@ def measured(
     measured instance type that is not planned is left out, and so is one without a rate: the notes say so.
     """
     by_type = {hosting.instance_type: hosting for hosting in hostings}
-    found: dict[str, dict[str, list[tuple[Interval, str, tuple[str, ...]]]]] = {}
+    found: dict[str, dict[str, list[_Load]]] = {}
     notes = []
     for view in views:
         for arm in view.arms:
@@ -135,10 +146,9 @@ def measured(
                 continue
             for point in view.points:
                 if point.arm == arm.name and not is_withheld(point.client):
-                    serves = _serves(arm, point, view)
-                    misses = (*faults_of(point), *(objective.misses(point) if objective else ()))
+                    misses = tuple(objective.misses(point)) if objective else ()
                     rows = found.setdefault(kind, {}).setdefault(arm.mode, [])
-                    rows.append((serves, f"measured at {point.load.label}", misses))
+                    rows.append(_Load(point.load.label, _serves(arm, point, view), faults_of(point), misses))
     result = []
     for hosting in hostings:
         modes = found.get(hosting.instance_type)
@@ -146,19 +156,17 @@ def measured(
     return result, list(dict.fromkeys(notes))
 
 
-def _best(hosting: Hosting, mode: str, rows: Sequence[tuple[Interval, str, tuple[str, ...]]]) -> Hosting:
-    serves, source, misses = max(rows, key=lambda row: (not row[2], row[0].value))
-    return Hosting(
-        hosting.instance_type,
-        mode,
-        hosting.usd_per_hour,
-        hosting.price_source,
-        serves,
-        source,
-        hosting.fewest,
-        hosting.on,
-        misses,
-        MODE_NAMES.get(mode, mode),
+def _best(hosting: Hosting, mode: str, loads: Sequence[_Load]) -> Hosting:
+    """Return a mode at its highest load that counts; without one at its highest that nearly does."""
+    best = max(loads, key=lambda load: (not load.faults, not load.misses, load.serves.value))
+    return replace(
+        hosting,
+        mode=mode,
+        serves=best.serves,
+        serves_source=f"measured at {best.label}",
+        misses=best.misses,
+        faults=best.faults,
+        label=MODE_NAMES.get(mode, mode),
     )
 
 

@@ -109,7 +109,7 @@ def options_table(decision: Decision, *, intervals: bool) -> Table:
 
     ``intervals``: with the intervals of the rates, for which a terminal has no room.
     """
-    rows = [("Amazon Bedrock", "call", DASH, usd(decision.usd_calling.value), DASH, DASH)]
+    rows = [(decision.seller, "call", DASH, usd(decision.usd_calling.value), DASH, DASH)]
     for option in decision.options:
         hosting, known, above = option.hosting, option.instances is not None, option.wins_above
         wins = "at no rate" if above is None else rate_text(above) if intervals else number(above.value)

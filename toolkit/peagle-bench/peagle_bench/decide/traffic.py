@@ -52,13 +52,14 @@ class Observed:
     """What traffic shows: its tokens, and its rates if it has times.
 
     ``otps`` and ``busiest`` (the busiest hour over the mean) are None if the traffic has no times, or covers
-    less than an hour, or for ``busiest`` less than a day.
+    less than an hour, or for ``busiest`` less than a day. ``seconds`` is the time that the rate is of.
     """
 
     origin: str
     requests: tuple[RequestTokens, ...]
     otps: float | None = None
     busiest: float | None = None
+    seconds: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -218,8 +219,7 @@ def _observed(
         notes = (*notes, f"{several}: {taken}")
     observed = Observed(origin, tuple(counted), notes=tuple(notes))
     mean = given[1] if given else observed.output_per_request
-    otps, busiest = _rates(requests, mean)
-    return replace(observed, otps=otps, busiest=busiest)
+    return _with_rates(observed, requests, mean)
 
 
 def _refuse_useless(
@@ -251,8 +251,8 @@ def _refuse_useless(
         raise SpecError(f"{origin}: its requests have no output tokens", next_step=step, details=details)
 
 
-def _rates(requests: Sequence[_Request], mean: float) -> tuple[float | None, float | None]:
-    """Return the mean output tokens/s and the busiest hour over it, as far as the times allow.
+def _with_rates(observed: Observed, requests: Sequence[_Request], mean: float) -> Observed:
+    """Add the mean output tokens/s and the busiest hour over it, as far as the times allow.
 
     ``mean`` are the output tokens of a request without counts.
     """
@@ -262,10 +262,10 @@ def _rates(requests: Sequence[_Request], mean: float) -> tuple[float | None, flo
         if each.time is not None
     )
     if len(timed) < len(requests) or timed[-1][0] - timed[0][0] < _HOUR_S:
-        return None, None
+        return observed
     span = timed[-1][0] - timed[0][0]
     otps = sum(tokens for _, tokens in timed) / span
-    return otps, _busiest(_by_hour(timed), otps, span)
+    return replace(observed, otps=otps, busiest=_busiest(_by_hour(timed), otps, span), seconds=span)
 
 
 def _by_hour(timed: Sequence[tuple[float, float]]) -> Iterator[float]:

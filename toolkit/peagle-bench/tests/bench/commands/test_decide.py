@@ -120,6 +120,8 @@ def test_requests_of_a_file_give_the_mix_and_a_recording_its_rate(tmp_path: Path
     found = document("gpt-oss-20b", "--traffic", path)
     assert found["traffic"]["otps"] == pytest.approx(2 * 25 / 24)
     assert found["traffic"]["input_per_output"] == pytest.approx(1 / 12)
+    assert (found["traffic"]["used"], found["traffic"]["busiest"]) == (None, pytest.approx(1, abs=0.05))
+    assert "the rate is of 25 requests in 24.0 hours" in found["notes"]
     by_requests = document("gpt-oss-20b", "--traffic", path, "--requests-per-s", "0.01")
     assert by_requests["traffic"]["otps"] == pytest.approx(72)
 
@@ -178,6 +180,25 @@ def test_an_instance_without_a_price_is_left_out_with_a_note() -> None:
     assert done.exit_code == 0
     assert "no price known for ml.g7e.4xlarge in us-east-1: left out" in done.stderr
     assert "ml.g7e.4xlarge" not in done.stdout
+
+
+def test_a_price_of_yours_is_not_called_bedrock_s() -> None:
+    assert "Amazon Bedrock" not in decide("qwen3-8b", *RATE, "--usd-per-million", "0.1/0.2").stdout
+
+
+def test_autoscaling_is_not_counted_and_the_answer_says_so(tmp_path: Path) -> None:
+    spec = tmp_path / "peagle.yaml"
+    spec.write_text("name: a\nmodel: gpt-oss-20b\nautoscaling: {min_instances: 1, max_instances: 4}\n")
+    assert "allows 4 at most" in " ".join(decide(spec, *RATE).stdout.split())
+
+
+def test_loads_that_failed_requests_do_not_count(tmp_path: Path) -> None:
+    created = making.compared()
+    points = tuple(replace(each, errors={"StreamError": 60}, requests=100) for each in created.points)
+    path = making.write(replace(created, points=points), tmp_path / "failed.jsonl")
+    found = document("gpt-oss-20b", *RATE, "--measured", path)
+    assert found["verdict"] == "measure"
+    assert found["sentence"].endswith("60 of 100 requests failed.")
 
 
 def test_requests_without_times_need_a_rate(tmp_path: Path) -> None:

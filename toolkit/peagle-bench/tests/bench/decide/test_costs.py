@@ -15,6 +15,7 @@ from peagle_bench.decide.costs import (
     Traffic,
     equal_at,
     exactly,
+    gap_of,
     must_serve,
     usd_per_month,
     wins_above,
@@ -78,6 +79,28 @@ def test_the_cheaper_side_changes_at_the_rate_and_not_before(
     between = [above.value + (traffic.otps - above.value) * part / 20 for part in range(1, 21)]
     gains = {usd_per_month(at, each).value > hosting_usd(hosting, traffic, at) for at in between}
     assert gains == {here > 0}
+
+
+@given(TRAFFIC, HOSTINGS, TOKENS, st.floats(1.05, 1.9), st.floats(1.01, 1.99))
+def test_between_the_ends_of_a_gap_calling_is_cheaper_and_outside_hosting_is(
+    traffic: Traffic, hosting: Hosting, tokens: TokenCosts, carried: float, here: float
+) -> None:
+    """One instance carries more than pays for it, and less than pays for two."""
+    each = exactly(tokens.of(traffic))
+    one = equal_at(hosting, 1, each).value
+    serves = exactly(one * carried * traffic.peak(hosting.on))
+    hosting, traffic = replace(hosting, fewest=1, serves=serves), replace(traffic, otps=one * here)
+    gap = gap_of(hosting, traffic, each)
+    assert gap is not None
+    assert (gap.instances, gap.high) == (1, pytest.approx(2 * one))
+    assert gap_of(replace(hosting, fewest=2), traffic, each) is None
+    for at, wins in (
+        (gap.low * (1 - NEAR), True),
+        (gap.low * (1 + NEAR), False),
+        (gap.high * (1 - NEAR), False),
+        (gap.high * (1 + NEAR), True),
+    ):
+        assert (usd_per_month(at, each).value > hosting_usd(hosting, traffic, at)) is wins
 
 
 @given(TRAFFIC, HOSTINGS, TOKENS)

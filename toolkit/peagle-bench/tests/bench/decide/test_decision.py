@@ -80,6 +80,13 @@ def test_at_a_tie_it_says_tie() -> None:
         assert near.verdict == verdict
 
 
+def test_a_tie_with_an_instance_that_was_not_measured_is_only_a_tie_at_best() -> None:
+    equal = at(1).chosen.wins_above
+    assert equal is not None
+    assert sentence(at(equal.value)).startswith("Tie at best: hosting costs at least as much as calling")
+    assert "hosting costs at least 0.88 to 1.10 times" in sentence(at(120_000, B200))
+
+
 def test_two_or_three_instances_is_a_tie() -> None:
     decision = at(10_000, MEASURED)
     assert (decision.verdict, decision.chosen.instances) == ("tie", 2)
@@ -107,6 +114,14 @@ def test_a_mode_that_misses_the_goal_is_taken_last() -> None:
     only = at(20_000, late)
     assert only.verdict == "measure"
     assert "goal" in sentence(only)
+
+
+def test_a_fault_of_the_measurement_is_no_missed_goal() -> None:
+    failed = replace(MEASURED, serves=exactly(1e6), faults=("60 of 1000 requests failed",))
+    decision = at(20_000, failed)
+    assert decision.verdict == "measure"
+    assert sentence(decision).endswith("counts: 60 of 1000 requests failed.")
+    assert not any("wins" in line for line in changes(decision, None))
 
 
 def test_what_changes_the_rate() -> None:
