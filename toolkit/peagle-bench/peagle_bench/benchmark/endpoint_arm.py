@@ -141,6 +141,7 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
     )
     origin = {
         "spec_sha256": row.spec_hash,
+        "target": facts.target.name,
         "image": facts.image,
         "speculative_config": facts.speculative_config,
         "region": session.region,

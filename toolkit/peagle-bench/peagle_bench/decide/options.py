@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from peagle_bench.decide.costs import Hosting, exactly
@@ -10,7 +10,7 @@ from peagle_bench.load.points import Objective, is_withheld
 from peagle_bench.report.costs import faults_of, rate_interval, serving_of
 from peagle_bench.report.formatting import MODE_NAMES
 from peagle_bench.report.view import View
-from peagle_bench.results.records import ArmRecord, Interval, PointRecord
+from peagle_bench.results.records import ArmRecord, Header, Interval, PointRecord
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.planning import Plan
@@ -181,15 +181,30 @@ def _serves(arm: ArmRecord, point: PointRecord, view: View) -> Interval:
 
 
 def refuse_other_figures(views: Iterable[View], stand_in: bool, model: str) -> None:
-    """Refuse figures of the small stand-in weights for another model.
+    """Refuse figures of the small stand-in weights, or of another model of the catalogue.
+
+    Older files do not name their model.
 
     Raises:
-        SpecError: the files are of stand-in weights, and the model is not.
+        SpecError: the files are of stand-in weights, and the model is not; or they are of another model.
     """
+    ids = {
+        entry.hub_id.rpartition("/")[2]: name for name, entry in load_catalog().models.items() if entry.hub_id
+    }
     for view in views:
-        if view.figures_of and not stand_in:
+        measured = {ids[target] for header in view.headers for target in _targets(header) if target in ids}
+        others = [view.figures_of] if view.figures_of and not stand_in else sorted(measured - {model})
+        if others:
             raise SpecError(
-                f"--measured: found figures of {view.figures_of}; they say nothing about {model}",
+                f"--measured: found figures of {others[0]}; they say nothing about {model}",
                 next_step=f"Measure {model} on its instance with `peagle-sm bench`.",
-                details={"found": view.figures_of, "model": model},
+                details={"found": others[0], "model": model},
             )
+
+
+def _targets(header: Header) -> Iterator[str]:
+    """Yield the names of the models that a file says that it measured."""
+    provenance = header.provenance
+    for origin in (provenance.get("endpoint"), *(provenance.get("endpoints") or {}).values()):
+        if isinstance(origin, Mapping) and isinstance(origin.get("target"), str):
+            yield origin["target"]

@@ -103,6 +103,7 @@ def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Calla
     results = read(Path("r.jsonl"))
     assert results.header.stand_in_weights
     assert results.header.provenance["endpoint"]["spec_sha256"]
+    assert results.header.provenance["endpoint"]["target"]
     assert {request.output_tokens for request in results.requests} == {4}
     assert len(results.points) == 1
     assert results.arms[0].deployment is not None

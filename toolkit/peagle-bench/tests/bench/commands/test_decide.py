@@ -256,6 +256,19 @@ def test_figures_of_the_stand_in_say_nothing_of_another_model(tmp_path: Path) ->
     assert "small stand-in weights" in own.stdout
 
 
+def test_figures_of_another_model_are_refused(tmp_path: Path) -> None:
+    created = making.compared()
+    origins = {arm.name: {"target": "gpt-oss-20b"} for arm in created.arms}
+    header = replace(created.header, provenance={**created.header.provenance, "endpoints": origins})
+    path = making.write(replace(created, header=header), tmp_path / "compare.jsonl")
+    assert decide("gpt-oss-20b", *RATE, "--measured", path).exit_code == 0
+    done = decide("gpt-oss-120b", *RATE, "--measured", path)
+    assert done.exit_code == 2
+    assert "found figures of gpt-oss-20b; they say nothing about gpt-oss-120b" in " ".join(
+        done.stderr.split()
+    )
+
+
 def test_an_instance_that_is_not_compared_is_left_out_with_a_note(tmp_path: Path) -> None:
     created = making.compared()
     moved = replace(created, arms=tuple(replace(arm, instance_type="ml.p5.48xlarge") for arm in created.arms))
