@@ -216,7 +216,8 @@ def _of_a_head(decision: Decision) -> list[str]:
 
 def _wins(decision: Decision, hosting: Hosting) -> str:
     above = wins_above(hosting, decision.traffic, decision.usd_per_token)
-    return f"hosting wins {'at no rate' if above is None else f'above {number(above.value)}'}"
+    wins = "wins" if hosting.serves is not None else "can win"
+    return "hosting wins at no rate" if above is None else f"hosting {wins} above {number(above.value)}"
 
 
 def _scaled(interval: Interval, factor: float) -> Interval:

@@ -127,7 +127,7 @@ def test_a_fault_of_the_measurement_is_no_missed_goal() -> None:
 def test_what_changes_the_rate() -> None:
     hours, price, head = changes(at(40), None)
     assert "Mon-Fri 08:00-19:00" in hours
-    assert "above 1,273" in hours
+    assert "hosting can win above 1,273" in hours
     assert "above 2,917" in price
     assert "costs the same" in head
     (without, *_) = changes(at(40, replace(G7E, on=0.25)), "Mon 08:00-20:00 UTC")
