@@ -307,7 +307,6 @@ def _traffic(
     from peagle_bench.decide.costs import Traffic
     from peagle_bench.decide.traffic import last_day
     from peagle_bench.report.costs import USED
-    from peagle_bench.report.formatting import number
 
     read, written = tokens or (0.0, 0.0)
     cached, busiest, source = 0.0, None, None
@@ -320,12 +319,9 @@ def _traffic(
     if otps is None and endpoint is not None:
         day = last_day(session, endpoint)
         otps, busiest = day.requests / day.seconds * written, day.busiest
-        source = (
-            f"{day.requests:,.0f} requests of {endpoint} in {number(day.seconds / 3600)} hours (CloudWatch)"
-        )
-    if otps is None and observed is not None and observed.seconds is not None:
-        otps = observed.otps
-        source = f"{len(observed.requests):,} requests in {number(observed.seconds / 3600)} hours"
+        source = day.rate_source
+    if otps is None and observed is not None:
+        otps, source = observed.otps, observed.rate_source
     if otps is None:
         raise SpecError(
             f"{observed.origin if observed else 'the traffic'} has no rate: its requests have no times"

@@ -86,8 +86,8 @@ class Answer:
             lines.append(f"on {on} of the week ({self.hours}); assumed: no request comes outside these hours")
         if self.max_instances is not None:
             lines.append(
-                "autoscaling is not counted: all instances are billed for all hours; the spec allows"
-                f" {self.max_instances} at most"
+                "autoscaling is not counted: all instances are billed while the endpoint is on; the spec"
+                f" allows {self.max_instances} at most"
             )
         gap = gap_of(self.decision.chosen.hosting, self.decision.traffic, self.decision.usd_per_token)
         if gap is not None and self.decision.chosen.hosting.counts:

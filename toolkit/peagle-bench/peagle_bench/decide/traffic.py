@@ -17,6 +17,7 @@ from typing import Any
 from peagle_bench.compare.confidence_intervals import ratio
 from peagle_bench.decide.costs import TokenCosts
 from peagle_bench.dialogues import FEWEST_CONVERSATIONS
+from peagle_bench.report.formatting import number, plural
 from peagle_bench.results.records import Interval
 from peagle_bench.results.result_file import read as read_results
 from peagle_bench.workloads.prompt_files import json_array, json_lines, read_bytes
@@ -52,14 +53,14 @@ class Observed:
     """What traffic shows: its tokens, and its rates if it has times.
 
     ``otps`` and ``busiest`` (the busiest hour over the mean) are None if the traffic has no times, or covers
-    less than an hour, or for ``busiest`` less than a day. ``seconds`` is the time that the rate is of.
+    less than an hour, or for ``busiest`` less than a day. ``rate_source`` is what the rate is of.
     """
 
     origin: str
     requests: tuple[RequestTokens, ...]
     otps: float | None = None
     busiest: float | None = None
-    seconds: float | None = None
+    rate_source: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -215,7 +216,7 @@ def _observed(
     ]
     if missing:
         several = f"{len(missing):,} of {len(requests):,} requests have no token counts"
-        taken = "those of --tokens count" if given else "the mean of the others counts"
+        taken = "those of --tokens are used" if given else "the mean of the others is used"
         notes = (*notes, f"{several}: {taken}")
     observed = Observed(origin, tuple(counted), notes=tuple(notes))
     mean = given[1] if given else observed.output_per_request
@@ -265,7 +266,12 @@ def _with_rates(observed: Observed, requests: Sequence[_Request], mean: float) -
         return observed
     span = timed[-1][0] - timed[0][0]
     otps = sum(tokens for _, tokens in timed) / span
-    return replace(observed, otps=otps, busiest=_busiest(_by_hour(timed), otps, span), seconds=span)
+    return replace(
+        observed,
+        otps=otps,
+        busiest=_busiest(_by_hour(timed), otps, span),
+        rate_source=f"{plural(len(timed), 'request')} in {number(span / _HOUR_S)} hours",
+    )
 
 
 def _by_hour(timed: Sequence[tuple[float, float]]) -> Iterator[float]:
@@ -289,6 +295,12 @@ class Invocations:
     requests: float
     seconds: float
     busiest: float | None
+
+    @property
+    def rate_source(self) -> str:
+        """What the rate is of."""
+        hours = number(self.seconds / _HOUR_S)
+        return f"{plural(round(self.requests), 'request')} in {hours} hours (CloudWatch)"
 
 
 def last_day(session: Session, endpoint: str) -> Invocations:
@@ -323,8 +335,8 @@ def last_day(session: Session, endpoint: str) -> Invocations:
     seconds = (now - since).total_seconds()
     if seconds < _HOUR_S:
         raise SpecError(
-            f"endpoint {endpoint!r} has no rate: it is {max(1, round(seconds / 60))} minutes old; allowed:"
-            " at least an hour",
+            f"endpoint {endpoint!r} has no rate: it is {plural(max(1, round(seconds / 60)), 'minute')} old;"
+            " allowed: at least an hour",
             next_step="Give the rate with --otps or --requests-per-s in place of --endpoint.",
             details={"seconds": seconds},
         )

@@ -72,7 +72,9 @@ def test_requests_without_counts_are_a_part_of_the_rate(tmp_path: Path) -> None:
     counts = {"input_tokens": 600, "output_tokens": 3_600}
     lines = [{"time": 3600 * hour, **(counts if hour % 2 else {})} for hour in range(26)]
     path = written(tmp_path / "a.jsonl", *lines)
-    assert read(path).otps == pytest.approx(26 / 25)
+    observed = read(path)
+    assert observed.otps == pytest.approx(26 / 25)
+    assert observed.rate_source == "26 requests in 25.0 hours"
     given = read_traffic(str(path), no_session, (600.0, 1_800.0))
     assert given.otps == pytest.approx(0.75 * 26 / 25)
     assert given.input_per_output == pytest.approx(600 / 2_700)
