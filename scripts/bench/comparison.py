@@ -27,11 +27,12 @@ from peagle_bench.results.records import ArmRecord, ComparisonRecord, Interval, 
 from peagle_bench.results.result_file import Results
 from peagle_bench.tune.windows import with_k
 from peagle_bench.workloads import Workload, load_workload
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, LifecycleSpec, ServingSpec, SpeculationSpec
+from peagle_sm.core.spec.modes import Mode
 from scripts.bench.local_stack import LocalStack, Say
 
 MODEL = "tiny-code"
-_HEADS: dict[Mode, str | None] = {
+HEADS: dict[Mode, str | None] = {
     "none": None,
     "eagle3": "tiny-code-eagle3",
     "p-eagle": "tiny-code-p-eagle",
@@ -59,7 +60,7 @@ def spec_of(mode: Mode, k: int | None = None, *, compiled: bool = False) -> Endp
         name=name,
         model=MODEL,
         source="container",
-        speculation=SpeculationSpec(mode=mode, num_speculative_tokens=k, draft_head=_HEADS[mode]),
+        speculation=SpeculationSpec(mode=mode, num_speculative_tokens=k, draft_head=HEADS[mode]),
         serving=ServingSpec(env=dict(COMPILED) if compiled else {}),
         lifecycle=LifecycleSpec(max_lifetime_hours=4),
     )
@@ -258,7 +259,7 @@ def figures(results: Results) -> dict[Mode, dict[str, Any]]:
 
     The acceptance length is 1 without speculation, and None where the engine gives none.
     """
-    modes: dict[str, Mode] = {arm_of(results, mode).name: mode for mode in _HEADS}
+    modes: dict[str, Mode] = {arm_of(results, mode).name: mode for mode in HEADS}
     figures: dict[Mode, dict[str, Any]] = {}
     for point in results.points:
         mode = modes[point.arm]

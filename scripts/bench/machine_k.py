@@ -18,7 +18,8 @@ from peagle_bench.tune.windows import EndpointReader, WindowReader
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.environment import RUNTIME_K
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.service import Endpoint
 from scripts.bench.comparison import MODEL, spec_of
 

@@ -22,8 +22,10 @@ from peagle_bench.results.result_file import Results, ResultWriter, records_of
 from peagle_bench.tune.windows import with_k
 from peagle_sm.aws.files import write_file
 from peagle_sm.cli.terminal import show
-from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.modes import Mode
 from scripts.bench.comparison import (
+    HEADS,
     THIRD,
     differing,
     figures,
@@ -69,14 +71,14 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
     with LocalStack(reporter.say) as stack:
         with reporter.phase("deploy the three modes"):
             specs: dict[str, EndpointSpec] = {
-                mode: spec_of(mode) if mode == "none" else runtime_spec(mode) for mode in MODES
+                mode: spec_of(mode) if mode == "none" else runtime_spec(mode) for mode in HEADS
             }
             endpoints = stack.deploy(specs, together=not options.one_by_one)
         with reporter.phase("choose num_speculative_tokens (K) on this machine"):
             chosen = choose_ks(stack.session, endpoints, every.items[options.prompts :], reporter.say)
             ks = {mode: choice.k for mode, choice in chosen.items()}
         with reporter.phase(f"answer {options.prompts} prompts in turns"):
-            names = {mode: endpoints[mode].name for mode in MODES}
+            names = {mode: endpoints[mode].name for mode in HEADS}
             config = {"max_tokens": options.max_tokens, "seed": options.seed}
             results = measure(stack, names, workload, file, config=config, say=reporter.say, ks=ks)
         print("\n" + text(results) + "\n", flush=True)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, ServingSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, ServingSpec
+from peagle_sm.core.spec.modes import Mode
 from scripts.bench.comparison import spec_of
 
 #: The engine reports cached prompt tokens, which the pack of agents needs.

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.modes import Mode
 from sagemaker_local.engine.env import engine_locks
 from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack

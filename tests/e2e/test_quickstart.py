@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from peagle_bench.results.result_file import read
-from peagle_sm.core.spec.endpoint_spec import MODES
 from scripts.bench import quickstart
-from scripts.bench.comparison import REST, THIRD
+from scripts.bench.comparison import HEADS, REST, THIRD
 
 PROMPTS = 6
 
@@ -33,7 +32,7 @@ def test_three_modes_come_up_agree_stream_and_leave_nothing(
     assert document["prompts"] == PROMPTS
     assert document["identical_outputs"] is True
     assert document["leftovers"] == []
-    assert list(document["modes"]) == list(MODES)
+    assert list(document["modes"]) == list(HEADS)
     for mode, figures in document["modes"].items():
         assert figures["otps"] > 0
         assert (figures["num_speculative_tokens"] is None) == (mode == "none")
@@ -64,11 +63,11 @@ def _look_at_the_report(page: Path, file: Path) -> None:
     assert "Small stand-in weights" in text
     results = read(file)
     assert results.header.command == "quickstart"
-    assert [arm.mode for arm in results.arms] == list(MODES)
-    assert [arm.usd_per_hour for arm in results.arms] == [0.0] * len(MODES)
-    assert len(results.requests) == PROMPTS * len(MODES)
+    assert [arm.mode for arm in results.arms] == list(HEADS)
+    assert [arm.usd_per_hour for arm in results.arms] == [0.0] * len(HEADS)
+    assert len(results.requests) == PROMPTS * len(HEADS)
     assert {point.arm for point in results.points} == {arm.name for arm in results.arms}
     assert {row.category for row in results.requests} == {THIRD, REST}
     assert all(0 < (row.distinct_4_grams or 0) <= 1 for row in results.requests)
-    assert [row.identical_outputs for row in results.comparisons] == [PROMPTS] * len(MODES)
+    assert [row.identical_outputs for row in results.comparisons] == [PROMPTS] * len(HEADS)
     assert [point.acceptance is None for point in results.points] == [True, False, False]

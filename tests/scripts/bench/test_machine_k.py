@@ -14,7 +14,7 @@ from peagle_bench.load.answer import Answer, AnswerReader
 from peagle_bench.results.records import Reading
 from peagle_bench.tune.windows import with_k
 from peagle_sm.core.plan.environment import RUNTIME_K
-from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.spec.modes import Mode
 from scripts.bench.comparison import SenderWithK
 from scripts.bench.machine_k import ROUNDS, candidates, choose_k, runtime_spec
 

@@ -14,7 +14,7 @@ from peagle_bench.commands.report import render_report
 from peagle_bench.load import WorkItem
 from peagle_bench.report.merging import view_of
 from peagle_bench.results.result_file import read
-from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.spec.modes import Mode
 from scripts.bench import quickstart
 from scripts.bench.machine_k import MachineK
 from tests.scripts.bench.making import made, request, results

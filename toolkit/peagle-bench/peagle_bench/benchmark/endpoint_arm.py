@@ -24,7 +24,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.session.signing import is_remote
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.served_target import ServedTarget
-from peagle_sm.core.spec.endpoint_spec import MODES
+from peagle_sm.core.spec.modes import MODES, mode_of_config
 
 if TYPE_CHECKING:
     from peagle_sm.service.inventory.endpoint_status import EndpointStatus
@@ -249,13 +249,7 @@ def _mode(status: EndpointStatus) -> Mode:
     config = status.speculative_config
     if config is None:
         return "unknown"
-    return (
-        "p-eagle"
-        if config.get("parallel_drafting")
-        else "eagle3"
-        if config.get("method") == "eagle3"
-        else "unknown"
-    )
+    return mode_of_config(config) or "unknown"
 
 
 def choose_component(session: Session, name: str, asked: str | None) -> str | None:

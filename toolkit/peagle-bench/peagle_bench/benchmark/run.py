@@ -48,6 +48,7 @@ from peagle_bench.results.result_file import (
 from peagle_bench.workloads import Workload
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, ServiceFault
+from peagle_sm.core.spec.modes import SPECULATING
 from peagle_sm.service.progress import Event, Progress
 
 
@@ -91,7 +92,7 @@ def _failed(point: PointRecord, requests: Sequence[RequestRecord]) -> str:
 
 def _drafting(point: PointRecord, arm: ArmRecord) -> list[str]:
     acceptance = point.acceptance
-    if arm.mode in ("eagle3", "p-eagle") and acceptance is None:
+    if arm.mode in SPECULATING and acceptance is None:
         return [f"{point.load.label}: acceptance unknown: neither the answers nor the engine report drafts"]
     if arm.mode == "p-eagle" and acceptance is not None and is_ineffective(acceptance):
         return [

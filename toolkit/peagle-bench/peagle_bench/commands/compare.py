@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from peagle_sm.cli.progress import Follower
     from peagle_sm.core.planning import Plan
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-    from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+    from peagle_sm.core.spec.modes import Mode as SpecMode
 
 
 @click.command(cls=Command)

@@ -28,7 +28,7 @@ MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` s
 
 @click.command(cls=Command)
 @spec_argument
-@click.option("--modes", metavar="LIST", help="p-eagle, eagle3 or both.  [default: the spec's]")
+@click.option("--modes", metavar="LIST", help="Modes to tune: p-eagle,ngram.  [default: the spec's]")
 @click.option(
     "--concurrency",
     type=Numbers(whole=True),
@@ -102,14 +102,15 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
     from peagle_bench.tune.job import Job, modes_of
     from peagle_bench.workloads import load_workload
 
+    modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
     return Job(
         spec=spec,
         spec_path=None if str(spec_path) == "-" else spec_path,
         settings=Settings(
-            modes=modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None),
+            modes=modes,
             concurrencies=options["concurrency"],
             max_k=options["max_k"],
-            runtime=is_runtime(options["by"], session.is_local),
+            runtime=is_runtime(options["by"], session.is_local, modes),
             requests=options["requests"],
             unguarded=options["unguarded"],
         ),

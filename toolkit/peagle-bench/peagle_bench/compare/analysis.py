@@ -17,8 +17,9 @@ from peagle_bench.compare.confidence_intervals import CONFIDENCE, FEWEST_UNITS, 
 from peagle_bench.load import LoadRun, Window
 from peagle_bench.load.points import chunks_inside
 from peagle_bench.results.records import ArmRecord, ComparisonRecord, Interval, Load, Mode, RequestRecord
+from peagle_sm.core.spec.modes import MODES
 
-_SLOWEST_FIRST: dict[Mode, int] = {"none": 0, "eagle3": 1, "p-eagle": 2}
+_SLOWEST_FIRST: dict[Mode, int] = {mode: place for place, mode in enumerate(MODES)}  #: of most targets
 CONTROL = " (A/A)"  #: suffix of a control arm: the second arm of an A/A pair
 
 

@@ -15,8 +15,9 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import Catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.own_models import catalog_for
-from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, SpeculationSpec
-from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, SpeculationSpec
+from peagle_sm.core.spec.modes import MODES, facts_of
+from peagle_sm.core.spec.modes import Mode as SpecMode
 
 PREFIX = "cmp"  #: prefix of the name of every endpoint that a comparison deploys
 
@@ -35,7 +36,7 @@ def parse_modes(text: str) -> dict[SpecMode, int | None]:
     )
     if wrong or len(ks) < len(words) or len(ks) < 2:
         raise SpecError(
-            f"--modes: found {text!r}; allowed: two or three of {', '.join(MODES)}, each once; "
+            f"--modes: found {text!r}; allowed: two or more of {', '.join(MODES)}, each once; "
             "a mode that speculates may have its K, from 1.",
             next_step="For example --modes none,eagle3=5,p-eagle=7",
         )
@@ -60,12 +61,12 @@ def spec_of(
     limit stays.
 
     Raises:
-        SpecError: eagle3 without a head, a name too long, or whatever EndpointSpec says.
+        SpecError: a mode without a head, a name too long, or whatever EndpointSpec says.
     """
     fields: dict[str, Any] = base.model_dump(exclude_unset=True)
     own = base.speculation if base.speculation.mode == mode else None
     chosen = None
-    if mode != "none":
+    if facts_of(mode).has_weights:
         chosen = head or (own.draft_head if own else None) or _catalogued(base, mode, catalog)
     fields["name"] = name_of(base.name, mode, str(deployment) if deployment > 1 else "")
     fields["speculation"] = {
@@ -111,6 +112,8 @@ def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> 
     heads = [name for name, head in full_catalog.heads_for(base.model_name).items() if head.method == mode]
     if len(heads) == 1:
         return heads[0]
+    if not facts_of(mode).needs_head and model.own:
+        return None  # inside the target
     if mode == "p-eagle" and (base.source or model.sources[0]) == "jumpstart":
         return None  # JumpStart's own
     raise SpecError(

@@ -22,7 +22,7 @@ from peagle_sm.core.errors import (
     PlanRefused,
 )
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+from peagle_sm.core.spec.modes import Mode as SpecMode
 from peagle_sm.service import Endpoint, Pacing, delete, deploy
 from peagle_sm.service.inventory.resources import ToRemove, belongings_of
 from peagle_sm.service.lifecycle.existing import Survey

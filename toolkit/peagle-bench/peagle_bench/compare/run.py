@@ -41,6 +41,7 @@ from peagle_bench.results.result_file import Outcome, ResultWriter, read
 from peagle_bench.workloads import Workload
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
+from peagle_sm.core.spec.modes import SPECULATING
 from peagle_sm.service.progress import Event, Progress
 
 
@@ -95,7 +96,7 @@ def _failed_requests(requests: Sequence[RequestRecord]) -> Iterator[str]:
 def _silent_drafts(arms: Sequence[ArmRecord], points: Sequence[PointRecord]) -> Iterator[str]:
     for arm in arms:
         own = [point for point in points if point.arm == arm.name]
-        if arm.mode in ("eagle3", "p-eagle") and own and not any(point.acceptance for point in own):
+        if arm.mode in SPECULATING and own and not any(point.acceptance for point in own):
             yield (
                 f"{arm.name}: its answers do not report drafts, so its ratio is not split into acceptance "
                 "and step time; this needs vLLM 0.29 or later and "

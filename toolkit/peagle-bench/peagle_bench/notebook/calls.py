@@ -31,7 +31,7 @@ from peagle_bench.results.result_file import read
 from peagle_bench.workloads import Workload
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, SpecError
-from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.service.notebook import Local, SpecLike, as_spec
 from peagle_sm.service.progress import Event, Progress, agreed, followed
 
@@ -175,14 +175,15 @@ def tune(
 
     base = as_spec(spec)
     opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
+    tuned = tuning.modes_of(base, tuple(modes) or None)
     job = tuning.Job(
         spec=base,
         spec_path=Path(spec) if isinstance(spec, str | Path) else None,
         settings=Settings(
-            modes=tuning.modes_of(base, tuple(modes) or None),
+            modes=tuned,
             concurrencies=tuple(dict.fromkeys(concurrency)),
             max_k=max_k,
-            runtime=is_runtime(by, opened.is_local),
+            runtime=is_runtime(by, opened.is_local, tuned),
             requests=requests,
             unguarded=unguarded,
         ),

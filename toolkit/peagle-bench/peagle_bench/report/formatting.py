@@ -14,7 +14,6 @@ from typing import Literal
 from peagle_bench.results.records import ArmRecord, Interval
 
 DASH = "–"  # noqa: RUF001 (an en dash is what it is)
-MODE_NAMES = {"none": "no speculation", "eagle3": "EAGLE-3", "p-eagle": "P-EAGLE", "unknown": "mode unknown"}
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -15,12 +15,13 @@ from typing import Any
 
 from peagle_bench.load.points import separate_withheld, with_doubts
 from peagle_bench.report import formatting
-from peagle_bench.report.formatting import MODE_NAMES, looks_of
+from peagle_bench.report.formatting import looks_of
 from peagle_bench.report.verdict import name_of_workload
 from peagle_bench.report.view import View
 from peagle_bench.results.records import ArmRecord, ComparisonRecord
 from peagle_bench.results.result_file import Results
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.modes import MODES, title_of
 
 
 def names_of(files: Sequence[Results]) -> tuple[str, ...]:
@@ -170,7 +171,7 @@ def uncosted_notes(files: Sequence[Results]) -> tuple[str, ...]:
     )
 
 
-_ORDER = {"none": 0, "eagle3": 1, "p-eagle": 2, "unknown": 3}
+_ORDER = {mode: place for place, mode in enumerate((*MODES, "unknown"))}
 
 
 def refuse_mixed(files: Sequence[Results]) -> None:
@@ -240,11 +241,11 @@ def _labels(arms: Sequence[ArmRecord]) -> dict[str, str]:
             if mode == "unknown":
                 label = arm.name
             elif len(group) == 1:
-                label = MODE_NAMES[mode]
+                label = title_of(mode)
             elif len(depths) == len(group):
-                label = f"{MODE_NAMES[mode]} K={arm.num_speculative_tokens}"
+                label = f"{title_of(mode)} K={arm.num_speculative_tokens}"
             else:
-                label = f"{MODE_NAMES[mode]} {arm.name}"
+                label = f"{title_of(mode)} {arm.name}"
             labels[arm.name] = label + (" again (A/A)" if control else "")
     return labels
 

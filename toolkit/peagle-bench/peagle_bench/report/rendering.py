@@ -55,7 +55,7 @@ def _written(value: object) -> object:
 def _unbroken(markup: str) -> str:
     """Use non-breaking hyphens in the modes' names in text; attributes stay unchanged."""
     changed = re.sub(
-        r"(<[^>]*>)|P-EAGLE|EAGLE-3",
+        r"(<[^>]*>)|P-EAGLE|EAGLE-3|n-gram",
         lambda match: match[1] or match[0].replace("-", "\N{NON-BREAKING HYPHEN}"),
         markup,
     )

@@ -18,6 +18,7 @@ from peagle_bench.results.records import (
     PointRecord,
 )
 from peagle_sm.core.display import Table
+from peagle_sm.core.spec.modes import title_of
 
 _LATENCIES = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("end to end", "e2e_ms"))
 _SHOWN = ("load", "arm", "OTPS", "TTFT p95 ms", "TPOT p50 ms", "accepted", "failed", "USD/1M tokens")
@@ -171,9 +172,7 @@ def best_k(view: View) -> Table | None:
     """Make the table of the tuner's choices."""
     if not view.fits:
         return None
-    rows = tuple(
-        (formatting.MODE_NAMES[fit.mode], fit.load.label, str(fit.best_k), fit.reason) for fit in view.fits
-    )
+    rows = tuple((title_of(fit.mode), fit.load.label, str(fit.best_k), fit.reason) for fit in view.fits)
     return Table("Best K", ("mode", "load", "best K", "why"), rows, ("best K",))
 
 
@@ -197,7 +196,7 @@ def _rate(fit: FitRecord, point: KPoint) -> tuple[str, ...]:
         span = f"[{formatting.number(point.low)}, {formatting.number(point.high)}]"
     marks = {0: "no speculation", fit.best_k: "chosen"}
     return (
-        formatting.MODE_NAMES[fit.mode],
+        title_of(fit.mode),
         fit.load.label,
         str(point.k),
         formatting.number(point.otps),

@@ -8,9 +8,10 @@ from itertools import groupby
 from peagle_bench.report import tables
 from peagle_bench.report.blocks import Folded, Grid, Section, page_tables
 from peagle_bench.report.charts import HALF, THIRD, ChartFigure, LineChart, Mark, Series
-from peagle_bench.report.formatting import MODE_NAMES, looks_of
+from peagle_bench.report.formatting import looks_of
 from peagle_bench.report.view import View, load_value
 from peagle_bench.results.records import ArmRecord, FitRecord, Load
+from peagle_sm.core.spec.modes import title_of
 
 
 def best_k(view: View) -> Section | None:
@@ -27,7 +28,7 @@ def best_k(view: View) -> Section | None:
     ]
     parts = []
     for mode, own in groupby(sorted(fits, key=lambda fit: fit.mode), key=lambda fit: fit.mode):
-        parts.append(f"{MODE_NAMES[mode]}: {', '.join(f'{fit.best_k} at {fit.load.label}' for fit in own)}")
+        parts.append(f"{title_of(mode)}: {', '.join(f'{fit.best_k} at {fit.load.label}' for fit in own)}")
     lead = f"{'; '.join(parts)}. Solid markers are measured, hollow ones predicted."
     return Section("k", "Best K", lead, blocks)
 
@@ -44,7 +45,7 @@ def k_chart(view: View, load: Load, fits: Sequence[FitRecord]) -> LineChart:
             Mark(point.k, point.otps, point.low, point.high, hollow=not point.measured)
             for point in sorted(fit.points, key=lambda point: point.k)
         )
-        series.append(Series(MODE_NAMES[fit.mode], look, marks, dashed=True))
+        series.append(Series(title_of(fit.mode), look, marks, dashed=True))
         guides.append((float(fit.best_k), f"K={fit.best_k}", look))
     return LineChart(
         title=f"Output tokens per second by K at {load.label}",

@@ -18,9 +18,10 @@ from peagle_bench.results.records import (
     PackRecord,
     PointRecord,
 )
+from peagle_sm.core.spec.modes import SPECULATING, title_of
 
 #: Pairs of modes for the headline, best first.
-_QUESTIONS = (("p-eagle", "eagle3"), ("p-eagle", "none"), ("eagle3", "none"))
+_QUESTIONS = (("p-eagle", "eagle3"), *((mode, "none") for mode in reversed(SPECULATING)))
 _PROOF = ("candidate", "serving")  #: arms of `learn prove`
 _CLAIMS = {
     "faster": "{a} is {ratio} {b}",
@@ -95,7 +96,7 @@ def _verdict(view: View) -> Verdict:
 
 def _begun(text: str) -> str:
     """Capitalise a mode's name at the start of a sentence; endpoint names stay unchanged."""
-    plain = formatting.MODE_NAMES["none"]
+    plain = title_of("none")
     return text[0].upper() + text[1:] if text.startswith(plain) else text
 
 
@@ -188,7 +189,7 @@ def _of_fits(view: View) -> Verdict:
 
 def _of_fit(fit: FitRecord, best: str, *, several: bool) -> str:
     """Write the K that goes into the spec and whether it is certain; older files have only the best ones."""
-    name = formatting.MODE_NAMES[fit.mode]
+    name = title_of(fit.mode)
     if fit.chosen_k is None:
         return f"Best K for {name}: {best}"
     sure = "" if fit.certain else ", not certain"

@@ -27,7 +27,7 @@ from peagle_bench.results.result_file import Results
 
 @dataclass(frozen=True)
 class View:
-    """Merged content of all files; arms in the order none, eagle3, p-eagle, controls last.
+    """Merged content of all files; arms in the order of the modes, controls last.
 
     ``withheld`` are points at which the client was the bottleneck, with ``withheld_comparisons``; their
     figures are never shown (`load.points`). ``files`` are pairs of a name and results, ``interrupted``

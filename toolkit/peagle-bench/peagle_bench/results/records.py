@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from peagle_sm.core.served_target import STAND_IN, figures_note
+from peagle_sm.core.spec.modes import Mode as SpecMode
 
 SCHEMA = "peagle-sm/results/1"
 
-Mode = Literal["none", "eagle3", "p-eagle", "unknown"]
+Mode = Literal[SpecMode, "unknown"]
 Phase = Literal["warm-up", "measured", "drain"]
 AcceptanceSource = Literal["per-request", "metrics", "cloudwatch"]
 

@@ -7,7 +7,8 @@ from typing import Any
 from peagle_bench.compare.arms import name_of, spec_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.environment import RUNTIME_K
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.modes import SPECULATING, Mode
 
 PREFIX = "tune"  #: of the name of every endpoint that a tuning deploys
 
@@ -19,10 +20,10 @@ def parse_modes(text: str) -> tuple[Mode, ...]:
         SpecError: no mode, mode none, an unknown or a repeated mode.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
-    known: dict[str, Mode] = {"p-eagle": "p-eagle", "eagle3": "eagle3"}
+    known: dict[str, Mode] = {mode: mode for mode in SPECULATING}
     if not words or len(set(words)) < len(words) or any(word not in known for word in words):
         raise SpecError(
-            f"--modes: found {text!r}; allowed: p-eagle, eagle3 or both, each once.",
+            f"--modes: found {text!r}; allowed: one or more of {', '.join(known)}, each once.",
             next_step="For example --modes p-eagle,eagle3. Mode none is always measured as the baseline.",
         )
     return tuple(known[word] for word in words)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peagle_bench.tune.choice import FIRST_KS, LATER_KS, MOST_DEPLOYED, ROUNDS
 from peagle_bench.tune.windows import requests_of
-from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.modes import Mode, facts_of
 
 #: Minutes from CreateEndpoint to the first answer: on AWS hundreds of gigabytes are loaded (assumed), locally
 #: a few megabytes (measured, docs/explanation/engine.md).
@@ -39,9 +41,20 @@ class Settings:
         return modes * (ks + baselines), modes * (ks + baselines)
 
 
-def is_runtime(by: str, local: bool) -> bool:
-    """Decide whether K changes inside one engine: ``by`` "auto" means so on the local SageMaker."""
-    return by == "runtime" or (by == "auto" and local)
+def is_runtime(by: str, local: bool, modes: Sequence[Mode]) -> bool:
+    """Decide whether K changes inside one engine: ``by`` "auto" means so on the local SageMaker.
+
+    Raises:
+        SpecError: "runtime" with a mode whose K an engine fixes at the start.
+    """
+    fixed = [mode for mode in modes if not facts_of(mode).changes_k]
+    if by == "runtime" and fixed:
+        raise SpecError(
+            f"--by: found runtime with mode {', '.join(fixed)}; the engine fixes its K at the start; "
+            "allowed: deployments.",
+            next_step="Give --by deployments, or leave --by out.",
+        )
+    return by == "runtime" or (by == "auto" and local and not fixed)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.editing import edit_spec
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, parse_spec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.service import plan_for
 from peagle_sm.service.progress import Event, Progress
 

@@ -25,7 +25,8 @@ from peagle_bench.tune.windows import (
     demand_prompts,
 )
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.service import Endpoint
 from peagle_sm.service.progress import Progress
 

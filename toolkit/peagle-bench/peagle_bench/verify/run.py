@@ -39,6 +39,7 @@ from peagle_bench.verify.statistics import ALPHA, LEAST_DELTA, CheckVerdict, und
 from peagle_bench.workloads import Workload, load_workload
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError, ServiceFault, SpecError, StreamError
+from peagle_sm.core.spec.modes import SPECULATING
 
 QUICK = Options(
     max_tokens=96,
@@ -160,10 +161,10 @@ def demand_plain(baseline: Described) -> None:
     """Refuse a baseline that speculates: it may have the same faults as the candidate.
 
     Raises:
-        SpecError: it runs eagle3 or p-eagle.
+        SpecError: it runs a mode with speculation.
     """
     arm = baseline.arm
-    if arm.mode in ("eagle3", "p-eagle"):
+    if arm.mode in SPECULATING:
         raise SpecError(
             f"baseline {arm.name!r} runs mode {arm.mode}; allowed: none (the target without speculation)",
             next_step="deploy the same model with `speculation: {mode: none}` and give that endpoint",

@@ -17,7 +17,8 @@ from pydantic import Field
 from peagle_sm.core.engines import EngineCatalog, Floor, PackagedData, Version, read_data, version_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.prices import PriceEntry
-from peagle_sm.core.spec.endpoint_spec import Mode, Source
+from peagle_sm.core.spec.endpoint_spec import Source
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.core.spec.validation import suggest
 
 SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
@@ -225,14 +226,14 @@ class ModelEntry(PackagedData):
 
 
 class HeadEntry(PackagedData):
-    """A draft head for one target; ``trained_depth`` is its K in training.
+    """A draft head for one target; ``method`` is its mode, ``trained_depth`` its K in training.
 
     ``revision`` is a commit on the hub; None takes the newest and records it. ``vllm`` is the first version
     that uses all of the head's weights. ``checked`` is how the facts were checked, and what was not seen.
     """
 
     target: str
-    method: Literal["eagle3", "p-eagle"]
+    method: Mode
     hub_id: str | None = None
     artifact: str | None = None
     layers: int | None = None

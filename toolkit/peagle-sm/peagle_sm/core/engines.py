@@ -20,7 +20,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from peagle_sm.core.forbidden import ForbiddenSettings, parse_forbidden
-from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.spec.modes import Mode, facts_of
 
 Version = tuple[int, ...]
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
@@ -78,8 +78,8 @@ class EngineEntry(PackagedData):
         return any(runner != "v1" for runner in self.runners.values())
 
     def pins_v1(self, mode: Mode) -> bool:
-        """Return whether the plan sets the variable to 0: with a draft head, where V2 could be chosen."""
-        return mode != "none" and self.v1 and self.chooses_v2
+        """Return whether the plan sets the variable to 0: for some modes, where V2 could be chosen."""
+        return facts_of(mode).pins_v1 and self.v1 and self.chooses_v2
 
     @property
     def runs_p_eagle(self) -> bool:
@@ -121,6 +121,7 @@ class EngineCatalog(PackagedData):
     source: str
     date: str
     versions: tuple[EngineEntry, ...]
+    methods: Mapping[str, Range]
     speculative: Mapping[str, Range]
     arguments: Mapping[str, Range]
     variables: Mapping[str, Range]
@@ -149,10 +150,11 @@ class EngineCatalog(PackagedData):
             return self.arguments.get(name.removeprefix(_ARGUMENT).lower(), Range())
         return self.variables.get(name) or self.speculative.get(name, Range())
 
-    @property
-    def first_with_p_eagle(self) -> str:
-        """The first version with parallel drafting, which is the oldest of the matrix."""
-        return self.speculative["parallel_drafting"].since or self.versions[0].version
+    def mode(self, mode: Mode) -> Range:
+        """Return which versions have a mode; what no version lacks begins with the oldest of the matrix."""
+        method = facts_of(mode).config.get("method")
+        span = self.methods[method] if method else Range()
+        return span if span.since or not method else Range(since=self.versions[0].version)
 
 
 class Bounds(PackagedData):

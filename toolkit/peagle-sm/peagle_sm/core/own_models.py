@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from peagle_sm.core.catalog import AttentionGroup, Catalog, ModelEntry, Provenance, load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from peagle_sm.core.resources.resource import Request, Resource
 from peagle_sm.core.served_target import ServedTarget, served_target
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, table_text
 from peagle_sm.core.spec.lock import Lock, Place
+from peagle_sm.core.spec.modes import DRAFT_TOKENS, HEAD, TABLE
 from peagle_sm.core.words import Finding, speculation_text, usd, worst_first
 
 
@@ -280,6 +281,10 @@ def _draft_tokens(plan: Plan) -> int | None:
     return plan.draft.num_speculative_tokens if plan.draft.speculating else None
 
 
+# What the plan shows in a place or with a name of its own.
+_SHOWN = (DRAFT_TOKENS, HEAD, TABLE, "draft_sample_method")
+
+
 def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
     """Return name and text of the optional draft and engine settings that the spec has."""
     speculation, serving = plan.spec.speculation, plan.spec.serving
@@ -287,6 +292,7 @@ def engine_settings(plan: Plan) -> tuple[tuple[str, str], ...]:
     drafting = {
         "K by requests": None if rows is None else table_text(rows),
         "draft sampling": speculation.draft_sample_method,
+        **{name: getattr(speculation, name) for name in plan.draft.mode_facts.fields if name not in _SHOWN},
     }
     serves = {
         "KV cache": serving.kv_cache_dtype,

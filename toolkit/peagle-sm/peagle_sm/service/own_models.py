@@ -18,6 +18,7 @@ from peagle_sm.aws.storage.s3 import s3_folder
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.heads.reading import CARD, CONFIG, INDEX, REPOSITORY, Folder, licence_of, shards
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.modes import facts_of
 from peagle_sm.core.spec.own_model import OwnFacts, OwnModel
 
 _ADAPTER = "adapter_config.json"
@@ -63,7 +64,7 @@ def _with_head_size(spec: EndpointSpec, session: Session) -> EndpointSpec:
     facts = spec.own_facts
     if facts is None or facts.head_bytes is not None:
         return spec
-    if spec.head_uri is None or spec.speculation.mode == "none":
+    if spec.head_uri is None or not facts_of(spec.speculation.mode).has_weights:
         return spec
     try:
         folder = s3_folder(session, spec.head_uri)

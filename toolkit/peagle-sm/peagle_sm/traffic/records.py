@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from peagle_sm.core.spec.modes import Mode as SpecMode
 from peagle_sm.core.words import first_fault
 
 SCHEMA = "peagle-sm/traffic/1"
-Mode = Literal["none", "eagle3", "p-eagle", "unknown"]
+Mode = Literal[SpecMode, "unknown"]
 Outcome = Literal["whole", "cut", "cancelled", "failed"]
 _STRICT = ConfigDict(extra="forbid", strict=True)
 Count = Annotated[int, Field(ge=0)]

@@ -20,7 +20,7 @@ from peagle_sm import load_spec, plan
 from peagle_sm.aws.session.session import Session, make_session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.spec.modes import Mode
 from tests.local.serving import Server, local_session
 
 ACCOUNT = "123456789012"

@@ -53,7 +53,7 @@ def test_a_deliberate_error_says_what_was_found_what_is_allowed_and_what_to_do()
     assert failure.render_text(failure.from_exception(error)) == (
         "error: speculation.mode is unknown\n"
         "  found: pe\n"
-        "  allowed: none, eagle3, p-eagle\n"
+        "  allowed: none, ngram, suffix, draft-model, mtp, eagle3, dflash, dspark, p-eagle\n"
         "  next: correct it in peagle.yaml"
     )
 

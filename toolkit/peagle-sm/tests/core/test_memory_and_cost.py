@@ -21,7 +21,7 @@ def test_the_sum_is_shown() -> None:
     assert memory.lines == (
         "weights         13.74 GB  GPT-OSS 20B",
         "draft head       3.60 GB  gpt-oss-20b-p-eagle",
-        "KV cache         0.20 GB  one sequence of 8192 tokens (the head's own cache is not counted)",
+        "KV cache         0.20 GB  one sequence of 8192 tokens (the drafter's own cache is not counted)",
         "overhead        11.60 GB  10% that vLLM keeps free + 2 GB a GPU for activations (assumed)",
         "available       96.00 GB  1 x 96 GB (RTX PRO 6000 Blackwell) of ml.g7e.2xlarge",
         "left            66.86 GB  fits: room for 328 sequences of full length",

@@ -21,14 +21,18 @@ BAD = [
         BASE + "speculation: {modes: none}",
         [
             "'speculation.modes'",
-            "draft_head, draft_sample_method, mode, num_speculative_tokens",
+            "draft_head, draft_sample_method, draft_tensor_parallel_size",
             "Did you mean 'mode'?",
         ],
         id="unknown nested field",
     ),
     pytest.param(
         BASE + "speculation: {mode: peagle}",
-        ["speculation.mode: found 'peagle'", "none, eagle3, p-eagle", "Did you mean 'p-eagle'?"],
+        [
+            "speculation.mode: found 'peagle'",
+            "none, ngram, suffix, draft-model, mtp, eagle3, dflash, dspark, p-eagle",
+            "Did you mean 'p-eagle'?",
+        ],
         id="unknown mode",
     ),
     pytest.param(

@@ -25,7 +25,10 @@ def test_modes_come_slowest_first_each_with_its_k() -> None:
     ],
 )
 def test_wrong_modes_are_refused(text: str) -> None:
-    with pytest.raises(SpecError, match="two or three of none, eagle3, p-eagle"):
+    with pytest.raises(
+        SpecError,
+        match="two or more of none, ngram",
+    ):
         parse_modes(text)
 
 

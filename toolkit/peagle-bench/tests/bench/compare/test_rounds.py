@@ -7,7 +7,7 @@ import pytest
 from peagle_bench.compare.deployments import deployed_rounds
 from peagle_sm.core.errors import BillableLeft, Interrupted
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+from peagle_sm.core.spec.modes import Mode as SpecMode
 from tests.service.account import Account
 from tests.service.aws_errors import lost
 from tests.service.setting import make_spec

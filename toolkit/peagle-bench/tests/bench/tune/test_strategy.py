@@ -13,7 +13,7 @@ from peagle_bench.tune.estimate import Settings
 from peagle_bench.tune.outcome import conclude
 from peagle_bench.tune.strategy import by_deployments, in_one_engine
 from peagle_bench.tune.windows import WindowReader
-from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.spec.modes import Mode
 from tests.bench.tune.reading_of import reading
 
 

@@ -72,7 +72,7 @@ def readers(session: Session, draft: Draft | None) -> dict[str, Reader]:
         chosen |= WITH_SPEC
         if draft.spec.placement.capacity_reservation_arn is None:
             del chosen["reservation"]
-        if draft.spec.head_uri is None or not draft.speculating:
+        if draft.spec.head_uri is None or not draft.mode_facts.has_weights:
             del chosen["head"]
         if draft.spec.model_uri is None or not draft.speculating:
             del chosen["generation"]

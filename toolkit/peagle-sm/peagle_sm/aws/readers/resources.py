@@ -270,7 +270,7 @@ def head(session: Session, draft: Draft) -> HeadLook | None:
         CredentialsError, ServiceFault: S3 refuses, or does not answer.
     """
     uri = draft.spec.head_uri
-    if uri is None or not draft.speculating:
+    if uri is None or not draft.mode_facts.has_weights:
         return None
     root = draft.model_uri if draft.head_beside_target and draft.model_uri else uri
     folder = s3_folder(session, root)

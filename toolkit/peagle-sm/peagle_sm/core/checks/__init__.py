@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from peagle_sm.core.checks import (
     account,
+    drafters,
     engine_settings,
     environment,
     image,
@@ -22,6 +23,7 @@ __all__ = ["ALL_CHECKS", "SPEC_CHECKS", "Check", "check", "run_checks"]
 
 _MODULES = (
     model,
+    drafters,
     placement,
     image,
     jumpstart,

@@ -27,6 +27,7 @@ from peagle_sm.core.plan.environment import (
     variable_of,
 )
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.modes import DRAFT_TOKENS, HEAD
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding, Severity
 
@@ -44,8 +45,8 @@ _VALUES_SINCE = {
 def _settings(draft: Draft) -> Iterator[tuple[str, str, object]]:
     """Yield each typed setting that the spec has: its field, vLLM's name of it, and the value."""
     speculation, serving = draft.spec.speculation, draft.spec.serving
-    if draft.speculating:
-        for name in ("draft_sample_method", "num_speculative_tokens_per_batch_size"):
+    for name in draft.mode_facts.fields:
+        if name not in (HEAD, DRAFT_TOKENS):
             yield f"speculation.{name}", name, getattr(speculation, name)
     yield "serving.kv_cache_dtype", "kv_cache_dtype", serving.kv_cache_dtype
 
@@ -80,8 +81,8 @@ def flag_versions(draft: Draft) -> Findings:
             yield f"{name} {needs}; the image has {version_text}"
         elif name not in extra:
             needed.append((name, engines.support(name)))
-    if draft.mode == "p-eagle":
-        needed.append(("P-EAGLE", Range(since=engines.first_with_p_eagle)))
+    if draft.speculating:
+        needed.append((f"speculation.mode: {draft.mode}", engines.mode(draft.mode)))
     for what, span in needed:
         if not span.covers(version):
             yield f"{what} needs {span.text}; the image has {version_text}"
@@ -385,9 +386,7 @@ def speculation_conflicts(draft: Draft) -> Findings:
         elif name == "logits_processors" and value:
             yield f"{field}: found with mode {draft.mode}; vLLM refuses custom logits processors with it"
         elif name == "kv_sharing_fast_prefill" and value is True:
-            yield f"{field}: found true with mode {draft.mode}; allowed: false, since a head needs all logits"
-        elif name == "watermark_config" and value and draft.mode == "p-eagle":
-            yield f"{field}: found with mode p-eagle; vLLM refuses watermarks with parallel drafting"
+            yield f"{field}: found true with mode {draft.mode}; allowed: false, since drafts need all logits"
 
 
 @check(
@@ -417,27 +416,27 @@ def generation_defaults(fact: GenerationDefaults, draft: Draft) -> Findings:
         yield f"{fact.uri}: found min_p {fact.values['min_p']}; vLLM refuses min_p with mode {draft.mode}"
 
 
-_EAGLE3_STAGES = "0.30.0"
-
-
 @check(
     "pipeline-stages",
-    why="The head reads hidden states of early layers, which vLLM's first model runner does not send on.",
+    why="A head reads hidden states of early layers, which vLLM's first model runner does not send on. Other "
+    "drafters were not seen with stages.",
     source="vLLM pull requests 50514 (EAGLE-3, second model runner, in 0.30.0) and 45985; issue 45014",
     remedy="Remove pipeline_parallel_size, and set serving.tensor_parallel_size instead.",
     url="https://github.com/vllm-project/vllm/pull/50514",
 )
 def pipeline_stages(draft: Draft) -> Findings:
-    """Pipeline stages together with a draft head."""
+    """Pipeline stages together with speculation."""
     if not draft.speculating or draft.pipeline_stages == 1:
         return
     message = f"pipeline_parallel_size: found {draft.pipeline_stages} with mode {draft.mode}"
     image = draft.image.version_text if draft.image else "unknown"
-    version = draft.image.version if draft.image else None
-    if draft.mode == "p-eagle":
+    version, stages = draft.image.version if draft.image else None, draft.mode_facts.stages
+    if stages == "never":
         yield f"{message}; allowed: 1, since only vLLM's V1 model runner has P-EAGLE, and without stages"
-    elif version is not None and version < version_of(_EAGLE3_STAGES):
-        yield f"{message}; allowed below vLLM {_EAGLE3_STAGES}: 1; the image has {image}"
+    elif stages == "unknown":
+        yield Finding("warning", f"{message}; known to work: 1")
+    elif version is not None and version < version_of(stages):
+        yield f"{message}; allowed below vLLM {stages}: 1; the image has {image}"
     elif environment(draft).get(RUNNER_VARIABLE) == "0":
         yield Finding(
             "error",

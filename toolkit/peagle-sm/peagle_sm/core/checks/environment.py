@@ -188,7 +188,7 @@ def hub_model_id(draft: Draft) -> Findings:
     url="https://github.com/vllm-project/vllm/pull/43010",
 )
 def v2_model_runner(draft: Draft) -> Findings:
-    """The V2 model runner, which has no parallel drafting and does not run on a CPU."""
+    """A model runner that lacks the mode, or does not run on a CPU."""
     value = environment(draft).get(RUNNER_VARIABLE)
     if value is not None and value not in ("0", "1"):
         # vLLM reads int(value): anything else ends the engine, "false" and "" too
@@ -200,7 +200,20 @@ def v2_model_runner(draft: Draft) -> Findings:
             "Triton"
         )
         return
-    if draft.mode != "p-eagle" or draft.image is None or draft.image.is_lmi:
+    if draft.image is None or draft.image.is_lmi:
+        return
+    runners = draft.mode_facts.runners
+    if draft.context.local and "v1" not in runners:
+        yield Finding(
+            "error",
+            f"speculation.mode: found {draft.mode} on a CPU; allowed: a mode of the V1 model runner, since "
+            f"only V2 has {draft.mode}, and V2 needs Triton",
+            "Choose another mode, or deploy on AWS.",
+        )
+    elif value is not None and draft.mode != "p-eagle" and f"v{int(value) + 1}" not in runners:
+        only = "1" if value == "0" else "0"
+        yield f"serving.env.{RUNNER_VARIABLE}: found {value!r} with mode {draft.mode}; allowed: {only}"
+    if draft.mode != "p-eagle":
         return
     entry = draft.catalog.engines.nearest(draft.image.version)
     if not entry.runs_p_eagle:

@@ -16,7 +16,7 @@ from peagle_sm.core.plan.environment import (
     environment,
 )
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.core.words import Finding
 
 

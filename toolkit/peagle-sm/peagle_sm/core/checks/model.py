@@ -115,9 +115,6 @@ def context_length(draft: Draft) -> Findings:
         yield f"serving.max_model_len: found {given}; allowed: at most {longest}"
 
 
-_METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
-
-
 def _fits(draft: Draft) -> bool:
     """Return whether the head fits model and mode, as far as known."""
     head = draft.head
@@ -146,7 +143,7 @@ def head_fits(draft: Draft) -> Findings:
         )
     else:
         yield (
-            f"speculation.draft_head: found {draft.head_id!r}, {_METHODS[draft.head.method]}, with mode "
+            f"speculation.draft_head: found {draft.head_id!r}, a head of mode {draft.head.method}, with mode "
             f"{draft.mode}; allowed: {allowed}"
         )
 
@@ -170,13 +167,13 @@ def trained_depth(draft: Draft) -> Findings:
             f"the trained depth of {draft.head_id} is not known; {tokens} tokens are requested",
             "Keep speculation.num_speculative_tokens at or below its trained depth.",
         )
-    elif tokens > depth and draft.mode == "p-eagle":
+    elif tokens > depth and draft.mode_facts.one_pass:
         yield (
             f"speculation.num_speculative_tokens: found {tokens}; allowed: 1 to {depth}, the depth that "
             f"{draft.head_id} was trained for"
         )
     elif tokens > depth:
-        # An EAGLE-3 head feeds on its own states and drafts on; the small one was fastest beyond its depth.
+        # It feeds on its own states and drafts on; the small EAGLE-3 head was fastest beyond its depth.
         yield Finding(
             "info",
             f"{draft.head_id} was trained with depth {depth}; found {tokens}, which may not be faster",
@@ -203,7 +200,7 @@ def head_engine(draft: Draft) -> Findings:
         )
 
 
-# Classes of vLLM 0.32.0 without its interface SupportsEagle3, which EAGLE-3 and P-EAGLE heads need; read from
+# Classes of vLLM 0.32.0 without its interface SupportsEagle3, which heads that read layers need; read from
 # ModelRegistry and `supports_eagle3` in the engine's environment on 2026-11-26.
 _LAST_READ = "0.32.0"
 _NAMES = (
@@ -228,7 +225,7 @@ _WITHOUT_EAGLE3 = {f"{name}ForCausalLM" for name in _NAMES.split()} | {
 def draft_target(draft: Draft) -> Findings:
     """A target of which the engine cannot hand its hidden states to a draft head."""
     name, image = draft.model.architecture, draft.image
-    if not draft.speculating or name not in _WITHOUT_EAGLE3:
+    if not draft.mode_facts.reads_layers or name not in _WITHOUT_EAGLE3:
         return
     was_read = image is not None and image.version is not None and image.version <= version_of(_LAST_READ)
     yield Finding(
@@ -241,17 +238,16 @@ def draft_target(draft: Draft) -> Findings:
     "ignored-speculation",
     why="A field without effect misleads readers of the spec.",
     source="this project",
-    remedy="Remove the field, or choose mode eagle3 or p-eagle.",
+    remedy="Remove the field, or choose a mode that has it.",
     severity="info",
 )
 def ignored_speculation(draft: Draft) -> Findings:
-    """Draft settings together with mode none."""
-    given = draft.spec.speculation
-    if draft.speculating:
-        return
-    for field, value in given:
+    """Draft settings together with mode none, or a head's files with a mode that has no head."""
+    for field, value in () if draft.speculating else draft.spec.speculation:
         if field != "mode" and value is not None and value is not False:
             yield f"speculation.{field}: {value!r} has no effect with mode none"
+    if draft.spec.head_uri is not None and draft.speculating and not draft.mode_facts.has_weights:
+        yield f"head_uri: has no effect with mode {draft.mode}, which drafts from the text"
 
 
 @check(

@@ -12,9 +12,9 @@ from typing import Any
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.modes import DRAFT_TOKENS, HEAD, TABLE
 
 MODEL_MOUNT = "/opt/ml/model"
-_TABLE = "num_speculative_tokens_per_batch_size"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
@@ -51,20 +51,28 @@ def acceptance_namespace(endpoint: str) -> str:
 def speculative_config(draft: Draft) -> dict[str, Any] | None:
     """Return vLLM's `--speculative-config` with its field names; None without speculation.
 
-    P-EAGLE is eagle3 with parallel_drafting. Fields that are left out have vLLM's defaults.
+    Fields that are left out have vLLM's defaults. Without a model vLLM drafts from the text, or with weights
+    inside the target's files.
     """
     if not draft.speculating or draft.num_speculative_tokens is None:
         return None
-    beside, settings = draft.head_beside_target, draft.spec.speculation
+    facts, settings = draft.mode_facts, draft.spec.speculation
     fields = {
-        "method": "eagle3",
-        "model": f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}",
-        "num_speculative_tokens": draft.num_speculative_tokens,
-        "parallel_drafting": True if draft.mode == "p-eagle" else None,
-        "draft_sample_method": settings.draft_sample_method,
-        _TABLE: settings.num_speculative_tokens_per_batch_size,
+        "method": facts.config["method"],
+        "model": _drafter(draft),
+        DRAFT_TOKENS: draft.num_speculative_tokens,
+        **facts.config,
+        **{name: getattr(settings, name) for name in facts.fields if name not in (HEAD, DRAFT_TOKENS)},
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _drafter(draft: Draft) -> str | None:
+    """Return the path of the drafter's weights in the container; None if it has no files of its own."""
+    if draft.drafts_inside_target or not draft.mode_facts.has_weights:
+        return None
+    beside = draft.head_beside_target
+    return f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}"
 
 
 def _base(draft: Draft) -> dict[str, str]:
@@ -156,7 +164,7 @@ def environment(draft: Draft) -> dict[str, str]:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
             if draft.spec.metrics.slices:
                 values[GATE_SLICES] = ";".join(draft.spec.metrics.slices)
-        if draft.has_own_image and draft.mode == "p-eagle" and _TABLE in config:
+        if draft.has_own_image and draft.mode == "p-eagle" and TABLE in config:
             values[RUNTIME_K] = "1"
     if draft.needed_vocabulary is not None:
         values[VOCABULARY_FOLDER] = MODEL_MOUNT

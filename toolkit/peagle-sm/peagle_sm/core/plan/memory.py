@@ -125,7 +125,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     reserved = limit.given_gb if limit and limit.reserved else 0.0
     fits = spare >= cache and reserved <= room.available_gb - weights - head
     sequences = f"{spare / cache:.0f}" if fits and cache > 0 else "0"
-    aside = " (the head's own cache is not counted)" if draft.speculating else ""
+    aside = " (the drafter's own cache is not counted)" if draft.mode_facts.has_weights else ""
     lines = (
         f"weights      {_size(weights)}  {model.title}"
         + (f"; {offloaded:g} GB more in host memory" if offloaded else ""),
@@ -133,7 +133,7 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
         + (
             f"{draft.head_id or 'head'}: {draft.head_size.how}"
             if draft.head_size.how
-            else draft.head_id or "none"
+            else draft.head_id or ("inside the target" if draft.drafts_inside_target else "none")
         ),
         f"KV cache     {_size(cache)}  one sequence of {tokens} tokens{aside}",
         *room.lines,

@@ -23,8 +23,9 @@ from peagle_sm.core.catalog import (
 )
 from peagle_sm.core.own_models import catalog_for
 from peagle_sm.core.prices import NOT_ASKED, ListedPrice, PriceEntry, choose_price
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Source
 from peagle_sm.core.spec.lock import Lock, Place, mismatches
+from peagle_sm.core.spec.modes import Mode, ModeFacts, facts_of
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
 
@@ -118,7 +119,17 @@ class Draft:
     @property
     def speculating(self) -> bool:
         """True if draft tokens are proposed."""
-        return self.mode != "none"
+        return self.mode_facts.speculates
+
+    @property
+    def mode_facts(self) -> ModeFacts:
+        """The mode's row of the table of modes."""
+        return facts_of(self.mode)
+
+    @property
+    def drafts_inside_target(self) -> bool:
+        """True if the drafter's weights are inside the target's files."""
+        return self.mode_facts.drafter == "head or target" and self.head_id is None and self.head_uri is None
 
     @property
     def scales_to_zero(self) -> bool:
@@ -285,7 +296,8 @@ class _Resolver:
 
     def head(self) -> tuple[str | None, HeadEntry | None]:
         spec, mode = self.spec, self.spec.speculation.mode
-        if mode == "none":
+        facts = facts_of(mode)
+        if not facts.has_weights:
             return None, None
         head_id = spec.speculation.draft_head or self.model.default_heads.get(mode)
         ships = self.jumpstart is not None and self.jumpstart.draft(self.region) is not None
@@ -298,6 +310,8 @@ class _Resolver:
                 "`peagle-sm lock --config NAME SPEC`.",
             )
             return None, None
+        if head_id is None and self.model.own and not facts.needs_head:
+            return None, None  # the weights are inside the target, which a check names
         if head_id is None:
             of_mode = sorted(
                 n for n, h in self.catalog.heads_for(spec.model_name).items() if h.method == mode
@@ -309,11 +323,11 @@ class _Resolver:
             )
             needed = (
                 f"mode {mode} needs an explicit draft head ({known_heads})"
-                if mode == "eagle3"
+                if mode != "p-eagle"
                 else f"no {mode} head is known for model {spec.model_name!r} ({known_heads})"
             )
             # JumpStart's own P-EAGLE head comes with its spec, which is reported as missing already
-            if self.source != "jumpstart" or self.jumpstart is not None or mode == "eagle3":
+            if self.source != "jumpstart" or self.jumpstart is not None or mode != "p-eagle":
                 self._miss(
                     f"speculation.draft_head: found nothing; {needed}",
                     "Set speculation.draft_head"
@@ -338,7 +352,8 @@ class _Resolver:
 
     def head_size(self, head: HeadEntry | None) -> HeadSize:
         mode, facts = self.spec.speculation.mode, self.spec.own_facts
-        if mode == "none":
+        has_files = facts_of(mode).needs_head or head is not None or self.spec.head_uri is not None
+        if not facts_of(mode).has_weights or not has_files:
             return HeadSize()
         if facts is not None and facts.head_bytes is not None:
             return HeadSize(facts.head_bytes / 1e9)
@@ -348,6 +363,8 @@ class _Resolver:
             return HeadSize(self.model.most_head_gb[mode], "upper estimate, its files were not read")
         known_heads = self.catalog.heads_for(self.spec.model_name).values()
         largest = max((known_head.weights_gb or 0.0 for known_head in known_heads), default=0.0)
+        if mode == "draft-model":  # a whole model, of which a head's size says nothing
+            largest = 0.0
         if largest:
             return HeadSize(largest, f"size unknown, counted as the largest known of {self.spec.model_name}")
         return HeadSize(0.0, "size unknown, counted as 0")
@@ -473,15 +490,14 @@ class _Resolver:
         by_hand = f"Copy {files} to your bucket and set {field}: s3://<bucket>/<prefix>/."
         speculation = self.spec.speculation
         own_heads = (None, self.model.default_heads.get("p-eagle"))
-        other_head = speculation.mode == "eagle3" or speculation.draft_head not in own_heads
+        other_head = speculation.mode not in ("none", "p-eagle") or speculation.draft_head not in own_heads
         if self.model.own or not self.model.hub_id or other_head:
             return by_hand
         stage = f"peagle-sm heads stage {self.spec.model_name} --to s3://<bucket>/<prefix>/ --write <spec>"
         return f"Run `{stage}`: it copies the model and its head. {by_hand.replace('Copy', 'Or copy', 1)}"
 
     def head_uri(self, head_id: str | None, head: HeadEntry | None) -> str | None:
-        mode = self.spec.speculation.mode
-        if mode == "none":
+        if not facts_of(self.spec.speculation.mode).has_weights:
             return None
         if self.spec.head_uri:
             return self.spec.head_uri
@@ -543,11 +559,11 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
     spec = chosen.spec
     tokens = spec.speculation.num_speculative_tokens
     mode = spec.speculation.mode
-    if mode == "none":
+    if not facts_of(mode).speculates:
         tokens = None
     elif tokens is None:
         own = _jumpstarts_tokens(chosen.jumpstart) if mode == "p-eagle" else None
-        tokens = own or chosen.model.default_num_speculative_tokens[mode]
+        tokens = own or chosen.model.default_num_speculative_tokens.get(mode, facts_of(mode).draft_tokens)
     return Draft(
         spec=spec,
         context=context,

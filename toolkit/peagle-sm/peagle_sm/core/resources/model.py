@@ -37,7 +37,8 @@ def model_body(draft: Draft) -> dict[str, Any]:
         "ModelDataSource": {"S3DataSource": _data_source(draft, draft.model_uri)},
         "Environment": environment(draft),
     }
-    if draft.speculating and draft.head_beside_target is None:
+    has_files = draft.mode_facts.has_weights and not draft.drafts_inside_target
+    if has_files and draft.head_beside_target is None:
         container["AdditionalModelDataSources"] = [
             {"ChannelName": draft.channel, "S3DataSource": _data_source(draft, draft.head_uri)}
         ]

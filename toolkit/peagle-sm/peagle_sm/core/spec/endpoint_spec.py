@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -19,6 +19,7 @@ from pydantic import (
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.hours import parse_hours
 from peagle_sm.core.spec.lock import Lock, Place
+from peagle_sm.core.spec.modes import Mode, facts_of, modes_with
 from peagle_sm.core.spec.own_model import ModelField, OwnFacts, OwnModel
 from peagle_sm.core.spec.validation import (
     SLICES_DESCRIPTION,
@@ -33,8 +34,6 @@ from peagle_sm.core.spec.validation import (
     with_lines,
 )
 
-Mode = Literal["none", "eagle3", "p-eagle"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 Source = Literal["jumpstart", "container"]
 Idle = Literal["turn-off", "scale-to-zero"]
 Update = Literal["in-place", "off-update-on"]
@@ -106,26 +105,81 @@ def table_text(rows: Sequence[Row]) -> str:
     return ", ".join([*parts, f"{rest} ({start} and more)"])
 
 
-class SpeculationSpec(SpecPart):
-    """Speculation: how draft tokens are proposed."""
+def _field_of(name: str, text: str, **bounds: Any) -> Any:
+    """Return a field that only some modes have; its description begins with their names."""
+    return Field(default=None, description=f"Modes {', '.join(modes_with(name))}: {text}", **bounds)
 
-    mode: Mode = Field(default="p-eagle", description="none, eagle3 (K draft passes) or p-eagle (one pass).")
+
+class SpeculationSpec(SpecPart):
+    """Speculation: how draft tokens are proposed. Fields of other modes are errors."""
+
+    mode: Mode = Field(
+        default="p-eagle",
+        description="Drafter: none; ngram or suffix (from the text); eagle3, p-eagle, dflash or dspark (a "
+        "head); mtp; draft-model. docs/how-to/which-drafter.md compares them.",
+    )
     num_speculative_tokens: int | None = Field(
         default=None, ge=0, description="Tokens proposed per step (K); left out, the catalogue's figure."
     )
     draft_head: str | None = Field(
         default=None,
         min_length=1,
-        description="Catalogue id of the draft head, a name for that at head_uri, or its S3 prefix itself.",
+        description="Catalogue id of the draft head, a name for that at head_uri, or its S3 prefix itself; "
+        "for draft-model the draft model's.",
     )
     draft_sample_method: DraftSampleMethod | None = Field(
         default=None,
-        description="greedy (default), or probabilistic: may accept more when sampling; needs GPU memory.",
+        description="greedy (default), or probabilistic: may accept more when sampling; needs GPU memory. "
+        "Not for ngram and suffix.",
     )
     num_speculative_tokens_per_batch_size: KTable | None = Field(
         default=None,
         description="K by the number of running requests: rows [first, last, K] in ascending order from 1 "
-        "on. K may be 0; the last row's K goes on. Left out, always num_speculative_tokens.",
+        "on. K may be 0; the last row's K goes on. Left out, always num_speculative_tokens. Not for suffix, "
+        "dflash and dspark.",
+    )
+    prompt_lookup_max: int | None = _field_of(
+        "prompt_lookup_max", "longest run of tokens to look up; left out, prompt_lookup_min, or 5.", ge=1
+    )
+    prompt_lookup_min: int | None = _field_of(
+        "prompt_lookup_min", "shortest run of tokens to look up; left out, prompt_lookup_max, or 5.", ge=1
+    )
+    suffix_decoding_max_tree_depth: int | None = _field_of(
+        "suffix_decoding_max_tree_depth", "depth of the suffix trees; left out, 24.", ge=1
+    )
+    suffix_decoding_max_cached_requests: int | None = _field_of(
+        "suffix_decoding_max_cached_requests",
+        "answers kept for later requests; left out, 10000; 0 keeps none.",
+        ge=0,
+    )
+    suffix_decoding_max_spec_factor: float | None = _field_of(
+        "suffix_decoding_max_spec_factor",
+        "most draft tokens for each matching token; left out, 1.",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    suffix_decoding_min_token_prob: float | None = _field_of(
+        "suffix_decoding_min_token_prob",
+        "least estimated probability of a draft token; left out, 0.1.",
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+    )
+    use_heterogeneous_vocab: bool | None = _field_of(
+        "use_heterogeneous_vocab", "the draft model has another vocabulary than the target."
+    )
+    index_share_for_mtp_iteration: bool | None = _field_of(
+        "index_share_for_mtp_iteration",
+        "each pass reuses the first one's sparse indices; left out, what the config says.",
+    )
+    dspark_draft_topk: int | None = _field_of(
+        "dspark_draft_topk", "candidates that the Markov head scores; Qwen3 heads only.", ge=1
+    )
+    enable_adaptive_verification: bool | None = _field_of(
+        "enable_adaptive_verification", "verify fewer draft tokens under load, by the head's confidence."
+    )
+    draft_tensor_parallel_size: int | None = _field_of(
+        "draft_tensor_parallel_size", "GPUs of the head: 1, or serving.tensor_parallel_size (default).", ge=1
     )
 
     @model_validator(mode="after")
@@ -134,6 +188,32 @@ class SpeculationSpec(SpecPart):
             raise ValueError(
                 f"num_speculative_tokens: found 0 with mode {self.mode!r}; allowed: 1 or more "
                 "(0 proposes nothing; set mode: none to turn speculation off)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fields_of_the_mode(self) -> Self:
+        facts = facts_of(self.mode)
+        for name, value in self if facts.speculates else ():  # with mode none a check reports them
+            if name == "mode" or value is None or name in facts.fields:
+                continue
+            found, modes = str(value).lower() if value is True or value is False else value, modes_with(name)
+            raise ValueError(
+                f"{name}: found {found} with mode {self.mode!r}; allowed: only with mode {', '.join(modes)} "
+                f"(remove it, or change the mode; {self.mode} has {', '.join(facts.fields)})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fields_fit_each_other(self) -> Self:
+        least, most = self.prompt_lookup_min, self.prompt_lookup_max
+        if least is not None and most is not None and least > most:
+            raise ValueError(
+                f"prompt_lookup_min: found {least} with prompt_lookup_max {most}; allowed: 1 to {most}"
+            )
+        if self.use_heterogeneous_vocab and self.draft_sample_method == "probabilistic":
+            raise ValueError(
+                "draft_sample_method: found 'probabilistic' with use_heterogeneous_vocab; allowed: greedy"
             )
         return self
 

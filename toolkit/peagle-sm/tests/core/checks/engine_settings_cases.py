@@ -159,12 +159,6 @@ CASES = [
         CONTAINER,
         "serving: {extra_args: {kv_sharing_fast_prefill: true}}",
     ),
-    error(
-        "speculation-conflicts",
-        "watermark_config: found with mode p-eagle",
-        CONTAINER,
-        "serving: {extra_args: {watermark_config: {algorithm: kgw}}}",
-    ),
     Case("speculation-conflicts", CONTAINER, f"speculation: {{mode: none}}\n{_MIN_P}"),
     Case("speculation-conflicts", CONTAINER, _MIN_P.replace("0.05", "0.0")),
     error("generation-defaults", "config.json: found min_p 0.05", CONTAINER, fact=_BESIDE),

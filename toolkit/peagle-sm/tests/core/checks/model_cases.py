@@ -174,7 +174,13 @@ CASES = [
     error(
         "head-fits", "a head of gpt-oss-20b", TINY, "speculation: {draft_head: gpt-oss-20b-p-eagle}", LOCAL
     ),
-    error("head-fits", "an EAGLE-3 head", TINY, "speculation: {draft_head: tiny-code-eagle3}", LOCAL),
+    error(
+        "head-fits",
+        "a head of mode eagle3",
+        TINY,
+        "speculation: {draft_head: tiny-code-eagle3}",
+        LOCAL,
+    ),
     Case("head-fits", TINY, "speculation: {draft_head: tiny-code-p-eagle}", LOCAL),
     error(
         "head-engine",
