@@ -241,7 +241,7 @@ class HeadEntry(PackagedData):
     weights_gb: float | None = None
     revision: str | None = None
     licence: str | None = None
-    format: Literal["eagle3", "speculators"] | None = None
+    format: Literal["eagle3", "speculators", "native"] | None = None
     vllm: Floor | None = None
     checked: str | None = None
     source: str

@@ -53,7 +53,7 @@ def test_a_deliberate_error_says_what_was_found_what_is_allowed_and_what_to_do()
     assert failure.render_text(failure.from_exception(error)) == (
         "error: speculation.mode is unknown\n"
         "  found: pe\n"
-        "  allowed: none, ngram, suffix, draft-model, mtp, eagle3, dflash, dspark, p-eagle\n"
+        "  allowed: none, eagle3, p-eagle\n"
         "  next: correct it in peagle.yaml"
     )
 
@@ -106,7 +106,7 @@ def test_an_interruption_has_the_shells_code(error: BaseException) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["init", "--mode", "medusa"], "'medusa' is not one of 'none', 'eagle3', 'p-eagle'"),
+        (["init", "--mode", "medusa"], "'medusa' is not one of 'none', 'ngram'"),
         (["invoke", "a", "--temperature", "3"], "3.0 is not in the range 0<=x<=2"),
         (["wait", "a", "--timeout", "soon"], "'soon' is not a duration"),
         (["list", "--format", "xml"], "'xml' is not one of 'table', 'json', 'quiet'"),

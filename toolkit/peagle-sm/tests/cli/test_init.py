@@ -9,28 +9,30 @@ import yaml
 from peagle_sm.cli.commands.planning.rendering import render_spec
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec, EndpointSpec, json_schema, parse_spec
+from peagle_sm.core.spec.modes import MODES, Mode, facts_of
 from tests.cli.running import run
 
 WITH_HEADS = [
     (name, mode)
     for name in load_catalog().models
-    for mode in ("none", "eagle3", "p-eagle")
-    if mode == "none" or any(head.method == mode for head in load_catalog().heads_for(name).values())
+    for mode in MODES
+    if not facts_of(mode).has_weights
+    or any(head.method == mode for head in load_catalog().heads_for(name).values())
 ]
 
 
 @pytest.mark.parametrize(("model", "mode"), WITH_HEADS)
 def test_each_model_and_mode_gives_a_valid_spec_with_the_catalogues_figures(
-    in_empty_folder: Path, model: str, mode: str
+    in_empty_folder: Path, model: str, mode: Mode
 ) -> None:
     result = run("init", model, "--mode", mode)
     assert result.exit_code == 0, result.stderr
     spec = parse_spec((in_empty_folder / "peagle.yaml").read_text())
     assert (spec.name, spec.model_name, spec.speculation.mode) == (f"{model}-{mode}", model, mode)
-    if mode != "none":
-        figures = {str(k): v for k, v in load_catalog().models[model].default_num_speculative_tokens.items()}
-        assert spec.speculation.num_speculative_tokens == figures[mode]
-        assert spec.speculation.draft_head in load_catalog().heads_for(model)
+    facts, figures = facts_of(mode), load_catalog().models[model].default_num_speculative_tokens
+    tokens = figures.get(mode, facts.draft_tokens) if facts.speculates else None
+    assert spec.speculation.num_speculative_tokens == tokens
+    assert (spec.speculation.draft_head in load_catalog().heads_for(model)) == facts.has_weights
 
 
 def test_a_model_of_ones_own(in_empty_folder: Path) -> None:

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, TypeGuard
 
+from pydantic import Field
+
 from peagle_sm.core.engines import PackagedData, read_data, version_of
+from peagle_sm.core.spec.modes import Mode
 
 Kind = Literal["eagle3", "speculators", "peagle"]
 _UNSCALED = ("default", "su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
@@ -29,6 +32,14 @@ class HeadArchitecture(PackagedData):
     since: str | None = None
 
 
+class DrafterFormats(PackagedData):
+    """Names that a config of another mode's drafter may have, each with the first vLLM that has it."""
+
+    architectures: Mapping[str, str] = Field(default_factory=dict)
+    speculators: Mapping[str, str] = Field(default_factory=dict)
+    model_types: Mapping[str, str] = Field(default_factory=dict)
+
+
 class HeadFormats(PackagedData):
     """What each vLLM version needs to see in a head's config."""
 
@@ -43,6 +54,7 @@ class HeadFormats(PackagedData):
     aux_states_other_than_3: str
     mask_token_id_alone: str
     positions_extended: str
+    drafters: Mapping[Mode, DrafterFormats]
 
     def loaded_as(self, name: str) -> str:
         """Return the name that vLLM looks up for an architecture of a config."""

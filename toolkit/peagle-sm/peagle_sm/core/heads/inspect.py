@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+from peagle_sm.core.heads.drafters import DrafterFacts, drafter_faults, not_a_drafter, read_drafter
 from peagle_sm.core.heads.formats import load_head_formats
 from peagle_sm.core.heads.layout import (
     HeadReport,
@@ -21,6 +22,7 @@ from peagle_sm.core.heads.layout import (
 from peagle_sm.core.heads.reading import Contents, Folder, read_contents
 from peagle_sm.core.heads.values import value_faults
 from peagle_sm.core.heads.weights import FLOATS, MASK, Tensor, vocabulary_faults, weight_faults
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.core.words import Finding, error_finding, worst_first
 
 FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "gemma4", "gemma4_text")
@@ -121,7 +123,7 @@ def inspect_head(
     Args:
         folder: the folder with its files.
         target: the target's ``config.json``; None skips the checks against the target.
-        mode: "eagle3" or "p-eagle"; None takes the mode of its files.
+        mode: the mode that it must have; None takes the mode of its files.
         num_speculative_tokens: number of draft tokens per step; None skips that check.
         trained_k: its trained depth, if its config lacks it.
         target_name: the target's name, for the report.
@@ -131,6 +133,11 @@ def inspect_head(
         OSError: the folder's ``read`` raised it.
     """
     contents = read_contents(folder)
+    drafter = None if contents.config is None else read_drafter(contents.config, mode)
+    if contents.config is not None and (drafter is not None or mode in load_head_formats().drafters):
+        if drafter is not None and drafter.trained_k is None:
+            drafter = replace(drafter, trained_k=trained_k)
+        return _other_drafter(folder, contents, drafter, mode, num_speculative_tokens, target, target_name)
     layout, read = (None, []) if contents.config is None else read_layout(contents.config)
     faults = [*contents.faults, *read]
     parallel = _is_parallel(layout, contents.tensors) if mode is None else mode == "p-eagle"
@@ -159,6 +166,51 @@ def inspect_head(
         faults=tuple(worst_first(faults)),
     )
     return report if layout is None else _with_layout(report, layout, parallel)
+
+
+def _other_drafter(
+    folder: Folder,
+    contents: Contents,
+    drafter: DrafterFacts | None,
+    mode: str | None,
+    requested: int | None,
+    target: Mapping[str, Any] | None,
+    target_name: str | None,
+) -> HeadReport:
+    """Check a drafter of another mode than EAGLE-3 and P-EAGLE: its files, values and config."""
+    faults = [*contents.faults]
+    if drafter is None:
+        faults.append(not_a_drafter(contents.config or {}, cast(Mode, mode)))
+    else:
+        sizes = None if target is None else target_facts(target)
+        known = None if sizes is None else {"hidden": sizes.hidden, "vocab": sizes.vocab}
+        faults += drafter_faults(drafter, mode=mode, requested=requested, target=known)
+    if folder.near:
+        faults += value_faults(folder.read, contents.tensors)
+    report = replace(
+        inspect_files(folder),
+        target=target_name or (drafter.verifier if drafter else None),
+        target_known=target is not None,
+        faults=tuple(worst_first(faults)),
+    )
+    return (
+        report
+        if drafter is None
+        else replace(
+            report,
+            format=drafter.format,
+            method=drafter.mode,
+            architecture=drafter.architecture,
+            layers=drafter.layers,
+            hidden_size=drafter.hidden,
+            target_hidden_size=drafter.target_hidden,
+            vocab_size=drafter.vocab,
+            draft_vocab_size=drafter.draft_vocab,
+            trained_k=drafter.trained_k,
+            vllm=drafter.since,
+            vllm_reason=drafter.since and f"{drafter.architecture} heads",
+        )
+    )
 
 
 def inspect_files(folder: Folder) -> HeadReport:

@@ -22,13 +22,13 @@ from peagle_sm.core.heads.formats import (
     rope_settings,
     unread_fields,
 )
+from peagle_sm.core.spec.modes import Mode
 from peagle_sm.core.words import Finding, error_finding
 
 # The trainer has the same names in peagle_train/rules.py.
 MASK_KEYS = ("mask_token_id", "pard_token", "ptd_token_id")  #: names of the mask token, in vLLM's order
 HEAD_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-HeadFormat = Literal["eagle3", "speculators"]
-Method = Literal["eagle3", "p-eagle"]
+HeadFormat = Literal["eagle3", "speculators", "native"]
 
 
 class HeadRefused(PlanRefused):
@@ -55,7 +55,7 @@ class HeadReport:
 
     place: str
     format: HeadFormat | None = None
-    method: Method | None = None
+    method: Mode | None = None
     architecture: str | None = None
     layers: int | None = None
     hidden_size: int | None = None
@@ -241,12 +241,12 @@ def _layout(config: Config, layer: Config, family: Literal["llama", "qwen3"], ar
         mlp_bias=bool(layer.get("mlp_bias")) and family == "llama",
         aux_layer_ids=ids,
         mask_tokens=masks,
-        trained_k=_int((_first_method(config) or {}).get("speculative_tokens")),
+        trained_k=_int((first_method(config) or {}).get("speculative_tokens")),
         tied=bool(layer.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
         quantized="quantization_config" in config or "quantization_config" in layer,
         dtype=dtype if isinstance(dtype, str) else None,
         declared_parallel=config["speculators_model_type"] == "peagle" if speculators else None,
-        verifier=_verifier(config),
+        verifier=verifier_of(config),
         context=context_of(layer, kind_of(config), family),
         engine=first_engine(engine_needs(config, family, architecture, aux_states, tuple(masks))),
     )
@@ -303,7 +303,7 @@ def _model_type(value: Any, allowed: str, step: str) -> Finding:
 
 
 def _refused_architecture(names: Sequence[str], kind: str) -> Finding:
-    """Return the error of a head of another method: EAGLE-1, Medusa, MTP, DFlash and others."""
+    """Return the error of a head of another method: EAGLE-1, Medusa and others."""
     formats = load_head_formats()
     missing = [name for name in map(formats.loaded_as, names) if name not in formats.architectures]
     looked_up = f", which vLLM looks up as {', '.join(missing)} and does not have" if missing else ""
@@ -313,7 +313,7 @@ def _refused_architecture(names: Sequence[str], kind: str) -> Finding:
         f"{looked_up}; allowed for an EAGLE-3 or P-EAGLE head: {', '.join(formats.names)}, or the "
         "speculators format",
         "If its weights have the layout of vLLM's Llama head, set architectures: [LlamaForCausalLMEagle3] "
-        "and model_type: llama. A head of another method (EAGLE-1, Medusa, MTP, DFlash) cannot be served.",
+        "and model_type: llama. A head of another method (EAGLE-1, Medusa) cannot be served.",
     )
 
 
@@ -332,21 +332,23 @@ def _speculators_faults(config: Config) -> list[Finding]:
     if kind not in SPECULATORS_TYPES:
         message = f"speculators_model_type: found {kind!r}; allowed: {', '.join(SPECULATORS_TYPES)}"
         return [error_finding("format", message, "Use an EAGLE-3 or P-EAGLE head.")]
-    method = _first_method(config)
-    if method is None or _verifier(config) is None or _int(method.get("speculative_tokens")) is None:
+    method = first_method(config)
+    if method is None or verifier_of(config) is None or _int(method.get("speculative_tokens")) is None:
         message = "speculators_config lacks the verifier, or speculative_tokens of its first proposal method"
         return [error_finding("config", message, "Export the head with `speculators` again.")]
     return []
 
 
-def _first_method(config: Config) -> Config | None:
+def first_method(config: Config) -> Config | None:
+    """Return the first proposal method of a speculators config; None without one."""
     inner = config.get("speculators_config")
     methods = inner.get("proposal_methods") if isinstance(inner, Mapping) else None
     first = methods[0] if isinstance(methods, list) and methods else None
     return first if isinstance(first, Mapping) else None
 
 
-def _verifier(config: Config) -> str | None:
+def verifier_of(config: Config) -> str | None:
+    """Return the target that a speculators config names; None without one."""
     inner = config.get("speculators_config")
     verifier = inner.get("verifier") if isinstance(inner, Mapping) else None
     name = verifier.get("name_or_path") if isinstance(verifier, Mapping) else None

@@ -28,6 +28,7 @@ from peagle_sm.core.heads.weights import (
     header_length,
     parse_header,
 )
+from peagle_sm.core.spec.modes import Mode, facts_of
 from peagle_sm.core.words import Finding, error_finding
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -348,7 +349,7 @@ def manifest_faults(
     sizes: Mapping[str, int],
     *,
     model: str,
-    mode: str,
+    mode: Mode,
     num_speculative_tokens: int | None,
 ) -> Iterator[Finding]:
     """Compare a spec with a manifest, and the manifest with the files (``sizes``)."""
@@ -370,7 +371,8 @@ def manifest_faults(
     if facts.method != mode:
         yield error_finding("method", f"it is a {facts.method} head; the spec has mode {mode}", _OTHER)
     elif num_speculative_tokens is not None:
-        yield from depth_faults(num_speculative_tokens, facts.trained_k, parallel=mode == "p-eagle")
+        parallel = facts_of(mode).one_pass
+        yield from depth_faults(num_speculative_tokens, facts.trained_k, parallel=parallel)
 
 
 _AGAIN = "Stage it again: `peagle-sm heads stage`."

@@ -20,6 +20,7 @@ from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import HeadReport
 from peagle_sm.core.heads.reading import CONFIG, REPOSITORY, Folder
 from peagle_sm.core.plan.environment import MODEL_MOUNT
+from peagle_sm.core.spec.modes import WITH_HEAD, mode_of_config
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
 
@@ -209,9 +210,6 @@ def _default_hub() -> Hub:
     return Hub()
 
 
-MODES = ("eagle3", "p-eagle")
-
-
 def check_head(
     head: str | Path,
     *,
@@ -231,7 +229,7 @@ def check_head(
             the catalogue.
         target: the target's folder, prefix, hub id, catalogue model, or config; None takes the
             catalogue's target for a catalogued head, and skips the target checks for others.
-        mode: "eagle3" or "p-eagle"; None takes the head's own mode.
+        mode: a mode with a head; None takes the head's own mode.
         num_speculative_tokens: number of draft tokens per step; None skips that check.
         session: for ``s3://``; None creates one from the environment.
         sources: replaces the default access to the hub, S3 and the catalogue.
@@ -240,8 +238,11 @@ def check_head(
         SpecError: the head, target or mode is invalid.
         NotFound, CredentialsError, ServiceFault: one does not exist, or cannot be reached.
     """
-    if mode not in (None, *MODES):
-        raise SpecError(f"mode: found {mode!r}; allowed: {', '.join(MODES)}", next_step="Give one of these.")
+    if mode not in (None, *WITH_HEAD):
+        raise SpecError(
+            f"mode: found {mode!r}; allowed: {', '.join(WITH_HEAD)}",
+            next_step="Give one of these; the other modes have no head to check.",
+        )
     opened = sources or Sources(lambda: session or _default_session())
     place = opened.head(str(head), mode)
     return inspect_place(opened, place, target, mode=mode, num_speculative_tokens=num_speculative_tokens)
@@ -348,11 +349,10 @@ def refused_head(environment: Mapping[str, str], root: Path) -> str | None:
     except (ValueError, KeyError, TypeError, OSError):
         # Not a head in this directory tree: vLLM itself reports faults of others.
         return None
-    parallel = wanted.get("parallel_drafting") is True
     report = inspect_head(
         local_folder(head),
         target=_config_of(root / MODEL_MOUNT.lstrip("/")),
-        mode="p-eagle" if parallel else "eagle3",
+        mode=mode_of_config(wanted) or "eagle3",
     )
     errors = [fault.message for fault in report.faults if fault.severity == "error"]
     if not errors:

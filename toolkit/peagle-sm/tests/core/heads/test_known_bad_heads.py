@@ -189,8 +189,8 @@ BAD: dict[str, Bad] = {
     ),
     "another method": Bad(
         "format",
-        "speculators_model_type: found 'dflash'",
-        speculators_config(speculators_model_type="dflash"),
+        "speculators_model_type: found 'medusa'",
+        speculators_config(speculators_model_type="medusa"),
     ),
     "no architecture": Bad("format", "architectures: found None", drop(head_config(), "architectures")),
     "a size that is none": Bad("config", "hidden_size: found 0", head_config(hidden_size=0)),

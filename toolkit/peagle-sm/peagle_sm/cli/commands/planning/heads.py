@@ -18,6 +18,7 @@ from peagle_sm.cli.console import confirmed, emit, need_terminal, note, terminat
 from peagle_sm.cli.terminal import render_fields, render_table
 from peagle_sm.core.errors import Declined, SpecError
 from peagle_sm.core.heads.reading import SOURCE, usd_per_month
+from peagle_sm.core.spec.modes import WITH_HEAD, Mode, facts_of, title_of
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
@@ -57,21 +58,22 @@ def heads() -> None:
     metavar="TARGET",
     help="Target model to check against; same forms as HEAD.  [default: the catalogue's]",
 )
+@click.option("--mode", type=click.Choice(WITH_HEAD), help="Mode to check for.  [default: the head's own]")
 @global_options
 @click.pass_obj
-def check(state: State, head: str, target: str | None) -> None:
+def check(state: State, head: str, target: str | None, mode: str | None) -> None:
     """Check a draft head for faults before an engine loads it.
 
     HEAD is a folder, s3://BUCKET/PREFIX/, OWNER/NAME or OWNER/NAME@COMMIT on the Hugging Face hub, or a head
     or model in the catalogue. The command reads only configs, tensor headers and the vocabulary map; in a
     local folder it also reads the weights and computes each file's sha256. Exit code 3 if the head must not
-    be deployed.
+    be deployed. Of heads of modes other than eagle3 and p-eagle, the weights' layout is not checked.
     """
     from peagle_sm.core.heads.layout import refused
     from peagle_sm.service.heads import check_head
 
     sources = sources_for(state, lambda: open_session(state))
-    report = check_head(head, target=target, sources=sources)
+    report = check_head(head, target=target, mode=mode, sources=sources)
     emit(
         state,
         table=lambda: render_report(report),
@@ -249,7 +251,6 @@ def sources_for(state: State, session: Callable[[], Session]) -> Sources:
     return Sources(session, hub, progress=lambda line: note(state, line))
 
 
-_METHODS = {"p-eagle": "P-EAGLE (one pass for all draft tokens)", "eagle3": "EAGLE-3 (one pass per token)"}
 _SHOWN_FILES = 12
 
 
@@ -271,6 +272,13 @@ def render_report(report: HeadReport) -> str:
     return "\n".join([*lines, "", "This head may be deployed."] if report.ok else lines)
 
 
+def _method(mode: Mode | None) -> str:
+    if mode is None:
+        return "unknown"
+    passes = "one pass for all draft tokens" if facts_of(mode).one_pass else "one pass per token"
+    return f"{title_of(mode)} ({passes})"
+
+
 def _facts(report: HeadReport) -> list[tuple[str, str]]:
     def text(value: object) -> str:
         return "unknown" if value is None else str(value)
@@ -278,7 +286,7 @@ def _facts(report: HeadReport) -> list[tuple[str, str]]:
     read = "its config was read" if report.target_known else "its config was not read"
     rows = [
         ("format", f"{text(report.format)}, {text(report.architecture)}"),
-        ("method", _METHODS.get(report.method or "", "unknown")),
+        ("method", _method(report.method)),
         ("layers", text(report.layers)),
         ("hidden size", f"{text(report.hidden_size)}, of the target {text(report.target_hidden_size)}"),
         ("vocabulary", f"{text(report.draft_vocab_size)} of {text(report.vocab_size)}"),

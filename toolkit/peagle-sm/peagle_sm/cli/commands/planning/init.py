@@ -16,13 +16,13 @@ from peagle_sm.aws.files import CannotWrite, write_file
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 from peagle_sm.cli.console import emit, to_json
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.modes import DRAFT_TOKENS, MODES, Mode, facts_of
 
 if TYPE_CHECKING:
     from peagle_sm.core.catalog import Catalog
 
 
 SCHEMA_NAME = "peagle.schema.json"
-MODES = ("none", "eagle3", "p-eagle")
 
 
 @click.command(cls=Command)
@@ -52,7 +52,7 @@ MODES = ("none", "eagle3", "p-eagle")
 def init(
     state: State,
     model: str | None,
-    mode: str,
+    mode: Mode,
     name: str | None,
     draft_head: str | None,
     config: str | None,
@@ -122,31 +122,28 @@ def _known_model(model: str | None, catalog: Catalog) -> str:
     return model
 
 
-def _speculation(model: str, mode: str, draft_head: str | None, catalog: Catalog) -> dict[str, Any]:
-    if mode == "none":
-        return {"mode": mode}
+def _speculation(model: str, mode: Mode, draft_head: str | None, catalog: Catalog) -> dict[str, Any]:
+    facts = facts_of(mode)
+    entry = catalog.models.get(model)
+    tokens = entry.default_num_speculative_tokens.get(mode) if entry else None
+    if not facts.has_weights:
+        return {"mode": mode} | ({DRAFT_TOKENS: tokens or facts.draft_tokens} if facts.speculates else {})
     heads_by_name = catalog.heads_for(model)
     heads = [name for name, head in heads_by_name.items() if head.method == mode]
-    if not heads and not draft_head:
+    inside = entry is None and not facts.needs_head  # a model of the user's own may have the weights itself
+    if not heads and not draft_head and not inside:
         methods = {head.method for head in heads_by_name.values()}
         raise SpecError(
             f"the catalogue has no {mode} head for {model}",
             next_step="give --draft-head s3://…/ with your own head, or another --mode",
             details={
                 "found": mode,
-                "allowed": ["none", *(known for known in MODES if known in methods)],
+                "allowed": [each for each in MODES if each in methods or not facts_of(each).has_weights],
             },
         )
-    entry = catalog.models.get(model)
-    defaults: dict[str, int] = (
-        {str(key): value for key, value in entry.default_num_speculative_tokens.items()} if entry else {}
-    )
-    default_heads = {str(key): value for key, value in entry.default_heads.items()} if entry else {}
-    return {
-        "mode": mode,
-        "num_speculative_tokens": defaults.get(mode, 3),
-        "draft_head": draft_head or default_heads.get(mode) or heads[0],
-    }
+    default_head = entry.default_heads.get(mode) if entry else None
+    head = draft_head or default_head or next(iter(heads), None)
+    return {"mode": mode, DRAFT_TOKENS: tokens or facts.draft_tokens} | ({"draft_head": head} if head else {})
 
 
 def _write(path: Path, text: str, force: bool) -> None:

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from peagle_sm.cli.terminal import render_fields
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, SpeculationSpec
+from peagle_sm.core.spec.modes import Mode, facts_of
 from peagle_sm.core.spec.validation import to_yaml
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def render_spec(chosen: Mapping[str, Any], *, file: str, schema: str) -> str:
 def _block(model: type[BaseModel], chosen: Mapping[str, Any], indent: str, *, show_all: bool) -> list[str]:
     lines: list[str] = []
     for name, field in model.model_fields.items():
+        if model is SpeculationSpec and not _concerns(name, chosen):
+            continue
         part = _part_of(field)
         if part is not None:
             lines += _part_block(name, part, chosen.get(name), indent)
@@ -48,6 +51,12 @@ def _block(model: type[BaseModel], chosen: Mapping[str, Any], indent: str, *, sh
         if not indent and (part is not None or name == "source"):
             lines.append("")
     return lines
+
+
+def _concerns(name: str, speculation: Mapping[str, Any]) -> bool:
+    """Return whether a field is of the chosen mode, or of every mode."""
+    mode: Mode = speculation.get("mode", "p-eagle")
+    return name == "mode" or name in facts_of(mode if mode != "none" else "p-eagle").fields
 
 
 def _part_block(name: str, part: type[BaseModel], chosen: Any, indent: str) -> list[str]:
