@@ -119,8 +119,8 @@ def _drafting(endpoint: Watched) -> Iterator[AlarmRule]:
             queries=(stat("fell", endpoint.acceptance_namespace, DRIFTING_SLICES, space, "Maximum", 300),),
             expression="fell",
         )
-    if 0 in endpoint.ks:
-        return  # a table with a K of 0: many requests at once are served without drafts, as it says
+    if 0 in endpoint.ks or not endpoint.always_drafts:
+        return  # without drafts in good health: many requests at a K of 0, or text that repeats nothing
     yield AlarmRule(
         key="no-drafts",
         text="The log has no drafted token for 50 or more requests in 30 minutes: speculation is off, for "

@@ -38,7 +38,7 @@ class Watched:
     """Facts of an endpoint for its alarms, filters and dashboard.
 
     ``tokens`` is K, None without speculation. ``ks`` are the K that a number of running requests can get:
-    several with a table of K, and then 0 may be one.
+    several with a table of K, and then 0 may be one. ``always_drafts``: each step has draft tokens.
     ``slices``: those by which the gate in the container counts drafts.
     ``gpus`` counts those of one instance (the most of several types), 0 without GPUs. Prices are in USD, None
     if unknown. ``publish_s`` is the time between two utilisation datapoints.
@@ -48,6 +48,7 @@ class Watched:
     variant: str
     component: str | None
     tokens: int | None
+    always_drafts: bool
     ks: frozenset[int]
     parallel: bool
     slices: tuple[Chosen, ...]
@@ -88,6 +89,7 @@ def watched(plan: Plan) -> Watched:
         variant=sent["ProductionVariants"][0]["VariantName"],
         component=plan.names.component,
         tokens=tokens,
+        always_drafts=plan.draft.mode_facts.always_drafts,
         ks=_ks(drafting),
         parallel=drafting is not None and "parallel_drafting" in drafting,
         slices=read_chosen(plan.spec.metrics.slices if GATE_SLICES in container["Environment"] else ()),

@@ -106,7 +106,7 @@ def fault(
     """Return what is wrong with the drafting; None if nothing is, or with too few counts.
 
     ``parallel`` is True if each draft has a second token from the same pass. ``always`` is False if the
-    engine drafts nothing at some numbers of requests: a table with a K of 0.
+    engine may draft nothing in good health: with a K of 0, or from text that repeats nothing.
     """
     if always and counts.undrafted >= TOKENS_WITHOUT_DRAFT:
         return f"speculation is off: {counts.generated} tokens and no draft"

@@ -122,4 +122,5 @@ async def verdict(ask: Ask, settings: Settings, speculation: Speculation) -> tup
     )
     if profile is not None:
         profile = replace(profile, survival=profile.survival[:k])
-    return fault(counts, parallel=speculation.parallel and k > 1, profile=profile, always=k > 0), seen
+    always = k > 0 and not speculation.from_text
+    return fault(counts, parallel=speculation.parallel and k > 1, profile=profile, always=always), seen

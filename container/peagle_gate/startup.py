@@ -111,12 +111,18 @@ class Speculation:
         parallel: whether they are drafted in one pass.
         head: the head's path.
         table: rows (first, last, K) of K by the number of running requests; empty if K is always ``tokens``.
+        from_text: whether drafts come from the text so far, which may have nothing to repeat.
     """
 
     tokens: int
     parallel: bool
     head: str
     table: tuple[tuple[int, int, int], ...] = ()
+    from_text: bool = False
+
+
+#: vLLM's methods without a head; with them a step may have no draft in good health.
+_TEXT_METHODS = ("ngram", "suffix")
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -170,6 +176,7 @@ def speculation(args: Sequence[str]) -> Speculation | None:
         config.get("parallel_drafting") is True,
         str(config.get("model") or ""),
         _rows(table, tokens) if isinstance(table, list) else (),
+        config.get("method") in _TEXT_METHODS,
     )
 
 
@@ -186,7 +193,8 @@ def _by_single_flags(args: Sequence[str]) -> Speculation | None:
     tokens = last_value(args, "--spec-tokens") or ""
     if not tokens.isdecimal() or int(tokens) < 1:
         return None
-    return Speculation(int(tokens), False, last_value(args, "--spec-model") or "")
+    from_text = last_value(args, "--spec-method") in _TEXT_METHODS
+    return Speculation(int(tokens), False, last_value(args, "--spec-model") or "", (), from_text)
 
 
 def last_value(args: Sequence[str], flag: str) -> str | None:

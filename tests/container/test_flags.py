@@ -221,6 +221,14 @@ def test_the_engine_may_be_told_of_drafting_by_three_flags() -> None:
     assert speculation(["--spec-tokens", "none"]) is None
 
 
+def test_drafts_from_the_text_may_be_missing() -> None:
+    text = json.dumps({"method": "ngram", "num_speculative_tokens": 5})
+    by_config = speculation(["--speculative-config", text])
+    by_flags = speculation(["--spec-method", "suffix", "--spec-tokens", "5"])
+    with_head = speculation(SPECULATING)
+    assert [each.from_text for each in (by_config, by_flags, with_head) if each] == [True, True, False]
+
+
 def test_the_gate_stands_unless_it_is_turned_off() -> None:
     assert is_on({})
     assert is_on({"PEAGLE_GATE": "on"})

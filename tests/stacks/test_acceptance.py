@@ -187,6 +187,8 @@ def test_a_table_of_k_raises_no_false_alarm(
     assert can_be_ineffective(endpoint) == ineffective
     assert (INEFFECTIVE in {entry.metric for entry in filters(endpoint)}) == ineffective
     assert ("no-drafts" in {rule.key for rule in watches(endpoint)}) == no_drafts
+    from_text = replace(endpoint, always_drafts=False)
+    assert "no-drafts" not in {rule.key for rule in watches(from_text)}, "text may repeat nothing"
     assert ("Acceptance at K = 5" in json.dumps(dashboard_body(endpoint, [], ""))) == length
 
 
