@@ -144,7 +144,7 @@ def _ends(written: list[Any], n: int) -> int:
         ('{"kind": "request"}', "'arm' is missing"),
         ('{"kind": "nonsense"}', "unknown kind 'nonsense'; allowed: header, arm"),
         ("[]", 'expected a JSON object with a "kind"'),
-        (to_line(ARM).replace('"p-eagle"', '"medusa"'), "mode: expected one of 'none', 'eagle3'"),
+        (to_line(ARM).replace('"p-eagle"', '"medusa"'), "mode: expected one of 'none', 'ngram'"),
         (to_line(request()).replace('"chunks":9', '"chunks":"9"'), "chunks: expected int, found '9'"),
         (to_line(request()).replace("[1.5,2.0]", "[1.5,null]"), "gaps_ms: expected float, found None"),
         (to_line(request()).replace('"concurrency":8', '"concurrency":true'), "load: concurrency: expected"),

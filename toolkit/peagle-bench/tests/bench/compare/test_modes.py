@@ -25,10 +25,7 @@ def test_modes_come_slowest_first_each_with_its_k() -> None:
     ],
 )
 def test_wrong_modes_are_refused(text: str) -> None:
-    with pytest.raises(
-        SpecError,
-        match="two or more of none, ngram",
-    ):
+    with pytest.raises(SpecError, match="two or more of none, ngram"):
         parse_modes(text)
 
 
@@ -47,6 +44,19 @@ def test_a_spec_becomes_one_for_each_mode() -> None:
     assert by_name == {"none": ("none", None), "eagle3": ("eagle3", 5), "p-eagle": ("p-eagle", 9)}
     assert specs["eagle3"].speculation.draft_head == "tiny-code-eagle3"
     assert specs["none"].speculation.draft_head is None
+
+
+def test_a_mode_without_a_head_becomes_a_spec_without_one() -> None:
+    base = tiny(speculation={"mode": "p-eagle", "draft_head": "mine"}, head_uri="s3://bucket/mine/")
+    spec = spec_of(base, "ngram", k=4)
+    assert (spec.name, spec.head_uri) == ("cmp-tiny-code-ngram", None)
+    assert spec.speculation.model_dump(exclude_none=True) == {"mode": "ngram", "num_speculative_tokens": 4}
+
+
+def test_a_modes_own_fields_stay_with_it() -> None:
+    base = tiny(speculation={"mode": "ngram", "prompt_lookup_max": 3})
+    assert spec_of(base, "ngram", k=2).speculation.prompt_lookup_max == 3
+    assert spec_of(base, "p-eagle").speculation.prompt_lookup_max is None
 
 
 def test_a_head_of_ones_own_stays_with_its_mode_only() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from peagle_bench.tune.arms import arm_spec, label, parse_modes
-from peagle_bench.tune.estimate import Estimate, Settings, estimate
+from peagle_bench.tune.estimate import Estimate, Settings, estimate, is_runtime
 from peagle_bench.tune.run import total
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
@@ -53,8 +53,17 @@ def test_modes_without_a_k_are_refused(text: str) -> None:
 
 
 def test_modes_and_labels() -> None:
-    assert parse_modes("eagle3, p-eagle") == ("eagle3", "p-eagle")
+    assert parse_modes("eagle3, p-eagle, ngram") == ("eagle3", "p-eagle", "ngram")
     assert (label("p-eagle", 7), label("none", 0)) == ("p-eagle K=7", "none")
+
+
+def test_k_changes_in_one_engine_only_if_every_mode_can() -> None:
+    assert is_runtime("auto", True, ("p-eagle", "ngram"))
+    assert not is_runtime("auto", True, ("p-eagle", "suffix"))
+    assert not is_runtime("auto", False, ("p-eagle",))
+    with pytest.raises(SpecError, match="runtime with mode dflash") as caught:
+        is_runtime("runtime", False, ("eagle3", "dflash"))
+    assert "--by deployments" in str(caught.value.next_step)
 
 
 def price(**more: Any) -> Estimate:
