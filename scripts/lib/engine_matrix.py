@@ -25,8 +25,9 @@ def facts(version: str, texts: Mapping[str, str]) -> dict[str, object]:
     """Return what one vLLM version has; ``texts`` are the files of its wheel, by path.
 
     Returns:
-        ``speculative``: names of the fields of SpeculativeConfig. ``runner``: how the model runner is
-        chosen. ``harmony``: the package with gpt-oss's chat format that this version requires.
+        ``methods``: values of SpeculativeConfig's method. ``speculative``: names of its fields. ``runner``:
+        how the model runner is chosen. ``harmony``: the package with gpt-oss's chat format that this version
+        requires.
     """
     config, speculative, envs = (ast.parse(texts.get(name, "")) for name in (CONFIG, SPECULATIVE, VARIABLES))
     required = [
@@ -38,6 +39,7 @@ def facts(version: str, texts: Mapping[str, str]) -> dict[str, object]:
     ]
     return {
         "version": version,
+        "methods": sorted(_methods(speculative)),
         "speculative": sorted(_fields(speculative)),
         "runner": _runner(config, envs),
         "harmony": sorted(line.partition(":")[2].strip() for line in required if "harmony" in line),
@@ -56,6 +58,22 @@ def _fields(tree: ast.Module) -> list[str]:
         and not item.target.id.startswith("_")
         and "ClassVar" not in ast.unparse(item.annotation)
     ]
+
+
+def _methods(tree: ast.Module) -> set[str]:
+    """Return the texts of the type SpeculativeMethod, also those of the types that it names."""
+    literals = {
+        ast.unparse(node.targets[0]): node.value.slice
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript)
+    }
+
+    def texts(name: str) -> set[str]:
+        nodes = [*ast.walk(literals[name])] if name in literals else []
+        own = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+        return own.union(*(texts(node.id) for node in nodes if isinstance(node, ast.Name)))
+
+    return texts("SpeculativeMethod")
 
 
 def _runner(config: ast.Module, envs: ast.Module) -> dict[str, object]:

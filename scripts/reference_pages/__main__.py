@@ -9,6 +9,7 @@ from pathlib import Path
 from scripts.reference_pages.checks import checks_page
 from scripts.reference_pages.commands import cli_page, exit_codes_page
 from scripts.reference_pages.engines import engines_page
+from scripts.reference_pages.modes import drafters_page
 from scripts.reference_pages.python_api import python_page
 from scripts.reference_pages.quickstart_picture import picture
 from scripts.reference_pages.spec import schema_text, spec_page
@@ -22,6 +23,10 @@ def _picture() -> str:
     return picture((DOCS / "how-to" / "measure.md").read_text(encoding="utf-8"))
 
 
+def _drafters() -> str:
+    return drafters_page((DOCS / "how-to" / "which-drafter.md").read_text(encoding="utf-8"))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/exit-codes.md": exit_codes_page,
@@ -32,6 +37,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/python.md": python_page,
     "reference/training-sizes.md": training_sizes_page,
     "reference/troubleshooting.md": troubleshooting_page,
+    "how-to/which-drafter.md": _drafters,
     "assets/quickstart.svg": _picture,
 }
 

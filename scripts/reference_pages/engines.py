@@ -14,9 +14,10 @@ _INTRO = """\
 `scripts/reference` writes this page from `core/data/engines.yaml`.
 `scripts/engine-matrix VERSION` reads a new version from vLLM's source.
 
-P-EAGLE needs vLLM's first model runner, V1: V2 has no parallel drafting. With a draft head the plan sets
-`VLLM_USE_V2_MODEL_RUNNER=0` where vLLM might choose V2. An image with a version that is not listed gets a
-warning, and is treated like the nearest older one.
+P-EAGLE needs vLLM's first model runner, V1: V2 has no parallel drafting. With P-EAGLE, EAGLE-3 and suffix
+decoding the plan sets `VLLM_USE_V2_MODEL_RUNNER=0` where vLLM might choose V2;
+[Which drafter](../how-to/which-drafter.md) has the runners of every mode. An image with a version that is not
+listed gets a warning, and is treated like the nearest older one.
 """
 
 
@@ -40,6 +41,7 @@ def engines_page() -> str:
         lines.append(f"| {' | '.join((*cells, entry.p_eagle_on_v2, pinned, faults))} |")
     lines += ["", "`by-model`: V2 for some architectures. `sequential`: it drafts one token at a time."]
     for title, ranges in (
+        ("Methods of speculation", matrix.methods),
         ("Fields of the speculative config", matrix.speculative),
         ("Arguments that the toolkit uses (SM_VLLM_...)", matrix.arguments),
         ("Variables", matrix.variables),

@@ -39,9 +39,9 @@ def test_every_public_name_comes_without_a_client() -> None:
 @pytest.mark.parametrize(
     ("use_case", "most"),
     [
-        ("peagle_sm.service.lifecycle.deployment", 82),
-        ("peagle_sm.service.lifecycle.updating", 84),
-        ("peagle_sm.service.lifecycle.resuming", 82),
+        ("peagle_sm.service.lifecycle.deployment", 84),
+        ("peagle_sm.service.lifecycle.updating", 86),
+        ("peagle_sm.service.lifecycle.resuming", 84),
         ("peagle_bench.benchmark.run", 80),
     ],
 )

@@ -116,7 +116,7 @@ class SpeculationSpec(SpecPart):
     mode: Mode = Field(
         default="p-eagle",
         description="Drafter: none; ngram or suffix (from the text); eagle3, p-eagle, dflash or dspark (a "
-        "head); mtp; draft-model. docs/how-to/which-drafter.md compares them.",
+        "head); mtp; draft-model.",
     )
     num_speculative_tokens: int | None = Field(
         default=None, ge=0, description="Tokens proposed per step (K); left out, the catalogue's figure."
