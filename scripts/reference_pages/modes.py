@@ -47,7 +47,7 @@ def modes_table() -> list[str]:
                 f"`{mode}`",
                 _DRAFTS_FROM[facts.drafter],
                 "one pass" if facts.one_pass else "one token after the other" if facts.has_weights else "-",
-                (engines.mode(mode).since or "any") if facts.speculates else "any",
+                engines.mode(mode).since or ("before 0.16.0" if facts.speculates else "any"),
                 " or ".join(runner.upper() for runner in facts.runners),
                 facts.memory,
                 "the target's own" if facts.exact else "not the target's own",

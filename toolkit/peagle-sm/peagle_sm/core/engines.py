@@ -151,10 +151,11 @@ class EngineCatalog(PackagedData):
         return self.variables.get(name) or self.speculative.get(name, Range())
 
     def mode(self, mode: Mode) -> Range:
-        """Return which versions have a mode; what no version lacks begins with the oldest of the matrix."""
-        method = facts_of(mode).config.get("method")
-        span = self.methods[method] if method else Range()
-        return span if span.since or not method else Range(since=self.versions[0].version)
+        """Return which versions have a mode; P-EAGLE's begin with the oldest of the matrix."""
+        config = facts_of(mode).config
+        if "parallel_drafting" in config:
+            return Range(since=self.speculative["parallel_drafting"].since or self.versions[0].version)
+        return self.methods.get(config.get("method", ""), Range())
 
 
 class Bounds(PackagedData):
