@@ -107,7 +107,7 @@ def table_text(rows: Sequence[Row]) -> str:
 
 def _field_of(name: str, text: str, **bounds: Any) -> Any:
     """Return a field that only some modes have; its description begins with their names."""
-    return Field(default=None, description=f"Modes {', '.join(modes_with(name))}: {text}", **bounds)
+    return Field(default=None, description=f"Only with {', '.join(modes_with(name))}: {text}", **bounds)
 
 
 class SpeculationSpec(SpecPart):
