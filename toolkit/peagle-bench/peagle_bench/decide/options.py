@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from peagle_bench.decide.costs import Hosting, exactly
 from peagle_bench.load.points import Objective, is_withheld
 from peagle_bench.report.costs import faults_of, rate_interval, serving_of
-from peagle_bench.report.formatting import MODE_NAMES
 from peagle_bench.report.view import View
 from peagle_bench.results.records import ArmRecord, Header, Interval, PointRecord
 from peagle_sm.core.catalog import load_catalog
@@ -16,10 +15,13 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.prices import PriceEntry
 from peagle_sm.core.spec.hours import DAY_MINUTES, DAYS, parse_hours
+from peagle_sm.core.spec.modes import title_of
 
 #: Findings of the plan that say that the endpoint cannot serve the model in this mode.
 _IMPOSSIBLE = (
     "flag-versions",
+    "mode-conflicts",
+    "drafter-inside",
     "draft-dropped",
     "other-engine",
     "head-vllm",
@@ -93,7 +95,7 @@ def planned(plan: Plan, usd_per_hour: float | None, serves: float | None) -> tup
             Hosting(
                 instance_type=name,
                 mode=draft.mode,
-                label=MODE_NAMES[draft.mode],
+                label=title_of(draft.mode),
                 usd_per_hour=exactly(usd_per_hour or 0.0) if price is None or given else price_bounds(price),
                 price_source=f"{name}: given with --usd-per-hour" if given else str(price),
                 serves=None if serves is None else exactly(serves),
@@ -166,7 +168,7 @@ def _best(hosting: Hosting, mode: str, loads: Sequence[_Load]) -> Hosting:
         serves_source=f"measured at {best.label}",
         misses=best.misses,
         faults=best.faults,
-        label=MODE_NAMES.get(mode, mode),
+        label=title_of(mode),
     )
 
 

@@ -107,7 +107,7 @@ def test_completion_offers_commands() -> None:
         text=True,
         check=False,
     )
-    assert done.stdout.split() == ["plain,deploy", "plain,delete"]
+    assert done.stdout.split() == ["plain,deploy", "plain,delete", "plain,decide"]
 
 
 @pytest.mark.parametrize("option", ["--yes", "-y"])
