@@ -306,12 +306,18 @@ def test_the_page_on_when_not_to_host_begins_with_the_sentences(otps: str) -> No
 def test_a_day_of_an_endpoint_s_metrics(peagle: Run, spec: Callable[..., str]) -> None:
     path = Path(spec())
     path.write_text(path.read_text() + "lifecycle: {max_lifetime_hours: 72}\n")
+    # Requests to an earlier endpoint of this name are in the minute before.
+    peagle("local", "clock", "advance", "5m", "--format", "quiet")
     assert peagle("deploy", str(path), "--unguarded", "--yes", "--format", "quiet").exit_code == 0
     prices = ("--usd-per-million", "0.1/0.4", "--usd-per-hour", "0.4")
     words = (str(path), "--endpoint", "demo", "--tokens", "600/200", *prices)
     quiet = peagle("decide", *words)
     assert quiet.exit_code == 2
     assert "CloudWatch has no requests of it" in " ".join(quiet.stderr.split())
+    assert peagle("invoke", "demo", "-p", "def f():").exit_code == 0
+    young = peagle("decide", *words)
+    assert young.exit_code == 2
+    assert "allowed: at least an hour" in " ".join(young.stderr.split())
     for hours in ("30h", "2h"):  # the requests before the 30 hours are not of the last day
         for _ in range(3):
             assert peagle("invoke", "demo", "-p", "def f():").exit_code == 0
