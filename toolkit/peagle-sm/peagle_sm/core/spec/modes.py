@@ -131,6 +131,7 @@ TABLE_OF_MODES: Mapping[Mode, ModeFacts] = MappingProxyType(
             always_drafts=False,
             refuses=(_NO_ASYNC, _NO_WATERMARK),
             memory="none",
+            runs_here=True,
         ),
         "suffix": ModeFacts(
             "suffix decoding",
