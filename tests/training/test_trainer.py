@@ -345,9 +345,9 @@ def test_the_same_settings_train_an_eagle3_head(python: Path, tmp_path: Path) ->
     given = job(tmp_path, head=False, **settings, mask_token_id=1, aux_layer_ids="[1, 3, 5]")
     command = given.command(python)[:-3]
     done = subprocess.run(
-        [*command, "-m", "scripts.bench.stand_in.eagle3"],
+        [*command, "-m", "scripts.bench.stand_in.training", "eagle3"],
         cwd=container_dir().parent,
-        env={**given.environ(), "PYTHONPATH": f"{container_dir()}:{container_dir().parent}"},
+        env=_with_states(given, tmp_path / "states"),
         capture_output=True,
         text=True,
         timeout=300,
@@ -361,6 +361,38 @@ def test_the_same_settings_train_an_eagle3_head(python: Path, tmp_path: Path) ->
     report = inspect_head(folder, target=config, mode="eagle3", num_speculative_tokens=3)
     assert [str(each) for each in report.faults if each.severity == "error"] == []
     assert float(checked(python, CHECK, "output", given.root / "model", target)) < 1e-2
+
+
+def test_a_target_that_is_remembered_trains_the_same_head(python: Path, tmp_path: Path) -> None:
+    """The first head computes the target's states and keeps them; the second one reads them."""
+    states, heads, kept = tmp_path / "states", [], []
+    for name in ("computed", "read"):
+        settings = {**SHORT, "max_steps": 2, "num_depths": 3, "draft_vocab_size": 512}
+        given = job(tmp_path / name, head=False, **settings, mask_token_id=1, aux_layer_ids="[1, 3, 5]")
+        done = subprocess.run(
+            [*given.command(python)[:-3], "-m", "scripts.bench.stand_in.training", "p-eagle"],
+            cwd=container_dir().parent,
+            env=_with_states(given, states),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        heads.append((given.root / "model" / "model.safetensors").read_bytes())
+        kept.append({file: file.stat().st_mtime_ns for file in states.iterdir()})
+    assert kept[0]
+    assert kept[0] == kept[1], "nothing was computed again"
+    assert heads[0] == heads[1]
+
+
+def _with_states(given: Any, folder: Path) -> dict[str, str]:
+    root = container_dir()
+    return {
+        **given.environ(),
+        "PYTHONPATH": f"{root}:{root.parent}",
+        "PEAGLE_TARGET_STATES": str(folder),
+    }
 
 
 @pytest.fixture(scope="module")

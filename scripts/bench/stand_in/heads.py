@@ -25,7 +25,7 @@ from sagemaker_local.engine.trainer_env import ensure_trainer, train_environ
 
 ROOT = Path(__file__).parents[3]
 MODEL = "smollm2-135m-instruct"
-PROGRAMS = {"p-eagle": ("peagle_train", "train"), "eagle3": ("scripts.bench.stand_in.eagle3",)}
+HEADS = ("p-eagle", "eagle3")
 #: EAGLE-3 learns as many steps as it is served with; each costs it a pass, in training as in serving.
 DEPTHS = {"eagle3": 4}
 #: Documents of each held-out file whose loss is measured before and after; a hundred take a minute.
@@ -36,7 +36,7 @@ def main(folder: Path, data: list[Path]) -> int:
     """Train what is not yet trained; return the trainer's exit status."""
     python = ensure_trainer(say)
     target = ensure_smollm2(say)
-    for head, program in PROGRAMS.items():
+    for head in HEADS:
         root = folder / head
         if (root / "model" / "training.json").is_file():
             say(f"{head}: trained already, {root / 'model'}")
@@ -44,8 +44,10 @@ def main(folder: Path, data: list[Path]) -> int:
         lay(root, target, data, settings(head))
         environ = train_environ({**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}, root)
         environ["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
+        environ["PEAGLE_TARGET_STATES"] = str(folder / "target-states")
         say(f"{head}: training")
-        trained = subprocess.run([str(python), "-P", "-m", *program], env=environ, cwd=ROOT, check=False)
+        program = [str(python), "-P", "-m", "scripts.bench.stand_in.training", head]
+        trained = subprocess.run(program, env=environ, cwd=ROOT, check=False)
         if trained.returncode:
             return trained.returncode
     return 0

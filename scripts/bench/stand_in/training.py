@@ -1,9 +1,9 @@
-"""Train the stand-in's EAGLE-3 head by the same library, on the same data and settings as its P-EAGLE head.
+"""Train a head of the stand-in, P-EAGLE or EAGLE-3, by the same library on the same data and settings.
 
-    PYTHONPATH=container:. PEAGLE_ML_ROOT=FOLDER PYTHON -m scripts.bench.stand_in.eagle3
+    PYTHONPATH=container:. PEAGLE_ML_ROOT=FOLDER PYTHON -m scripts.bench.stand_in.training p-eagle|eagle3
 
-FOLDER is what ``/opt/ml`` is for `peagle_train`, and PYTHON that of the trainer's environment. The library's
-``TrainEagle3Recipe`` unrolls the draft ``num_depths`` steps (its ``ttt_steps``), each on its own output of
+P-EAGLE is trained as `peagle_train` does it, with a target that computes each document once. FOLDER is what ``/opt/ml`` is for `peagle_train`, and PYTHON that of the trainer's environment. For EAGLE-3 the
+library's ``TrainEagle3Recipe`` unrolls the draft ``num_depths`` steps (its ``ttt_steps``), each on its own output of
 the step before, as the head drafts in vLLM. After SIGTERM it saves a checkpoint and ends with 143; call
 it again to go on.
 """
@@ -25,9 +25,10 @@ from peagle_train.launch import Stop
 from peagle_train.plan import Folders, Plan, make_plan
 from peagle_train.recipe import HeadRecipe
 from peagle_train.token_map import write_token_map
+from scripts.bench.stand_in.remembered import Remembering
 
 
-class Eagle3Recipe(HeadRecipe):
+class Eagle3Recipe(Remembering, HeadRecipe):
     """The library's EAGLE-3 with `HeadRecipe`'s data, log and checkpoints; one process, a head from nothing.
 
     ``accuracy_K`` in its log is the share of positions where the first K drafts are all the target's.
@@ -78,19 +79,26 @@ class Eagle3Recipe(HeadRecipe):
         }
 
 
-def main() -> int:
+class PEagleRecipe(Remembering, HeadRecipe):
+    """The recipe of users' jobs."""
+
+
+KINDS = {"p-eagle": PEagleRecipe, "eagle3": Eagle3Recipe}
+
+
+def main(head: str) -> int:
     """Train, or go on."""
-    with tempfile.TemporaryDirectory(prefix="peagle-eagle3-") as work:
+    with tempfile.TemporaryDirectory(prefix="peagle-training-") as work:
         stop = Stop(Path(work) / "stop")
         stop.listen()
         try:
             plan = make_plan(Folders(Path(os.environ[ROOT_VARIABLE])), Path(work), world=1)
             write_token_map(plan)
-            return run(plan, stop, Eagle3Recipe)
+            return run(plan, stop, KINDS[head])
         except Mistake as error:
             print(f"error: {error}", file=sys.stderr)
             return MISTAKEN
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1]))
