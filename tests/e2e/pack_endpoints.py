@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, ServingSpec
-from scripts.bench.comparison import spec_of
+from tests.e2e.tiny_code import spec_of
 
 #: The engine reports cached prompt tokens, which the pack of agents needs.
 REPORTS_CACHE = {"SM_VLLM_ENABLE_PROMPT_TOKENS_DETAILS": "true"}

@@ -2,10 +2,11 @@
 
     PYTHONPATH=container:. PEAGLE_ML_ROOT=FOLDER PYTHON -m scripts.bench.stand_in.training p-eagle|eagle3
 
-P-EAGLE is trained as `peagle_train` does it, with a target that computes each document once. FOLDER is what ``/opt/ml`` is for `peagle_train`, and PYTHON that of the trainer's environment. For EAGLE-3 the
-library's ``TrainEagle3Recipe`` unrolls the draft ``num_depths`` steps (its ``ttt_steps``), each on its own output of
-the step before, as the head drafts in vLLM. After SIGTERM it saves a checkpoint and ends with 143; call
-it again to go on.
+FOLDER is what ``/opt/ml`` is for `peagle_train`, and PYTHON that of the trainer's environment. P-EAGLE is
+trained as `peagle_train` does it. For EAGLE-3 the library's ``TrainEagle3Recipe`` unrolls the draft
+``num_depths`` steps (its ``ttt_steps``), each on its own output of the step before, as the head drafts in
+vLLM. For both, the target computes each document once. After SIGTERM the training saves a checkpoint and ends
+with 143; call it again to go on.
 """
 
 from __future__ import annotations

@@ -53,8 +53,9 @@ def judge_same(
     items: Sequence[WorkItem],
     engines: EnginePair,
     limit: int | None = None,
+    most: int = MOST_ASKED,
 ) -> CheckVerdict:
-    """Compare all answers; ask again and score the first few that differ.
+    """Compare all answers; ask again and score the first ``most`` that differ.
 
     ``limit`` is the model's own context in tokens; None: no prompt reaches it.
     """
@@ -67,7 +68,7 @@ def judge_same(
         power = f"detects any other answer to one of {len(both)} requests"
         return CheckVerdict(True, summary, power, figures)
     texts = {(record.prompt_id, record.turn): record.text or "" for record in baseline}
-    bodies = [(f"{key[0]} {key[1]}", body_of(key, items, texts)) for key in differing[:MOST_ASKED]]
+    bodies = [(f"{key[0]} {key[1]}", body_of(key, items, texts)) for key in differing[:most]]
     again = _asked_again(engines, bodies, limit)
     if not again.cases:
         return undecided(f"{summary}; {again.problem}", figures)
@@ -77,7 +78,10 @@ def judge_same(
         left = f"{len(bodies) - len(again.cases)} of {len(bodies)} that differ could not be judged"
         return undecided(f"{summary}; {left}: {again.problem}", figures)
     if verdict.passed:
+        scored = len(again.cases)
         summary += "; the others differ where two tokens are almost equally likely"
+        if scored < len(differing):
+            summary += f" ({scored} of them were scored)"
         return replace(verdict, summary=summary, figures=figures)
     return replace(verdict, summary=f"{summary}; {verdict.summary}", figures=figures)
 

@@ -91,7 +91,7 @@ class Direct:
         raise AssertionError("nothing is streamed here")
 
 
-def same(fault: str, *, refuses: int | None = None, fails: bool = False) -> CheckVerdict:
+def same(fault: str, *, refuses: int | None = None, fails: bool = False, most: int = 8) -> CheckVerdict:
     """The verdict on two prompts that were answered otherwise, the first of which may be refused."""
     items = [
         WorkItem(f"{first}/limit", {"prompt": [first] * (CONTEXT - 24), "max_tokens": 24}) for first in (5, 7)
@@ -100,7 +100,7 @@ def same(fault: str, *, refuses: int | None = None, fails: bool = False) -> Chec
     theirs = [replace(check, output_sha256="other") for check in mine]
     plain = Direct("plain", Engine(), refuses, fails)
     pair = EnginePair(plain, Direct("fast", Engine(fault)), Options(concurrency=1))
-    return judge_same(mine, theirs, items, pair, CONTEXT)
+    return judge_same(mine, theirs, items, pair, CONTEXT, most)
 
 
 def test_a_prompt_that_is_refused_is_left_out_and_the_others_are_judged() -> None:
@@ -109,6 +109,12 @@ def test_a_prompt_that_is_refused_is_left_out_and_the_others_are_judged() -> Non
     left = same("", refuses=5)
     assert left.passed is None
     assert "1 of 2 that differ could not be judged: baseline failed when asked again: no room" in left.summary
+
+
+def test_the_verdict_says_how_many_of_the_answers_that_differ_were_scored() -> None:
+    assert "scored" not in same("").summary
+    assert "0 of 2 answers identical" in same("", most=1).summary
+    assert "(1 of them were scored)" in same("", most=1).summary
 
 
 def test_an_engine_that_fails_is_not_asked_for_the_other_prompts() -> None:
