@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 MODEL = "smollm2-135m-instruct"
 HEADS = ("p-eagle", "eagle3")
 #: EAGLE-3 learns as many steps as it is served with; each costs it a pass, in training as in serving.
-DEPTHS = {"eagle3": 4}
+DEPTHS = {"eagle3": 3}
 #: Documents of each held-out file whose loss is measured before and after; a hundred take a minute.
 MOST_HELD_OUT = 40
 
