@@ -114,5 +114,5 @@ def files_of(directory: Path) -> list[tuple[str, Path]]:
 
 def _words(missing: list[str]) -> str:
     if not missing:
-        return "SmolLM2-135M-Instruct with two draft heads; small stand-in weights (tiny-code)"
+        return "SmolLM2-135M-Instruct with two draft heads; small stand-in weights for JumpStart and tests"
     return f"shipped weights missing: {', '.join(missing)}; see PEAGLE_SM_WEIGHTS"
