@@ -269,7 +269,7 @@ def app() -> None:
       peagle-sm local up --detach
       peagle-sm init smollm2-135m-instruct
       peagle-sm deploy --local
-      peagle-sm invoke smollm2-135m-instruct-p-eagle -p 'How do I reverse a string in Python?' --local
+      peagle-sm invoke -p 'How do I reverse a string in Python?' --local
       peagle-sm delete smollm2-135m-instruct-p-eagle --local
       peagle-sm local down
     """
