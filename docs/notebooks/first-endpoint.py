@@ -67,7 +67,7 @@ endpoint.stream(messages=[question], max_tokens=128, temperature=0).show()
 # speculation it is 1.
 
 # %%
-question = {"role": "user", "content": "What is the capital of France?"}
+question = {"role": "user", "content": "Why do leaves change their colour in autumn?"}
 answer = endpoint.invoke(messages=[question], max_tokens=48, temperature=0)
 print(answer.text)
 answer.summary.acceptance_length
