@@ -10,7 +10,7 @@ from peagle_sm.service.spec_to_plan import load_spec
 
 GPUS = {"ml.g7e.2xlarge": 1, "ml.p6-b200.48xlarge": 8}
 _FOLDER = Path(__file__).parents[1] / "docs" / "examples"
-PATHS = sorted(path for path in _FOLDER.glob("*.yaml") if not path.name.startswith("tiny-"))
+PATHS = sorted(path for path in _FOLDER.glob("*.yaml") if not path.name.startswith("smollm2-"))
 PLACES = [(path.stem, instance_type) for path in PATHS for instance_type in GPUS]
 
 

@@ -4,8 +4,9 @@
 # This notebook checks, plans, deploys, calls, measures and deletes an endpoint with a P-EAGLE draft head.
 #
 # The outputs below come from the **local SageMaker** (`peagle-sm local up`): the AWS API on this machine, with the
-# real vLLM behind each endpoint, on small stand-in weights. These weights continue Python code, roughly, and the
-# figures say nothing about a large model on a GPU. On AWS **one line differs**; a comment marks it.
+# real vLLM behind each endpoint. The model is SmolLM2-135M-Instruct (Hugging Face, Apache-2.0), a small chat model: its
+# answers are simple, and its figures on a CPU say nothing about a large model on a GPU. On AWS **one line differs**; a
+# comment marks it.
 #
 # ```
 # pip install ./toolkit/peagle-sm ./toolkit/peagle-bench ./toolkit/sagemaker-local jupyterlab
@@ -24,7 +25,7 @@ session = peagle_sm.make_session(local=True)  # the one line that differs: on AW
 # %%
 spec = {
     "name": "first-p-eagle",
-    "model": "tiny-code",
+    "model": "smollm2-135m-instruct",
     "speculation": {"mode": "p-eagle"},
     "lifecycle": {"max_lifetime_hours": 2, "idle_minutes": 30},
 }
@@ -58,14 +59,16 @@ endpoint.status()
 # write `for chunk in endpoint.stream(...)`. If a stream breaks, a typed error has the text so far.
 
 # %%
-endpoint.stream(prompt="def fibonacci(n):\n", max_tokens=64, temperature=0).show()
+question = {"role": "user", "content": "How do I reverse a string in Python?"}
+endpoint.stream(messages=[question], max_tokens=128, temperature=0).show()
 
 # %% [markdown]
 # **The whole answer at once.** The *acceptance length* is the number of tokens for each pass of the target; without
 # speculation it is 1.
 
 # %%
-answer = endpoint.invoke(prompt="def is_prime(n):\n", max_tokens=48, temperature=0)
+question = {"role": "user", "content": "Why do leaves change their colour in autumn?"}
+answer = endpoint.invoke(messages=[question], max_tokens=48, temperature=0)
 print(answer.text)
 answer.summary.acceptance_length
 

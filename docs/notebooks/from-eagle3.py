@@ -5,8 +5,8 @@
 # so the answers are the target's own. This notebook moves an endpoint to P-EAGLE. Before the move it checks that the
 # answers are the target's, and measures which endpoint is faster.
 #
-# The outputs come from the **local SageMaker** with the real vLLM, on small stand-in weights. The figures compare the
-# modes on one machine and say nothing about a large model on a GPU. On AWS **one line differs**.
+# The outputs come from the **local SageMaker** with the real vLLM, on SmolLM2-135M-Instruct (Hugging Face, Apache-2.0).
+# The figures compare the modes on one CPU and say nothing about a large model on a GPU. On AWS **one line differs**.
 
 # %%
 import peagle_sm
@@ -18,18 +18,18 @@ session = peagle_sm.make_session(local=True)  # the one line that differs: on AW
 # P-EAGLE needs a head that was trained for it. `heads list` shows the known heads, `heads check` checks yours.
 
 # %%
-common = {"model": "tiny-code", "lifecycle": {"max_lifetime_hours": 2}}
+common = {"model": "smollm2-135m-instruct", "lifecycle": {"max_lifetime_hours": 2}}
 old_spec = {
     **common,
-    "name": "code-eagle3",
-    "speculation": {"mode": "eagle3", "draft_head": "tiny-code-eagle3"},
+    "name": "chat-eagle3",
+    "speculation": {"mode": "eagle3", "draft_head": "smollm2-135m-instruct-eagle3"},
 }
 new_spec = {
     **common,
-    "name": "code-p-eagle",
-    "speculation": {"mode": "p-eagle", "draft_head": "tiny-code-p-eagle"},
+    "name": "chat-p-eagle",
+    "speculation": {"mode": "p-eagle", "draft_head": "smollm2-135m-instruct-p-eagle"},
 }
-plain_spec = {**common, "name": "code-plain", "speculation": {"mode": "none"}}
+plain_spec = {**common, "name": "chat-plain", "speculation": {"mode": "none"}}
 
 # %%
 peagle_sm.plan(new_spec, session=session)

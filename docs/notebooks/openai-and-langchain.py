@@ -4,8 +4,8 @@
 # Every endpoint has OpenAI's chat completions API, on AWS and here. OpenAI's client and LangChain work unchanged.
 # [openai.md](../how-to/openai.md) also shows curl and `peagle-sm serve`.
 #
-# The outputs come from the **local SageMaker** with the real vLLM, on small stand-in weights that continue Python code,
-# roughly. On AWS **one line differs**.
+# The outputs come from the **local SageMaker** with the real vLLM, on SmolLM2-135M-Instruct (Hugging Face, Apache-2.0), a
+# small chat model. On AWS **one line differs**.
 #
 # ```
 # pip install "./toolkit/peagle-sm[openai]" langchain-openai jupyterlab
@@ -18,8 +18,8 @@ session = peagle_sm.make_session(local=True)  # the one line that differs: on AW
 
 # %%
 spec = {
-    "name": "code-for-clients",
-    "model": "tiny-code",
+    "name": "chat-for-clients",
+    "model": "smollm2-135m-instruct",
     "speculation": {"mode": "p-eagle"},
     "lifecycle": {"max_lifetime_hours": 2},
 }
@@ -32,8 +32,8 @@ endpoint.status()
 
 # %%
 client = endpoint.openai()
-question = [{"role": "user", "content": "def add(a, b):"}]
-answer = client.chat.completions.create(model="", messages=question, max_tokens=32, temperature=0)
+question = [{"role": "user", "content": "How do I reverse a string in Python?"}]
+answer = client.chat.completions.create(model="", messages=question, max_tokens=64, temperature=0)
 print(answer.choices[0].message.content)
 print(answer.usage.completion_tokens, "tokens")
 
@@ -42,7 +42,7 @@ print(answer.usage.completion_tokens, "tokens")
 
 # %%
 stream = client.chat.completions.create(
-    model="", messages=question, max_tokens=32, temperature=0, stream=True
+    model="", messages=question, max_tokens=64, temperature=0, stream=True
 )
 for chunk in stream:
     if chunk.choices:
@@ -53,7 +53,7 @@ for chunk in stream:
 
 # %%
 async with endpoint.async_openai() as aclient:
-    again = await aclient.chat.completions.create(model="", messages=question, max_tokens=32, temperature=0)
+    again = await aclient.chat.completions.create(model="", messages=question, max_tokens=64, temperature=0)
 again.choices[0].message.content == answer.choices[0].message.content
 
 # %% [markdown]
@@ -71,30 +71,30 @@ chat = ChatOpenAI(
     model="",
     base_url=str(client.base_url),
     api_key=lambda: bearer_token(session, hours=1).token,
-    max_tokens=32,
+    max_tokens=64,
     temperature=0,
 )
-chain = ChatPromptTemplate.from_template("def {name}({arguments}):") | chat
-print(chain.invoke({"name": "add", "arguments": "a, b"}).content)
+chain = ChatPromptTemplate.from_template("How do I {task} in Python?") | chat
+print(chain.invoke({"task": "reverse a string"}).content)
 
 # %% [markdown]
 # The same chain as a stream, and with three questions at once.
 
 # %%
-for part in chain.stream({"name": "add", "arguments": "a, b"}):
+for part in chain.stream({"task": "reverse a string"}):
     print(part.content, end="")
 
 # %%
-names = ("subtract", "multiply", "divide")
-answers = chain.batch([{"name": name, "arguments": "a, b"} for name in names])
-{name: answer.usage_metadata["output_tokens"] for name, answer in zip(names, answers)}
+tasks = ("sort a list", "read a file", "add two numbers")
+answers = chain.batch([{"task": task} for task in tasks])
+{task: answer.usage_metadata["output_tokens"] for task, answer in zip(tasks, answers)}
 
 # %% [markdown]
 # **peagle-sm's own stream** also shows how many draft tokens were accepted. If a stream breaks, a typed error has the
 # text so far.
 
 # %%
-endpoint.stream(messages=question, max_tokens=32, temperature=0).show()
+endpoint.stream(messages=question, max_tokens=64, temperature=0).show()
 
 # %%
 print(*endpoint.delete().deleted, sep="\n")

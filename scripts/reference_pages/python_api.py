@@ -20,8 +20,9 @@ modules are not public and may change.
 ```python
 import peagle_sm
 
+question = [{"role": "user", "content": "How do I reverse a string in Python?"}]
 with peagle_sm.deploy("peagle.yaml", local=True, yes=True) as endpoint:
-    print(endpoint.invoke(prompt="def fibonacci(n):", max_tokens=64, temperature=0).text)
+    print(endpoint.invoke(messages=question, max_tokens=256, temperature=0).text)
 ```
 """
 _FIRST = (

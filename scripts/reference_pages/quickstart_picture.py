@@ -11,7 +11,7 @@ from scripts.bench.quickstart_page import BEGIN, END
 #: The rate, whatever latencies, and the acceptance length.
 _POINT = re.compile(r"^\| c=1 \| ([\w -]+) \| ([\d,.]+) \|(?:.+ \|)? ([\d.]*)\W* \|$", re.MULTILINE)
 _RATIO = re.compile(r"^\| ([\w-]+) \| no speculation \| c=1 \| ([\d.]+)x \| (\[[^\]]+\])", re.MULTILINE)
-_SETTING = re.compile(r"95% interval over (\d+) prompts; (\w+); temperature (\d)")
+_SETTING = re.compile(r"95% interval over (\d+) prompts; ([\w, ]+); temperature (\d)")
 _RUN = re.compile(r"(peagle-sm [\d.]+) · run quickstart-(\d{4}-\d\d-\d\d)")
 _WIDTH, _LEFT, _BAR, _TOP, _ROW = 760, 130, 300, 62, 44
 _STYLE = """\
@@ -49,7 +49,7 @@ def picture(page: str) -> str:
     if len(modes) != 3 or len(ratios) < 2 or not setting or not run:
         raise ValueError("docs/how-to/measure.md lacks the figures of a quickstart; run scripts/measure-page")
     notes = (
-        "Small stand-in weights on a CPU, one deployment: they say nothing about a large model on a GPU.",
+        "SmolLM2-135M-Instruct on a CPU, one deployment: this says nothing about a large model on a GPU.",
         f"{setting[2]}, {setting[1]} prompts, temperature {setting[3]}, one request at a time. [ ]: 95%"
         " confidence interval over the prompts.",
         f"{run[1]}, run of {run[2]}. Source: docs/how-to/measure.md.",
@@ -67,7 +67,7 @@ def _drawn(modes: list[_Mode], notes: tuple[str, ...]) -> str:
         f' aria-label="{escape(rates)}">',
         f"<style>\n{_STYLE}\n</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" rx="8"/>',
-        _text(20, 28, "The quickstart: one small model, three modes", "title"),
+        _text(20, 28, "SmolLM2-135M-Instruct on two cores: three modes of one model", "title"),
         _text(_LEFT, 52, "output tokens per second", "head"),
         _text(_LEFT + _BAR + 56, 52, "vs. no speculation", "head"),
         _text(_WIDTH - 20, 52, "acceptance length", "head", "end"),

@@ -17,7 +17,7 @@ _INTRO = """\
 
 ```yaml
 name: demo
-model: tiny-code
+model: smollm2-135m-instruct
 speculation:
   mode: p-eagle
 lifecycle:

@@ -19,7 +19,7 @@ from tests.rules.documents import Block, blocks
 
 pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 
-NAME = "tiny-code-p-eagle"
+NAME = "smollm2-135m-instruct-p-eagle"
 EXAMPLES = [block for block in blocks("python", "bash") if block.path == Path("docs/how-to/clients.md")]
 PYTHON = [block for block in EXAMPLES if block.language == "python"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, ServingSpec
 from peagle_sm.core.spec.modes import Mode
-from scripts.bench.comparison import spec_of
+from tests.e2e.tiny_code import spec_of
 
 #: The engine reports cached prompt tokens, which the pack of agents needs.
 REPORTS_CACHE = {"SM_VLLM_ENABLE_PROMPT_TOKENS_DETAILS": "true"}

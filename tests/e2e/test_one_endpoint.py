@@ -23,12 +23,12 @@ from peagle_bench.workloads import load_workload
 from peagle_sm.traffic.reading import read
 from sagemaker_local import lifecycle
 from sagemaker_local.process import client as client_of_server
-from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
 from tests.clients.bench import Proxy, job_of
 from tests.clients.clients import CLIENTS, Client
 from tests.clients.trial import Program
+from tests.e2e.tiny_code import spec_of
 from tests.local.serving import Server
 from tests.traffic.planted import pieces, planted
 

@@ -19,7 +19,7 @@ from tests.rules.files import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 
-NAME = "tiny-code-p-eagle"
+NAME = "smollm2-135m-instruct-p-eagle"
 TEXT = "token0 token1 token2 token3 token4 "
 EXAMPLES = [block for block in blocks("python", "bash") if block.path == Path("docs/how-to/openai.md")]
 _PORT = "8000"

@@ -58,7 +58,7 @@ def row_of(stack: LocalStack, pack: str, arm: str, folder: Path) -> PackRecord:
     session = stack.session
     described = [describe_endpoint(session, name) for name in (PLAIN, arm)]
     around = PackDependencies(
-        dependencies(stack, described, SEED, lambda line: None),
+        dependencies(stack, SEED, lambda line: None),
         lambda arm: EndpointEngine(session, arm.endpoint, arm.component),
         lambda arm: metrics_page(session, arm),
     )

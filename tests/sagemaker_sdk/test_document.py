@@ -16,7 +16,7 @@ from tests.rules.documents import blocks
 from tests.sagemaker_sdk.conftest import Sdk
 
 pytestmark = [pytest.mark.slow, pytest.mark.campaign]
-NAME = "tiny-code-p-eagle"
+NAME = "smollm2-135m-instruct-p-eagle"
 TEXT = "token0 token1 token2 token3 token4 "
 PAGE = Path("docs/how-to/sagemaker-sdk.md")
 EXAMPLES = [

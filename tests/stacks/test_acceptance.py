@@ -199,9 +199,9 @@ def test_the_ks_of_an_endpoint_are_those_of_its_table() -> None:
     spec = plan.spec.model_copy(update={"speculation": speculation})
     assert watched(make_plan(spec, plan.context)).ks == {5, 0}
     assert watched(plan).ks == {5}
-    assert watched(plan_of("tiny-none")).ks == frozenset()
+    assert watched(plan_of("smollm2-none")).ks == frozenset()
 
 
 def test_nothing_is_filtered_without_speculation() -> None:
-    assert filters(watched(plan_of("tiny-none"))) == ()
-    assert {entry.metric for entry in filters(watched(plan_of("tiny-eagle3")))} == {ACCEPTED, DRAFTED}
+    assert filters(watched(plan_of("smollm2-none"))) == ()
+    assert {entry.metric for entry in filters(watched(plan_of("smollm2-eagle3")))} == {ACCEPTED, DRAFTED}

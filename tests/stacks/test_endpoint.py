@@ -76,16 +76,16 @@ def test_jumpstarts_head_needs_the_provider_and_a_head_below_its_target_does_not
     kinds = {name: {row["Type"] for row in template(name)["Resources"].values()} for name in NAMES}
     by_provider = {name for name in NAMES if "Custom::PeagleModel" in kinds[name]}
     plain = {name for name in NAMES if "AWS::SageMaker::Model" in kinds[name]}
-    assert {"gpt-oss-20b", "tiny-p-eagle", "tiny-eagle3", "gpt-oss-120b", "everything"} <= by_provider
-    assert {"gemma-4-31b-it", "tiny-none", "scaling", "zero"} <= plain
+    assert {"gpt-oss-20b", "smollm2-p-eagle", "smollm2-eagle3", "gpt-oss-120b", "everything"} <= by_provider
+    assert {"gemma-4-31b-it", "smollm2-none", "scaling", "zero"} <= plain
     assert by_provider.isdisjoint(plain)
 
 
 def test_the_providers_model_and_the_plain_one_have_ids_of_their_own() -> None:
     """CloudFormation refuses a resource that changes its type, as from mode none to p-eagle."""
-    assert "PeagleModel" in template("tiny-p-eagle")["Resources"]
-    assert "Model" in template("tiny-none")["Resources"]
-    assert "Model" not in template("tiny-p-eagle")["Resources"]
+    assert "PeagleModel" in template("smollm2-p-eagle")["Resources"]
+    assert "Model" in template("smollm2-none")["Resources"]
+    assert "Model" not in template("smollm2-p-eagle")["Resources"]
 
 
 def test_a_role_of_the_spec_is_taken_and_the_guards_is_imported() -> None:

@@ -14,7 +14,7 @@ from tests.stacks.support import REGION, plan_of, specs, stand_ins
 _OWN = "arn:aws:iam::123456789012:role/ours"
 
 
-@pytest.mark.parametrize("name", ["gpt-oss-20b", "tiny-p-eagle"])
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "smollm2-p-eagle"])
 def test_a_role_that_the_model_provider_may_not_pass_is_refused_before_anything_is_made(name: str) -> None:
     spec = specs()[name].model_copy(update={"execution_role_arn": _OWN})
     with pytest.raises(

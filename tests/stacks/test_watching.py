@@ -82,9 +82,9 @@ def test_the_alarms_of_an_endpoint() -> None:
 
 
 def test_nothing_is_said_of_drafts_where_there_are_none() -> None:
-    assert {"NoDraftsAlarm", "ParallelDraftingIneffectiveAlarm"}.isdisjoint(_alarms("tiny-none"))
-    assert "NoDraftsAlarm" in _alarms("tiny-eagle3")
-    assert "ParallelDraftingIneffectiveAlarm" not in _alarms("tiny-eagle3")
+    assert {"NoDraftsAlarm", "ParallelDraftingIneffectiveAlarm"}.isdisjoint(_alarms("smollm2-none"))
+    assert "NoDraftsAlarm" in _alarms("smollm2-eagle3")
+    assert "ParallelDraftingIneffectiveAlarm" not in _alarms("smollm2-eagle3")
     assert "ParallelDraftingIneffectiveAlarm" not in _alarms("keyed"), "one token has no second position"
 
 
@@ -95,8 +95,8 @@ def test_nothing_is_said_of_drafts_where_there_are_none() -> None:
         ("gpt-oss-20b", 9.6, True),
         ("gemma-4-31b-it", 8.0, False),  # no budget: 8 hours at 4.20 USD are what was agreed to
         ("gemma-4-31b-it", 8.5, True),
-        ("tiny-p-eagle", 2.0, False),  # no price: hours are counted
-        ("tiny-p-eagle", 2.2, True),
+        ("smollm2-p-eagle", 2.0, False),  # no price: hours are counted
+        ("smollm2-p-eagle", 2.2, True),
         ("everything", 12.0, False),  # a figure every 10 seconds
         ("everything", 12.7, True),
     ],
@@ -241,7 +241,7 @@ def test_a_fall_in_a_slice_is_an_alarm_over_the_gates_own_metric() -> None:
     assert fell["Stat"] == "Maximum"
     assert alarm["TreatMissingData"] == "notBreaching"
     assert "peagle-sm acceptance sliced --since 24h" in alarm["AlarmDescription"]
-    assert "AcceptanceFellAlarm" not in _alarms("tiny-p-eagle")
+    assert "AcceptanceFellAlarm" not in _alarms("smollm2-p-eagle")
 
 
 def test_the_dashboard_shows_each_listed_slice_by_the_gates_metrics() -> None:
@@ -266,12 +266,12 @@ def test_the_dashboard_shows_each_listed_slice_by_the_gates_metrics() -> None:
         slice_counts.LARGEST_FALL,
         slice_counts.UNCOUNTED,
     ]
-    assert "Slice" not in json.dumps(_dashboard("tiny-p-eagle"))
+    assert "Slice" not in json.dumps(_dashboard("smollm2-p-eagle"))
 
 
 def test_the_container_is_told_the_slices() -> None:
     spec = parse_spec("name: a\nmodel: tiny-code\nmetrics: {slices: [format, 'script=han']}")
-    variables = bodies(make_plan(spec, plan_of("tiny-p-eagle").context)).model["PrimaryContainer"][
+    variables = bodies(make_plan(spec, plan_of("smollm2-p-eagle").context)).model["PrimaryContainer"][
         "Environment"
     ]
     assert variables["PEAGLE_GATE_SLICES"] == "format;script=han"

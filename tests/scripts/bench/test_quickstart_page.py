@@ -33,7 +33,7 @@ def test_the_part_holds_the_command_the_pictures_and_every_figure() -> None:
 def test_the_picture_is_drawn_of_what_the_quickstart_writes() -> None:
     """Its answers are streamed, so the table has latencies between the rate and the acceptance length."""
     config = {
-        "workload": {"name": "HumanEval", "prompts": 6, "temperature": 0.0},
+        "workload": {"name": "chat, code and JSON", "prompts": 6, "temperature": 0.0},
         "max_tokens": 48,
         "seed": 3,
     }

@@ -97,7 +97,7 @@ def _draft_settings(own: SpeculationSpec | None, *, fixed_k: bool) -> dict[str, 
 
 
 def name_of(base: str, mode: str, ending: str = "", *, prefix: str = PREFIX) -> str:
-    """Return the endpoint's name: ``cmp-tiny-code-eagle3``, and ``…-2`` for a second deployment."""
+    """Return the endpoint's name: ``cmp-gpt-oss-20b-eagle3``, and ``…-2`` for a second deployment."""
     stem = base
     for known in MODES:
         stem = stem.removesuffix(f"-{known}")

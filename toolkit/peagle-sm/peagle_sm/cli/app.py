@@ -272,9 +272,9 @@ def app() -> None:
 
     \b
       peagle-sm local up --detach
-      peagle-sm init tiny-code
+      peagle-sm init smollm2-135m-instruct
       peagle-sm deploy --local
-      peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --local
-      peagle-sm delete tiny-code-p-eagle --local
+      peagle-sm invoke -p 'How do I reverse a string in Python?' --local
+      peagle-sm delete smollm2-135m-instruct-p-eagle --local
       peagle-sm local down
     """

@@ -1,4 +1,4 @@
-"""Initial contents of a local AWS: two roles, buckets, and the small stand-in weights.
+"""Initial contents of a local AWS: two roles, buckets, the small stand-in weights, and heads of SmolLM2.
 
 The stand-in weights lie at addresses of our own and, for JumpStart's gpt-oss-20b, at the very addresses that
 its public spec names, so the unmodified JumpStart path works offline. They are stand-ins there too.
@@ -22,8 +22,13 @@ PREFIXES = {
     "target": "tiny-code/target/",
     "eagle3": "tiny-code/eagle3/",
     "p-eagle": "tiny-code/p-eagle/",
+    "smollm2-135m-instruct/eagle3": "smollm2-135m-instruct-heads/eagle3/",
+    "smollm2-135m-instruct/p-eagle": "smollm2-135m-instruct-heads/p-eagle/",
 }
-"""Prefix in our own bucket by folder of the shipped weights."""
+"""Prefix in our own bucket by folder of the shipped weights.
+
+Heads are not below their target's prefix: an engine that loads the target gets all that is there.
+"""
 
 
 @dataclass(frozen=True)
@@ -109,5 +114,5 @@ def files_of(directory: Path) -> list[tuple[str, Path]]:
 
 def _words(missing: list[str]) -> str:
     if not missing:
-        return "small stand-in weights"
+        return "SmolLM2-135M-Instruct with two draft heads; small stand-in weights for JumpStart and tests"
     return f"shipped weights missing: {', '.join(missing)}; see PEAGLE_SM_WEIGHTS"

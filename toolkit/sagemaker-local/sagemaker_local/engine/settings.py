@@ -78,7 +78,7 @@ ML_ROOT = "/opt/ml"
 SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 # Only where a path begins and where the name ends: neither /data/opt/ml nor /opt/mlflow is meant.
 _ML_PATH = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
-# Enough for four requests of the stand-in's whole context; vLLM fills it at start, so it is real memory.
+# Enough for four requests of the tests' model's whole context; vLLM fills it at start, so it is real memory.
 KV_CACHE_BYTES = 512 * 2**20
 MAX_NUM_SEQS = 16
 COMPILE_SWITCH = "PEAGLE_SM_LOCAL_COMPILE"
@@ -108,16 +108,16 @@ GATE_SETTINGS = {
 }
 # Dropped, with the reason: settings that a CPU cannot apply.
 _GPU_ONLY = {
-    "SM_VLLM_QUANTIZATION": "the stand-in weights are not quantised",
+    "SM_VLLM_QUANTIZATION": "the local weights are not quantised",
     "SM_VLLM_KV_CACHE_DTYPE": "the CPU engine keeps the KV cache in the model's dtype",
     "SM_VLLM_ATTENTION_BACKEND": "the CPU engine has only one attention backend",
-    "SM_VLLM_MOE_BACKEND": "the stand-in model has no experts",
-    "SM_VLLM_ENABLE_EXPERT_PARALLEL": "the stand-in model has no experts",
+    "SM_VLLM_MOE_BACKEND": "the local model has no experts",
+    "SM_VLLM_ENABLE_EXPERT_PARALLEL": "the local model has no experts",
     "SM_VLLM_GPU_MEMORY_UTILIZATION": "the CPU engine has no GPU memory",
     "SM_VLLM_ASYNC_SCHEDULING": "the CPU engine supports only synchronous scheduling",
 }
 _DTYPE_REASONS = {
-    "bfloat16": "the stand-in weights have this dtype and this CPU supports it",
+    "bfloat16": "the weights have this dtype and this CPU supports it",
     "float32": "every CPU supports it",
 }
 
@@ -144,7 +144,7 @@ def local_settings(
         environment: as CreateModel gave it.
         ml_root: the directory that stands for ``/opt/ml``.
         port: the loopback port to serve on.
-        model: what is known of the stand-in target.
+        model: what is known of the served model.
         aws_image: whether it stands in for an image of AWS's, before whose engine there is no gate.
     """
     local = {name: rewrite_paths(value, str(ml_root)) for name, value in environment.items()}
@@ -230,7 +230,7 @@ def _shorten_context(local: dict[str, str], model_context: int | None) -> list[s
     if model_context is None or not length.isdecimal() or int(length) <= model_context:
         return []
     local[name] = str(model_context)
-    return [f"max_model_len: {_change(length, str(model_context))}, the stand-in's context length"]
+    return [f"max_model_len: {_change(length, str(model_context))}, the model's context length"]
 
 
 def _threads(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -90,7 +90,7 @@ async def test_it_starts_as_a_container_would_and_stops_without_a_trace(bench: B
     assert argv[:4] == ["--port", "8080", "--model", f"{tmp_path}/root/opt/ml/model"]
     assert argv[argv.index("--max-model-len") + 1] == "512"
     assert f"http://127.0.0.1:{argv[len(argv) - argv[::-1].index('--port')]}" == engine.url
-    assert "max_model_len: 512 instead of 4096, the stand-in's context length" in engine.overrides
+    assert "max_model_len: 512 instead of 4096, the model's context length" in engine.overrides
     assert f"peagle-sm local override: {engine.overrides[0]}" in bench.lines
     assert (engine.engine_version, engine.image_version) == ("0.32.0", "0.30.0")
     assert len(engine.processes()) == 3  # the warden, the server, its child

@@ -128,7 +128,7 @@ def test_compiling_and_another_type_can_be_asked_for() -> None:
 def test_a_context_longer_than_the_stand_ins_is_shortened() -> None:
     local = settings(SM_VLLM_MAX_MODEL_LEN="131072")
     assert local.environment["SM_VLLM_MAX_MODEL_LEN"] == "8192"
-    assert "max_model_len: 8192 instead of 131072, the stand-in's context length" in local.overrides
+    assert "max_model_len: 8192 instead of 131072, the model's context length" in local.overrides
     assert settings(SM_VLLM_MAX_MODEL_LEN="4096").environment["SM_VLLM_MAX_MODEL_LEN"] == "4096"
     assert settings(None, SM_VLLM_MAX_MODEL_LEN="131072").environment["SM_VLLM_MAX_MODEL_LEN"] == "131072"
 

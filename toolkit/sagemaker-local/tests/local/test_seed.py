@@ -70,7 +70,8 @@ def test_without_weights_the_seed_says_what_is_missing_and_how_to_make_it(moto: 
     (tmp_path / "target" / "config.json").write_text("{}")
     seeded = seed(moto, tmp_path, jumpstart_addresses("us-east-1"))
     assert seeded.artifacts == {"target": "s3://peagle-sm-local-us-east-1/tiny-code/target/"}
-    assert seeded.weights == "shipped weights missing: eagle3, p-eagle; see PEAGLE_SM_WEIGHTS"
+    missing = "eagle3, p-eagle, smollm2-135m-instruct/eagle3, smollm2-135m-instruct/p-eagle"
+    assert seeded.weights == f"shipped weights missing: {missing}; see PEAGLE_SM_WEIGHTS"
     assert seeded.image_uris == image_uris()
 
 
@@ -79,7 +80,7 @@ def test_every_part_goes_to_every_address_with_its_folders(moto: Any, tmp_path: 
         (tmp_path / part / "deeper").mkdir(parents=True)
         (tmp_path / part / "deeper" / "x.json").write_text(part)
     seeded = seed(moto, tmp_path, [Address("p-eagle", "elsewhere", "heads/h/")])
-    assert seeded.weights == "small stand-in weights"
+    assert "two draft heads" in seeded.weights
     assert moto.backend("s3").buckets["elsewhere"].keys == {"heads/h/deeper/x.json": b"p-eagle"}
     assert set(seeded.artifacts) == set(PREFIXES)
     target = "s3://peagle-sm-local-us-east-1/smollm2-135m-instruct/"

@@ -213,7 +213,7 @@ def engine_state() -> str:
 
 
 def stand_in_weights() -> Path:
-    """Return the folder of the shipped weights: the small stand-ins target, eagle3 and p-eagle.
+    """Return the folder of the shipped weights: the small stand-ins target, eagle3 and p-eagle, and heads.
 
     Raises:
         EngineError: sagemaker-local, which carries them, is not installed.

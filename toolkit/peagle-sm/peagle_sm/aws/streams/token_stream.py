@@ -443,7 +443,7 @@ class AsyncTokenStream(AsyncIterator[Chunk]):
     Entering it sends the request. A thread of its own reads a `TokenStream`, so errors and timeouts are the
     same. Leaving the block, or a cancelled task, closes the connection::
 
-        async with endpoint.astream(prompt="def fib(n):", max_tokens=64) as stream:
+        async with endpoint.astream(messages=[{"role": "user", "content": "Hello"}]) as stream:
             async for chunk in stream:
                 print(chunk.text, end="")
 

@@ -187,7 +187,7 @@ class Endpoint:
     Example::
 
         with peagle_sm.deploy("peagle.yaml", yes=True) as endpoint:
-            for chunk in endpoint.stream(prompt="def fib(n):", max_tokens=64, temperature=0):
+            for chunk in endpoint.stream(messages=[{"role": "user", "content": "Hello"}]):
                 print(chunk.text, end="")
     """
 
@@ -289,7 +289,7 @@ class Endpoint:
 
         Example::
 
-            async with endpoint.astream(prompt="def fib(n):", max_tokens=64) as stream:
+            async with endpoint.astream(messages=[{"role": "user", "content": "Hello"}]) as stream:
                 async for chunk in stream:
                     print(chunk.text, end="")
 

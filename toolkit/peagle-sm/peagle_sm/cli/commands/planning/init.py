@@ -115,7 +115,7 @@ def _known_model(model: str | None, catalog: Catalog) -> str:
     if model is None:
         raise SpecError(
             "no MODEL was given",
-            next_step="peagle-sm init tiny-code   (small stand-in weights, for a first try on this machine)",
+            next_step="peagle-sm init smollm2-135m-instruct   (a small chat model, for this machine)",
             details={"allowed": sorted(catalog.models)},
         )
     catalog.model(model)  # raises for an unknown model
