@@ -28,10 +28,10 @@ def drafters_page(text: str) -> str:
     for name, table in (("modes", modes_table()), ("fields", fields_table()), ("heads", heads_table())):
         begin = _BEGIN.format(name)
         place = re.compile(f"{re.escape(begin)}\n.*?{re.escape(_END)}", re.DOTALL)
-        found = place.search(text)
-        if found is None:
+        match = place.search(text)
+        if match is None:
             raise ValueError(f"the page lacks {begin} and {_END}")
-        start, end = found.span()
+        start, end = match.span()
         text = "\n".join((text[:start] + begin, *table, _END + text[end:]))
     return text
 

@@ -32,14 +32,14 @@ def stack() -> Iterator[LocalStack]:
 
 def answers(stack: LocalStack, mode: Mode) -> list[dict[str, Any]]:
     runtime = stack.session.client("sagemaker-runtime")
-    found = []
+    given = []
     for prompt in REPEATING:
         body = {"prompt": prompt, "max_tokens": 48, "temperature": 0, "return_token_ids": True}
         answer = runtime.invoke_endpoint(
             EndpointName=f"tiny-{mode}", ContentType="application/json", Body=json.dumps(body).encode()
         )
-        found.append(json.loads(answer["Body"].read()))
-    return found
+        given.append(json.loads(answer["Body"].read()))
+    return given
 
 
 def test_the_token_ids_are_the_targets_and_drafts_are_accepted(stack: LocalStack) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.spec.modes import ADAPTIVE, DRAFT_TOKENS, HEAD, SPECULATING, Mode, facts_of
+from peagle_sm.core.spec.modes import DRAFT_TOKENS, HEAD, SPECULATING, Mode, facts_of
 from sagemaker_local.engine.env import ensure_engine
+from tests.core.test_modes import VALUES as OF_THE_SPEC
 
 pytestmark = pytest.mark.engine
 
@@ -74,20 +75,11 @@ DRAFTERS: Mapping[Mode, str] = {
 }
 #: A value of each field that vLLM must take with its mode.
 VALUES: dict[str, Any] = {
+    **OF_THE_SPEC,
     DRAFT_TOKENS: 4,
     "num_speculative_tokens_per_batch_size": [[1, 4, 4], [5, 8, 0]],
     "draft_sample_method": "probabilistic",
-    "prompt_lookup_max": 4,
-    "prompt_lookup_min": 2,
-    "suffix_decoding_max_tree_depth": 16,
-    "suffix_decoding_max_cached_requests": 0,
-    "suffix_decoding_max_spec_factor": 1.5,
-    "suffix_decoding_min_token_prob": 0.2,
     "use_heterogeneous_vocab": False,
-    "index_share_for_mtp_iteration": False,
-    "dspark_draft_topk": 8,
-    ADAPTIVE: True,
-    "draft_tensor_parallel_size": 1,
 }
 
 _ENGINE = """

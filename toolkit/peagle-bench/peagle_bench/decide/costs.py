@@ -11,7 +11,7 @@ month, also the idle ones.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from peagle_bench.report.costs import USED
 from peagle_bench.report.fleet import HEADROOM, SECONDS_PER_HOUR
@@ -100,11 +100,11 @@ class Hosting:
 
     def usd_per_month(self, instances: int) -> Interval:
         """Return what ``instances`` cost in a month."""
-        return _times(self.usd_per_hour, instances * HOURS_PER_MONTH * self.on)
+        return scaled(self.usd_per_hour, instances * HOURS_PER_MONTH * self.on)
 
     def carries(self, traffic: Traffic) -> Interval | None:
         """Return the mean rate that one instance carries, which is below what it serves at full load."""
-        return None if self.serves is None else _times(self.serves, 1 / traffic.peak(self.on))
+        return None if self.serves is None else scaled(self.serves, 1 / traffic.peak(self.on))
 
     def instances(self, traffic: Traffic) -> tuple[int, int, int] | None:
         """Return the instances for this traffic: the number, the fewest and the most; None if not known."""
@@ -117,10 +117,16 @@ class Hosting:
         )
         return value, low, high
 
+    def usd_at(self, traffic: Traffic) -> Interval:
+        """Return what the instances for this traffic cost in a month: the fewest, if they are not known."""
+        count, fewest, most = self.instances(traffic) or (self.fewest,) * 3
+        usd, least, greatest = (self.usd_per_month(each) for each in (count, fewest, most))
+        return Interval(usd.value, least.low, greatest.high)
+
 
 def usd_per_month(otps: float, usd_per_token: Interval) -> Interval:
     """Return what calling costs in a month at a rate."""
-    return _times(usd_per_token, otps * SECONDS_PER_MONTH)
+    return scaled(usd_per_token, otps * SECONDS_PER_MONTH)
 
 
 def equal_at(hosting: Hosting, instances: int, usd_per_token: Interval) -> Interval:
@@ -140,17 +146,17 @@ def wins_above(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> I
     because one instance carries less than it must. Without a known capacity it is the rate of the fewest
     instances, above which hosting *can* win.
     """
-    one = equal_at(hosting, 1, usd_per_token)
+    break_even = equal_at(hosting, 1, usd_per_token)
     carries = hosting.carries(traffic)
     known = hosting.instances(traffic)
     if carries is None or known is None:
         return equal_at(hosting, hosting.fewest, usd_per_token)
-    if one.value >= carries.value:
+    if break_even.value >= carries.value:
         return None
     count = known[0]
-    if traffic.otps > count * one.value:  # hosting is cheaper: go down to the next loss
-        # n instances lose at rates just above what n - 1 carry if n * one > (n - 1) * carries.
-        losing = math.ceil(carries.value / (carries.value - one.value) - _ROUNDING) - 1
+    if traffic.otps > count * break_even.value:  # hosting is cheaper: go down to the next loss
+        # n instances lose at rates just above what n - 1 carry if n * break_even > (n - 1) * carries.
+        losing = math.ceil(carries.value / (carries.value - break_even.value) - _ROUNDING) - 1
         count = min(count, losing)
     return equal_at(hosting, max(hosting.fewest, count), usd_per_token)
 
@@ -170,11 +176,11 @@ def gap_of(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> Gap |
     None: one more instance always pays, or hosting wins at no rate, or what an instance serves is not known.
     """
     carries, known = hosting.carries(traffic), hosting.instances(traffic)
-    one = equal_at(hosting, 1, usd_per_token).value
-    if carries is None or known is None or one >= carries.value:
+    break_even = equal_at(hosting, 1, usd_per_token).value
+    if carries is None or known is None or break_even >= carries.value:
         return None
-    count = known[0] - 1 if traffic.otps <= known[0] * one else known[0]
-    gap = Gap(count, count * carries.value, (count + 1) * one)
+    count = known[0] - 1 if traffic.otps <= known[0] * break_even else known[0]
+    gap = Gap(count, count * carries.value, (count + 1) * break_even)
     return gap if count >= hosting.fewest and gap.low < gap.high else None
 
 
@@ -183,15 +189,12 @@ def must_serve(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> f
 
     None if hosting loses there whatever an instance serves.
     """
-    one = equal_at(hosting, 1, usd_per_token).value
-    most = math.ceil(traffic.otps / one - _ROUNDING) - 1  # more instances cost as much as calling, or more
+    break_even = equal_at(hosting, 1, usd_per_token).value
+    # More instances than these cost as much as calling, or more.
+    most = math.ceil(traffic.otps / break_even - _ROUNDING) - 1
     return traffic.otps / most * traffic.peak(hosting.on) if most >= hosting.fewest else None
 
 
-def with_hours(hosting: Hosting, on: float) -> Hosting:
-    """Return the same hosting with another timetable: the share of the week in which it is on."""
-    return replace(hosting, on=on)
-
-
-def _times(interval: Interval, factor: float) -> Interval:
+def scaled(interval: Interval, factor: float) -> Interval:
+    """Return an interval times a factor."""
     return Interval(interval.value * factor, interval.low * factor, interval.high * factor)

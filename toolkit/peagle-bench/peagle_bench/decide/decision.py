@@ -13,6 +13,7 @@ from peagle_bench.decide.costs import (
     equal_at,
     exactly,
     must_serve,
+    scaled,
     usd_per_month,
     wins_above,
 )
@@ -97,25 +98,20 @@ def weigh(hosting: Hosting, traffic: Traffic, usd_per_token: Interval) -> Option
     """Compare one way to host with calling, at the traffic's rate."""
     calling = usd_per_month(traffic.otps, usd_per_token)
     known = hosting.instances(traffic)
-    count, fewest, most = known or (hosting.fewest,) * 3
-    usd = Interval(
-        hosting.usd_per_month(count).value,
-        hosting.usd_per_month(fewest).low,
-        hosting.usd_per_month(most).high,
-    )
+    usd = hosting.usd_at(traffic)
     ratio = Interval(usd.value / calling.value, usd.low / calling.high, usd.high / calling.low)
     verdict = _verdict(ratio)
     if not hosting.counts or (verdict == "host" and known is None):
         verdict = "measure"
-    one = equal_at(hosting, 1, usd_per_token).value
+    break_even = equal_at(hosting, 1, usd_per_token).value
     return Option(
         hosting=hosting,
-        instances=None if known is None else count,
+        instances=None if known is None else known[0],
         usd=usd,
         ratio=ratio,
         verdict=verdict,
         wins_above=wins_above(hosting, traffic, usd_per_token),
-        utilisation=None if hosting.serves is None else one / hosting.serves.value / hosting.on,
+        utilisation=None if hosting.serves is None else break_even / hosting.serves.value / hosting.on,
         must_serve=must_serve(hosting, traffic, usd_per_token) if verdict == "measure" else None,
     )
 
@@ -190,7 +186,7 @@ def changes(decision: Decision, hours: str | None) -> list[str]:
     else:
         name, on = _USUAL_HOURS
         text, other = f"with hours such as {name}, if no request comes outside them", replace(hosting, on=on)
-    cheaper = replace(hosting, usd_per_hour=_scaled(hosting.usd_per_hour, 1 - _DISCOUNT))
+    cheaper = replace(hosting, usd_per_hour=scaled(hosting.usd_per_hour, 1 - _DISCOUNT))
     return [
         f"{text}: {_wins(decision, other)}",
         f"at a price {share(_DISCOUNT)} lower, such as a reservation's (--usd-per-hour): "
@@ -205,7 +201,7 @@ def _of_a_head(decision: Decision) -> list[str]:
     carries = hosting.carries(decision.traffic)
     if hosting.serves is None or carries is None:
         return ["with a better head: an instance serves more tokens/s, and costs the same"]
-    faster = replace(hosting, serves=_scaled(hosting.serves, _BETTER_HEAD))
+    faster = replace(hosting, serves=scaled(hosting.serves, _BETTER_HEAD))
     more = faster.carries(decision.traffic)
     now, then = number(carries.value), number(more.value if more else None)
     return [
@@ -218,10 +214,6 @@ def _wins(decision: Decision, hosting: Hosting) -> str:
     above = wins_above(hosting, decision.traffic, decision.usd_per_token)
     wins = "wins" if hosting.serves is not None else "can win"
     return "hosting wins at no rate" if above is None else f"hosting {wins} above {number(above.value)}"
-
-
-def _scaled(interval: Interval, factor: float) -> Interval:
-    return Interval(interval.value * factor, interval.low * factor, interval.high * factor)
 
 
 REASONS = (

@@ -21,7 +21,6 @@ from peagle_sm.core.spec.modes import title_of
 _IMPOSSIBLE = (
     "flag-versions",
     "mode-conflicts",
-    "drafter-inside",
     "draft-dropped",
     "other-engine",
     "head-vllm",
@@ -134,7 +133,7 @@ def measured(
     measured instance type that is not planned is left out, and so is one without a rate: the notes say so.
     """
     by_type = {hosting.instance_type: hosting for hosting in hostings}
-    found: dict[str, dict[str, list[_Load]]] = {}
+    loads: dict[str, dict[str, list[_Load]]] = {}
     notes = []
     for view in views:
         for arm in view.arms:
@@ -149,11 +148,11 @@ def measured(
             for point in view.points:
                 if point.arm == arm.name and not is_withheld(point.client):
                     misses = tuple(objective.misses(point)) if objective else ()
-                    rows = found.setdefault(kind, {}).setdefault(arm.mode, [])
+                    rows = loads.setdefault(kind, {}).setdefault(arm.mode, [])
                     rows.append(_Load(point.load.label, _serves(arm, point, view), faults_of(point), misses))
     result = []
     for hosting in hostings:
-        modes = found.get(hosting.instance_type)
+        modes = loads.get(hosting.instance_type)
         result += [hosting] if not modes else [_best(hosting, mode, rows) for mode, rows in modes.items()]
     return result, list(dict.fromkeys(notes))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from peagle_bench.decide.costs import HOURS_PER_MONTH, Hosting, Traffic, usd_per_month
+from peagle_bench.decide.costs import HOURS_PER_MONTH, usd_per_month
 from peagle_bench.decide.decision import REASONS, Decision, Option, plain, rate_text
 from peagle_bench.report.blocks import Notes, Section, page_tables
 from peagle_bench.report.charts import ChartFigure, LineChart, Mark, Series, decade_ticks
@@ -90,14 +90,7 @@ def _called(decision: Decision, rate: float) -> Mark:
 
 
 def _hosted(option: Option, decision: Decision, rate: float) -> Mark:
-    traffic: Traffic = replace(decision.traffic, otps=rate)
-    hosting: Hosting = option.hosting
-    known = hosting.instances(traffic)
-    count, fewest, most = known or (hosting.fewest,) * 3
-    cost = hosting.usd_per_month(count)
-    return _mark(
-        rate, Interval(cost.value, hosting.usd_per_month(fewest).low, hosting.usd_per_month(most).high)
-    )
+    return _mark(rate, option.hosting.usd_at(replace(decision.traffic, otps=rate)))
 
 
 def _mark(rate: float, cost: Interval) -> Mark:

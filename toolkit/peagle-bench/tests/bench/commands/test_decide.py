@@ -54,14 +54,14 @@ def test_every_target_has_an_answer_from_its_name_alone(model: str) -> None:
 
 
 def test_the_data_has_both_sides_and_the_rate(measured: Path) -> None:
-    found = document("gpt-oss-20b", *RATE, "--measured", measured, "--used", "0.8")
-    assert (found["verdict"], found["model"], found["currency"]) == ("call", "gpt-oss-20b", "USD")
-    assert found["calling"]["usd_per_month"]["value"] == pytest.approx(40 * 2_628_000 * 0.51e-6)
-    assert {option["mode"] for option in found["options"]} == {"none", "eagle3", "p-eagle"}
-    chosen = found["options"][found["chosen"]]
+    answer = document("gpt-oss-20b", *RATE, "--measured", measured, "--used", "0.8")
+    assert (answer["verdict"], answer["model"], answer["currency"]) == ("call", "gpt-oss-20b", "USD")
+    assert answer["calling"]["usd_per_month"]["value"] == pytest.approx(40 * 2_628_000 * 0.51e-6)
+    assert {option["mode"] for option in answer["options"]} == {"none", "eagle3", "p-eagle"}
+    chosen = answer["options"][answer["chosen"]]
     assert (chosen["mode"], chosen["instances"], chosen["at_least"]) == ("p-eagle", 1, False)
     assert chosen["wins_above"]["value"] == pytest.approx(2287.6, abs=0.1)
-    assert found["sentence"].endswith("it wins above 2,288.")
+    assert answer["sentence"].endswith("it wins above 2,288.")
 
 
 def test_quiet_prints_the_verdict() -> None:
@@ -74,9 +74,9 @@ def test_the_spec_gives_instances_and_hours(tmp_path: Path) -> None:
         "name: a\nmodel: gpt-oss-20b\nhours: Mon-Sun 00:00-12:00 UTC\nplacement:\n"
         "  {instance_types: [ml.g7e.4xlarge, ml.g7e.2xlarge], instance_count: 2, region: us-west-2}\n"
     )
-    found = document(spec, *RATE, "--usd-per-million", "0.07/0.30")
-    assert [option["usd_per_hour"]["value"] for option in found["options"]] == [4.9977, 4.2039]
-    chosen = found["options"][found["chosen"]]
+    answer = document(spec, *RATE, "--usd-per-million", "0.07/0.30")
+    assert [option["usd_per_hour"]["value"] for option in answer["options"]] == [4.9977, 4.2039]
+    chosen = answer["options"][answer["chosen"]]
     assert (chosen["fewest"], chosen["on"]) == (2, 0.5)
     assert chosen["usd_per_month"]["value"] == pytest.approx(4.2039 * 730)
     assert "50% of the week" in decide(spec, *RATE, "--usd-per-million", "0.07/0.30").stdout
@@ -117,11 +117,11 @@ def test_requests_of_a_file_give_the_mix_and_a_recording_its_rate(tmp_path: Path
     path = tmp_path / "traffic.jsonl"
     rows = [{"time": 3600 * hour, "input_tokens": 600, "output_tokens": 7_200} for hour in range(25)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = document("gpt-oss-20b", "--traffic", path)
-    assert found["traffic"]["otps"] == pytest.approx(2 * 25 / 24)
-    assert found["traffic"]["input_per_output"] == pytest.approx(1 / 12)
-    assert (found["traffic"]["used"], found["traffic"]["busiest"]) == (None, pytest.approx(1, abs=0.05))
-    assert "the rate is of 25 requests in 24.0 hours" in found["notes"]
+    answer = document("gpt-oss-20b", "--traffic", path)
+    assert answer["traffic"]["otps"] == pytest.approx(2 * 25 / 24)
+    assert answer["traffic"]["input_per_output"] == pytest.approx(1 / 12)
+    assert (answer["traffic"]["used"], answer["traffic"]["busiest"]) == (None, pytest.approx(1, abs=0.05))
+    assert "the rate is of 25 requests in 24.0 hours" in answer["notes"]
     by_requests = document("gpt-oss-20b", "--traffic", path, "--requests-per-s", "0.01")
     assert by_requests["traffic"]["otps"] == pytest.approx(72)
 
@@ -196,9 +196,9 @@ def test_loads_that_failed_requests_do_not_count(tmp_path: Path) -> None:
     created = making.compared()
     points = tuple(replace(each, errors={"StreamError": 60}, requests=100) for each in created.points)
     path = making.write(replace(created, points=points), tmp_path / "failed.jsonl")
-    found = document("gpt-oss-20b", *RATE, "--measured", path)
-    assert found["verdict"] == "measure"
-    assert found["sentence"].endswith("60 of 100 requests failed.")
+    answer = document("gpt-oss-20b", *RATE, "--measured", path)
+    assert answer["verdict"] == "measure"
+    assert answer["sentence"].endswith("60 of 100 requests failed.")
 
 
 def test_requests_without_times_need_a_rate(tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_the_page_shows_every_target() -> None:
 
 @pytest.mark.parametrize("otps", ["10", "100", "1000", "10000"])
 def test_the_page_on_when_not_to_host_begins_with_the_sentences(otps: str) -> None:
-    found = document("gpt-oss-20b", "--otps", otps, "--tokens", "600/200")
+    answer = document("gpt-oss-20b", "--otps", otps, "--tokens", "600/200")
     beginning = (ROOT / "docs/explanation/when-not.md").read_text(encoding="utf-8")[:1500]
-    assert f"- {found['sentence']}\n" in beginning
+    assert f"- {answer['sentence']}\n" in beginning
 
 
 @pytest.mark.slow

@@ -87,12 +87,12 @@ def test_between_the_ends_of_a_gap_calling_is_cheaper_and_outside_hosting_is(
 ) -> None:
     """One instance carries more than pays for it, and less than pays for two."""
     each = exactly(tokens.of(traffic))
-    one = equal_at(hosting, 1, each).value
-    serves = exactly(one * carried * traffic.peak(hosting.on))
-    hosting, traffic = replace(hosting, fewest=1, serves=serves), replace(traffic, otps=one * here)
+    break_even = equal_at(hosting, 1, each).value
+    serves = exactly(break_even * carried * traffic.peak(hosting.on))
+    hosting, traffic = replace(hosting, fewest=1, serves=serves), replace(traffic, otps=break_even * here)
     gap = gap_of(hosting, traffic, each)
     assert gap is not None
-    assert (gap.instances, gap.high) == (1, pytest.approx(2 * one))
+    assert (gap.instances, gap.high) == (1, pytest.approx(2 * break_even))
     assert gap_of(replace(hosting, fewest=2), traffic, each) is None
     for at, wins in (
         (gap.low * (1 - NEAR), True),

@@ -132,7 +132,8 @@ def read_product(product: Mapping[str, Any], instance_type: str, use: Use = "Hos
             return None
     elif not re.fullmatch(rf"([A-Z0-9]+-)?({_USAGES[use]}):{re.escape(instance_type)}", usage):
         return None
-    return max(_on_demand(product), key=lambda amount: (amount.date, amount.value), default=None)
+    hourly = (amount for row, amount in on_demand(product) if row.get("unit") == "Hrs")
+    return max(hourly, key=lambda amount: (amount.date, amount.value), default=None)
 
 
 def attributes_of(product: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,15 +143,15 @@ def attributes_of(product: Mapping[str, Any]) -> Mapping[str, Any]:
     return attributes if isinstance(attributes, Mapping) else {}
 
 
-def _on_demand(product: Mapping[str, Any]) -> Iterator[Amount]:
-    """Yield the hourly prices of a document; a free tier has its own row, of price 0."""
+def on_demand(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Amount]]:
+    """Yield the on-demand prices of a document, each with its row; a free tier's, of price 0, is left out."""
     try:
-        for term in product.get("terms", {}).get("OnDemand", {}).values():
-            date = str(product.get("publicationDate") or term.get("effectiveDate", ""))[:10]
-            for dimension in term.get("priceDimensions", {}).values():
-                for currency, text in dimension.get("pricePerUnit", {}).items():
+        for term in document.get("terms", {}).get("OnDemand", {}).values():
+            date = str(document.get("publicationDate") or term.get("effectiveDate", ""))[:10]
+            for row in term.get("priceDimensions", {}).values():
+                for currency, text in row.get("pricePerUnit", {}).items():
                     value = float(text)
-                    if dimension.get("unit") == "Hrs" and math.isfinite(value) and value > 0:
-                        yield Amount(value, str(currency), date)
+                    if math.isfinite(value) and value > 0:
+                        yield row, Amount(value, str(currency), date)
     except (AttributeError, TypeError, ValueError):
         return  # a document of another shape has no price

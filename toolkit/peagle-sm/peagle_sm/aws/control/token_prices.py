@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from peagle_sm.aws.control.price_file import API, Amount, Kept, keep, read_kept
-from peagle_sm.aws.control.prices import attributes_of, price_documents
+from peagle_sm.aws.control.prices import attributes_of, on_demand, price_documents
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.prices import NOT_ASKED
@@ -76,18 +77,12 @@ def read_document(document: Mapping[str, Any], sold: SoldModel) -> Iterator[tupl
     kind = sold.kind_of(str(attributes.get("usagetype", "")))
     if kind is None or attributes.get("feature", "") not in ("", "On-demand Inference"):
         return
-    try:
-        for term in document.get("terms", {}).get("OnDemand", {}).values():
-            date = str(document.get("publicationDate") or term.get("effectiveDate", ""))[:10]
-            for dimension in term.get("priceDimensions", {}).values():
-                if str(dimension.get("beginRange", "0")) not in ("0", ""):
-                    continue  # a discount for a high volume
-                for currency, text in dimension.get("pricePerUnit", {}).items():
-                    value = per_million(float(text), str(dimension.get("unit", "")))
-                    if value is not None and math.isfinite(value) and value > 0:
-                        yield kind, Amount(value, str(currency), date)
-    except (AttributeError, TypeError, ValueError):
-        return  # a document of another shape has no price
+    for row, amount in on_demand(document):
+        if str(row.get("beginRange", "0")) not in ("0", ""):
+            continue  # a discount for a high volume
+        value = per_million(amount.value, str(row.get("unit", "")))
+        if value is not None and math.isfinite(value):
+            yield kind, replace(amount, value=value)
 
 
 def listed_of(kept: Kept, model: str, region: str) -> ListedTokenPrice:

@@ -23,12 +23,12 @@ def mode_conflicts(draft: Draft) -> Findings:
         for refusal in draft.mode_facts.refuses:
             switch = refusal.with_field
             is_on = not switch or getattr(draft.spec.speculation, switch)
-            found = refusal.refused(value) if is_on and refusal.argument == name else None
-            if found is not None:
+            refused = refusal.refused(value) if is_on and refusal.argument == name else None
+            if refused is not None:
                 place = f"{field}.{refusal.part}" if refusal.part else field
                 allowed = ", ".join(as_text(each) for each in refusal.allowed) or "no such argument"
                 mode = f"mode {draft.mode}" + (f" and {switch}" if switch else "")
-                yield f"{place}: found {as_text(found)} with {mode}; allowed: {allowed}"
+                yield f"{place}: found {as_text(refused)} with {mode}; allowed: {allowed}"
 
 
 @check(
