@@ -133,10 +133,9 @@ def _speculation(model: str, mode: Mode, draft_head: str | None, catalog: Catalo
     inside = entry is None and not facts.needs_head  # a model of the user's own may have the weights itself
     if not heads and not draft_head and not inside:
         methods = {head.method for head in heads_by_name.values()}
-        drafter = "draft model" if mode == "draft-model" else f"{mode} head"
         raise SpecError(
-            f"the catalogue has no {drafter} for {model}",
-            next_step=f"give --draft-head s3://…/ with your own {drafter}, or another --mode",
+            f"the catalogue has no drafter of mode {mode} for {model}",
+            next_step="give --draft-head s3://…/ with your own, or another --mode",
             details={
                 "found": mode,
                 "allowed": [each for each in MODES if each in methods or not facts_of(each).has_weights],
