@@ -27,7 +27,7 @@ _THE_CDKS = frozenset({"acknowledged-issue-numbers"})
 
 
 class StandIns(SpecPart):
-    """URIs of the small stand-in weights and of the image that runs them (`cdk.json`)."""
+    """URIs of the models for this machine and of the image that runs them (`cdk.json`)."""
 
     image_uris: dict[str, str] = Field(default_factory=dict)
     artifacts: dict[str, str] = Field(default_factory=dict)

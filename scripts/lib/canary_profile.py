@@ -1,8 +1,8 @@
 """Make a head's ``canary.json``: ``PYTHONPATH=container python -m scripts.lib.canary_profile [URL]``.
 
 With the URL of an engine that runs the head in a good configuration and serves no other requests, it prints
-the file. Without one it starts the local engine on the shipped stand-in head, and writes the file beside that
-head.
+the file. Without one it starts the local engine on the P-EAGLE head of the tests' small model, and writes the
+file beside that head.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sagemaker_local.engine.launch import EngineLauncher, EngineRequest
 from sagemaker_local.paths import weights_dir
 
 IMAGE, HEAD, TOKENS_EACH = "vllm:cpu", "p-eagle", 128
-#: As many positions as any spec of the stand-in asks for; a smaller K is compared over its own.
+#: As many positions as any spec of that model asks for; a smaller K is compared over its own.
 TOKENS = 12
 
 

@@ -14,8 +14,11 @@ import click
 import yaml
 
 from peagle_sm.cli.app import app
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks import ALL_CHECKS
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.plan.resolve import Context
+from peagle_sm.core.planning import make_plan
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from tests.rules.documents import Block, blocks, links, read
 from tests.rules.files import ROOT, project_files
@@ -99,6 +102,19 @@ def test_an_example_parses_and_a_spec_in_it_is_valid() -> None:
             continue
         if isinstance(content, dict) and {"name", "model"} <= content.keys():
             wrong += _spec_faults(block.text, str(block))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_example_spec_of_a_large_model_has_a_plan_without_errors() -> None:
+    role = "arn:aws:iam::123456789012:role/peagle"
+    context = Context("123456789012", "us-east-1", role_arn=role, scheduler_role_arn=role)
+    wrong = []
+    for block in blocks("yaml"):
+        content = yaml.safe_load(block.text)
+        entry = load_catalog().models.get(str(content.get("model"))) if isinstance(content, dict) else None
+        if entry is not None and "name" in content and entry.image != "vllm-cpu":
+            findings = make_plan(parse_spec(block.text, str(block)), context).findings
+            wrong += [f"{block}: {each.message}" for each in findings if each.severity == "error"]
     assert not wrong, "\n".join(wrong)
 
 

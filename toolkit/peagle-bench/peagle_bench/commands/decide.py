@@ -266,7 +266,7 @@ def _token_prices(
             details={"tokens": price.currency, "instances": "USD"},
         )
     if listed.why and not session.is_local:
-        note(state, f"{listed.why.rstrip('.')}; used: {price}")
+        note(state, f"note: {listed.why.rstrip('.')}; used instead: {price}")
     return TokenCosts(price.input, price.output, price.cached), str(price)
 
 
@@ -281,10 +281,12 @@ def _observed(state: State, session: Session, target: str, tokens: tuple[float, 
 
 def _refuse_missing_tokens(endpoint: str | None) -> None:
     counted = (
-        f"CloudWatch counts the requests of {endpoint}, not their tokens" if endpoint else "a rate alone"
+        f"CloudWatch counts the requests of {endpoint}, not their tokens"
+        if endpoint
+        else "--otps and --requests-per-s give only a rate"
     )
     raise SpecError(
-        f"traffic without token counts: {counted}",
+        f"the tokens of a request are not known: {counted}",
         next_step="Give the mean of a request with --tokens IN/OUT, or requests with --traffic FILE.",
     )
 
@@ -365,7 +367,7 @@ def render_answer(answer: Answer) -> str:
             f"{table.title} ({answer.model}, {answer.region})\n{show(table)}",
             _list(answer.notes),
             "What changes that\n" + _list(answer.changes()),
-            "Reasons that are not money\n" + _list(REASONS),
+            "Reasons other than cost\n" + _list(REASONS),
             "Prices\n" + _list(answer.sources),
         ]
     )

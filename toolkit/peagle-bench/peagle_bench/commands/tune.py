@@ -41,7 +41,7 @@ MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` s
     type=click.Choice(("auto", "runtime", "deployments")),
     default="auto",
     help="runtime: change K inside one engine (the local one, or an image with the plugin in container/); "
-    "deployments: deploy each K.  [default: runtime locally, else deployments]",
+    "deployments: deploy each K; auto: runtime locally, else deployments.",
 )
 @workload_option
 @click.option("--requests", type=click.IntRange(min=4), default=24, help="Requests measured per window.")

@@ -97,11 +97,13 @@ class Answer:
             )
         if any(option.instances is None for option in self.decision.options):
             lines.append(
-                "+: not known what one instance serves, so hosting costs at least this; measure it with"
-                " `peagle-sm bench` and give the file with --measured"
+                "+: at least this, because it is not known what one instance serves; measure it with"
+                " `peagle-sm bench`, and give the file with --measured"
             )
         if any(option.utilisation is not None for option in self.decision.options):
-            lines.append("at use: share of an instance's full load at which the costs are equal")
+            lines.append(
+                "equal at: share of an instance's full load at which hosting and calling cost the same"
+            )
         for option in self.decision.options:
             above = option.wins_above
             if above is not None and above.high - above.low > 0.005 * above.value:

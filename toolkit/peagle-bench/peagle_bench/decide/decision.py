@@ -75,8 +75,7 @@ def decide(
         tokens: prices of calling.
         hostings: at least one way to host.
         usd_per_token: USD for each output token with its input, with its interval over requests; None:
-        exactly
-            as in the traffic.
+            exactly as in the traffic.
     """
     each = usd_per_token or exactly(tokens.of(traffic))
     options = tuple(weigh(hosting, traffic, each) for hosting in hostings)
@@ -133,7 +132,7 @@ def sentence(decision: Decision) -> str:
     if decision.verdict == "measure":
         return (
             f"Measure: at your {rate} tokens/s hosting wins if one {instance} serves"
-            f" {number(option.must_serve)} tokens/s at full load, else calling."
+            f" {number(option.must_serve)} tokens/s at full load; if not, calling wins."
         )
     above, known = option.wins_above, option.instances is not None
     if decision.verdict == "tie":
@@ -145,11 +144,11 @@ def sentence(decision: Decision) -> str:
             return f"Tie: hosting and calling cost the same at your {rate} tokens/s."
         return f"Tie at best: hosting costs at least as much as calling at your {rate} tokens/s."
     if decision.verdict == "host":
-        below = "" if above is None else f"; it wins below {number(above.value)}"
+        below = "" if above is None else f"; it wins below {number(above.value)} tokens/s"
         return f"Host: calling costs {_times(1 / option.ratio.value)} as much at your {rate} tokens/s{below}."
     times = _times(option.ratio.value) if known else f"at least {_times(option.ratio.low)}"
     if above is not None:
-        end = f"{'wins' if known else 'can win'} above {number(above.value)}"
+        end = f"{'wins' if known else 'can win'} above {number(above.value)} tokens/s"
     elif (option.utilisation or 0.0) > 1:
         end = "wins at no rate"
     else:
@@ -206,19 +205,21 @@ def _of_a_head(decision: Decision) -> list[str]:
     now, then = number(carries.value), number(more.value if more else None)
     return [
         f"with a head that is {share(_BETTER_HEAD - 1)} faster: {_wins(decision, faster)}; an instance"
-        f" carries {then} in place of {now}"
+        f" carries {then} tokens/s instead of {now}"
     ]
 
 
 def _wins(decision: Decision, hosting: Hosting) -> str:
     above = wins_above(hosting, decision.traffic, decision.usd_per_token)
     wins = "wins" if hosting.serves is not None else "can win"
-    return "hosting wins at no rate" if above is None else f"hosting {wins} above {number(above.value)}"
+    if above is None:
+        return "hosting wins at no rate"
+    return f"hosting {wins} above {number(above.value)} tokens/s"
 
 
 REASONS = (
     "to host: your own weights, adapter or head; data that must stay in your account; the latency of each"
     " user; a fixed price at high use; the precision of the weights (Bedrock does not state its own)",
-    "to call: no idle cost; no quota for instances; nobody to operate it; new models on the day they appear",
+    "to call: no idle cost; no quota for instances; nothing to operate; new models on the day they appear",
 )
-"""Reasons that are not money."""
+"""Reasons other than cost."""

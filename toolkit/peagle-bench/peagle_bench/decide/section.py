@@ -117,7 +117,7 @@ def options_table(decision: Decision, *, intervals: bool) -> Table:
             )
         )
     title = f"A month at {plain(decision.traffic.otps)} output tokens/s"
-    heads = ("where", "mode", "instances", "USD/month", "wins above", "at use")
+    heads = ("where", "mode", "instances", "USD/month", "wins above", "equal at")
     return Table(title, heads, tuple(rows), heads[2:])
 
 
@@ -131,7 +131,7 @@ def calling_text(decision: Decision) -> str:
     if traffic.cached_per_output:
         parts["cached input"] = tokens.usd(traffic.cached_per_output, 0.0, traffic.cached_per_output)
     by_part = [
-        f"{name} {usd(usd_per_month(traffic.otps, Interval(each, each, each)).value)}"
+        f"{usd(usd_per_month(traffic.otps, Interval(each, each, each)).value)} USD for {name}"
         for name, each in parts.items()
     ]
-    return f"calling by month: {', '.join(by_part)} USD"
+    return f"calling, by month: {', '.join(by_part)}"

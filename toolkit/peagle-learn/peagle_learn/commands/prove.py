@@ -34,7 +34,7 @@ endpoint_spec_option = click.option(
     "endpoint_path",
     type=click.Path(path_type=Path, dir_okay=False),
     default="peagle.yaml",
-    help="Spec of the endpoint that serves.  [default: peagle.yaml]",
+    help="Spec of the endpoint that serves.",
 )
 _MOST_SLICES = 8  #: that a proof shows; all are in its JSON
 _unguarded = click.option("--unguarded", is_flag=True, help="Run without an installed guard.")

@@ -111,7 +111,7 @@ def test_it_does_not_overwrite(in_empty_folder: Path) -> None:
     [
         ([], "no MODEL was given"),
         (["tiny-cod"], "tiny-code"),
-        (["gemma-4-31b-it"], "the catalogue has no p-eagle head for gemma-4-31b-it"),
+        (["gemma-4-31b-it"], "the catalogue has no drafter of mode p-eagle for gemma-4-31b-it"),
         (["tiny-code", "--name", "-bad"], "name"),
         (["tiny-code", "-o", "missing/x.yaml"], "missing/x.yaml: cannot be written"),
     ],

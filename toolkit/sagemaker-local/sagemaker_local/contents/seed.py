@@ -1,7 +1,7 @@
 """Initial contents of a local AWS: two roles, buckets, the small stand-in weights, and heads of SmolLM2.
 
-The stand-in weights lie at addresses of our own and, for JumpStart's gpt-oss-20b, at the very addresses that
-its public spec names, so the unmodified JumpStart path works offline. They are stand-ins there too.
+The stand-in weights are in a bucket of our own and, for JumpStart's models, also at the addresses in their
+specs. So the unmodified JumpStart path works offline, with answers of the stand-in.
 """
 
 from __future__ import annotations

@@ -16,9 +16,10 @@ class LocalStatus:
 
     ``run_id`` is new with each start: a port and a process id may be the same again, as in a container.
     A server of an older version has none.
-    ``artifacts`` names the S3 URIs of the stand-in target and heads (empty when the weights are not
-    there; ``weights`` says so). ``clock`` is the local time in ISO 8601, ``clock_ahead_s`` how far it
-    was moved. ``engines`` has one entry a running engine, ``faults`` one a fault that is set.
+    ``artifacts`` has the S3 URIs of SmolLM2, of the tests' small model, and of their heads. Shipped weights
+    that are missing are left out; ``weights`` says so. ``clock`` is the local time in ISO 8601,
+    ``clock_ahead_s`` how far it was moved. ``engines`` has one entry a running engine, ``faults`` one a fault
+    that is set.
     """
 
     endpoint_url: str

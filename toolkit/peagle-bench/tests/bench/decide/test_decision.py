@@ -43,7 +43,7 @@ def test_below_the_rate_the_answer_is_call_whatever_an_instance_serves() -> None
     assert decision.verdict == "call"
     text = sentence(decision)
     assert text.startswith("Call: hosting costs at least 97 times as much at your 40 tokens/s;")
-    assert text.endswith("it can win above 3,889.")
+    assert text.endswith("it can win above 3,889 tokens/s.")
 
 
 def test_above_the_rate_nobody_knows_until_an_instance_is_measured() -> None:
@@ -57,7 +57,7 @@ def test_a_measured_instance_decides() -> None:
     host = at(20_000, replace(MEASURED, serves=exactly(40_000)))
     assert (host.verdict, host.chosen.instances) == ("host", 1)
     assert sentence(host) == (
-        "Host: calling costs 5.1 times as much at your 20,000 tokens/s; it wins below 3,889."
+        "Host: calling costs 5.1 times as much at your 20,000 tokens/s; it wins below 3,889 tokens/s."
     )
 
 
@@ -134,7 +134,7 @@ def test_what_changes_the_rate() -> None:
     assert "without the hours" in without
     assert "above 3,889" in without
     measured = changes(at(40, MEASURED), None)[-1]
-    assert "carries 6,000 in place of 5,000" in measured
+    assert "carries 6,000 tokens/s instead of 5,000" in measured
 
 
 def test_table_and_chart_have_every_option_and_the_rate_with_its_interval() -> None:

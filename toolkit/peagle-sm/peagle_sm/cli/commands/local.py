@@ -50,8 +50,9 @@ def local() -> None:
     """Run a local SageMaker on this machine.
 
     It serves the AWS API on one port of the loopback address. Behind each endpoint it runs the real vLLM on
-    this machine's CPU, with SmolLM2-135M-Instruct or your own model; JumpStart's models have small stand-in
-    weights. Needs the package sagemaker-local. `peagle-sm local down` deletes everything in it.
+    this machine's CPU, with SmolLM2-135M-Instruct or your own model. Endpoints of JumpStart's models have
+    small stand-in weights, which continue Python code. Needs the package sagemaker-local. `peagle-sm local
+    down` deletes everything in it.
     """
 
 

@@ -160,6 +160,8 @@ def trained_depth(draft: Draft) -> Findings:
     tokens = draft.num_speculative_tokens
     if tokens is None or draft.head_id is None or not _fits(draft):
         return  # of a head that does not fit, the depth is beside the point
+    if draft.mode == "draft-model":
+        return  # a whole model, which was not trained for a number of draft tokens
     depth = draft.head.trained_depth if draft.head else None
     if depth is None:
         yield Finding(
@@ -340,10 +342,11 @@ def chat_vocabulary(draft: Draft) -> Findings:
     if file is None or image is None:
         return
     if image.version is not None:
+        place = file.url.removeprefix("https://")  # fits in a line of 80 columns
         yield Finding(
             "info",
             f"model_uri: with network isolation, vLLM {image.version_text} needs {file.name} next to the "
-            f"weights for chat ({file.url})",
+            f"weights for chat ({place})",
         )
     elif VOCABULARY_FOLDER not in draft.spec.serving.env:
         # Not set for the user: an engine that embeds the file cannot chat when the folder lacks it.

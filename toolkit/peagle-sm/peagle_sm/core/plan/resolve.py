@@ -240,10 +240,12 @@ class _Resolver:
             )
         elif self.source == "jumpstart" and self.jumpstart is None:
             model_id = self.model.jumpstart_model_id or "not known"
+            has_head = facts_of(spec.speculation.mode).has_weights
+            uris = ", model_uri and head_uri" if has_head else " and model_uri"
             self._miss(
                 f"JumpStart's spec of {spec.model_name!r} (id {model_id}) is neither in the catalogue nor "
                 "locked: its image, artifact keys and environment are missing",
-                f"{_LOCK} Or set source: container, model_uri and head_uri.",
+                f"{_LOCK} Or set source: container{uris}.",
             )
 
     def _name_unknown_sizes(self) -> None:

@@ -192,8 +192,8 @@ def invoke(
 ) -> None:
     """Send one request and stream the answer.
 
-    A prompt is sent as a chat. If the model has no chat template, or if the endpoint serves small stand-in
-    weights, which only continue code, the prompt is sent as a text to continue.
+    A prompt is sent as a chat. It is sent as a text to continue if the model has no chat template, or if the
+    endpoint serves small stand-in weights, as local endpoints of JumpStart's models do.
 
     The answer goes to stdout, each tool call on its own line. Time to first token, tokens per second and
     acceptance length go to stderr. Without --prompt or --body, the request is read from stdin: JSON messages,

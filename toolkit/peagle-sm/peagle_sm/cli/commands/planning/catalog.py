@@ -11,7 +11,7 @@ from peagle_sm.cli.console import emit
 from peagle_sm.cli.terminal import render_table
 
 if TYPE_CHECKING:
-    from peagle_sm.core.catalog import Catalog, HeadEntry
+    from peagle_sm.core.catalog import Catalog, HeadEntry, ModelEntry
 
 
 _MODEL_HEADERS = ("model", "source", "weights GB", "context", "draft heads")
@@ -24,17 +24,23 @@ def models(state: State) -> None:
     """List the models in the catalogue.
 
     The last column has the modes for which the catalogue has a draft head; `peagle-sm heads list` names the
-    heads. A dash means none, or unknown. --format json has all facts with their sources and dates.
+    heads. A dash means none, or unknown. --format json has all facts with their sources and dates. The model
+    of the project's own tests is not listed.
     """
     from peagle_sm.core.catalog import load_catalog
 
     catalog = load_catalog()
     emit(
         state,
-        table=lambda: render_table(_MODEL_HEADERS, list(_rows(catalog)), right=("weights GB", "context")),
+        table=lambda: render_table(_MODEL_HEADERS, _rows(catalog), right=("weights GB", "context")),
         data=lambda: _data(catalog),
-        names=catalog.models,
+        names=_listed(catalog),
     )
+
+
+def _listed(catalog: Catalog) -> dict[str, ModelEntry]:
+    """Return the models for users."""
+    return {name: entry for name, entry in catalog.models.items() if not entry.stand_in}
 
 
 def _rows(catalog: Catalog) -> list[tuple[str, ...]]:
@@ -46,7 +52,7 @@ def _rows(catalog: Catalog) -> list[tuple[str, ...]]:
             _text(entry.max_context),
             ", ".join(dict.fromkeys(head.method for head in catalog.heads_for(name).values())) or "-",
         )
-        for name, entry in catalog.models.items()
+        for name, entry in _listed(catalog).items()
     ]
 
 
@@ -61,7 +67,7 @@ def _data(catalog: Catalog) -> list[dict[str, Any]]:
             **entry.model_dump(mode="json"),
             "heads": {key: head.model_dump(mode="json") for key, head in catalog.heads_for(name).items()},
         }
-        for name, entry in catalog.models.items()
+        for name, entry in _listed(catalog).items()
     ]
 
 
@@ -76,14 +82,16 @@ def list_(state: State, model: str | None) -> None:
     """List the draft heads in the catalogue.
 
     MODEL selects the heads of one target. A dash means unknown. If a head has no pinned revision, `heads
-    stage` uses the newest commit and records it. --format json has each head's source and date.
+    stage` uses the newest commit and records it. --format json has each head's source and date. The heads of
+    the project's own tests are listed only if MODEL names their target.
     """
     from peagle_sm.core.catalog import load_catalog
 
     catalog = load_catalog()
     if model is not None:
         catalog.model(model)  # raises for an unknown model
-    heads = dict(catalog.heads) if model is None else catalog.heads_for(model)
+    models = [model] if model is not None else _listed(catalog)
+    heads = {name: head for name, head in catalog.heads.items() if head.target in models}
     emit(
         state,
         table=lambda: render_table(

@@ -134,8 +134,8 @@ def _speculation(model: str, mode: Mode, draft_head: str | None, catalog: Catalo
     if not heads and not draft_head and not inside:
         methods = {head.method for head in heads_by_name.values()}
         raise SpecError(
-            f"the catalogue has no {mode} head for {model}",
-            next_step="give --draft-head s3://…/ with your own head, or another --mode",
+            f"the catalogue has no drafter of mode {mode} for {model}",
+            next_step="give --draft-head s3://…/ with your own, or another --mode",
             details={
                 "found": mode,
                 "allowed": [each for each in MODES if each in methods or not facts_of(each).has_weights],
