@@ -1,6 +1,6 @@
 """The record of a run of the tutorial "Train a head for your model": what its folder says when it is done.
 
-docs/reference/learning-gain.md and the figures of the tutorial are written from it by scripts/reference.
+docs/reference/learning-gain.md and the figures in the tutorial are written from it by scripts/reference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any
 
 from peagle_learn.core.proof import parse_proof
 from peagle_learn.stored_data import TRAINING, VALIDATION
+from peagle_learn.train import load_learn_spec
 from peagle_sm.core.errors import SpecError
+from sagemaker_local.engine.env import engine_locks
 
 RECORD = Path(__file__).parents[2] / "docs" / "reference" / "learning-gain.json"
 #: Of the trainer's own record.
@@ -43,7 +45,7 @@ def read_run(
             f"{folder}: found {len(works)} runs in .peagle-learn; allowed: 1",
             next_step="Give the folder of one run: scripts/learn-demo FOLDER.",
         )
-    work = works[0].parent
+    work, spec = works[0].parent, load_learn_spec(folder / "learn.yaml")
     manifest = _document(work / "data" / "manifest.json")
     head = str(_document(works[0])["steps"]["train"]["result"]["head"])
     fetched = work / "fetched" / hashlib.sha256(head.encode()).hexdigest()[:16]
@@ -53,6 +55,7 @@ def read_run(
     validation = training["history"]["validation"]
     return {
         "origin": dict(origin),
+        "engine": next(iter(engine_locks())),
         "seconds": dict(seconds),
         "sittings": sittings,
         "data": {
@@ -65,6 +68,7 @@ def read_run(
         },
         "training": {name: training[name] for name in _TRAINING}
         | {"held_out": [{"step": each["step"], "loss": each["loss"]} for each in validation]},
+        "prove": spec.prove.model_dump(mode="json"),
         "proof": _without_slices(asdict(proof)),
     }
 
