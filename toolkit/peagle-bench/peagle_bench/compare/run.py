@@ -176,7 +176,7 @@ class Watch:
         return (self._spending.seconds - self._began_s) * (self._total - self._done) / self._done
 
     def line(self) -> str:
-        """Return ``c=1: 57 of 492 requests; tokens/s per request: none 92, p-eagle 131, about 4m10s left``."""
+        """Return ``c=1: 57 of 492 requests; tokens/s per request: none 92, p-eagle 131, about 4m left``."""
         rates = [
             f"{arm} {tokens / self._seconds[arm]:,.0f}"
             for arm, tokens in self._tokens.items()
