@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from peagle_bench.results import provenance
+from peagle_sm.aws.files import write_file
 from peagle_sm.core.errors import Interrupted, NotOffered, PeagleError
 from peagle_sm.core.words import elapsed
 from scripts.bench import house_style
-from scripts.bench.job import write_json
-from scripts.bench.learn_record import RECORD, read_record, read_run
+from scripts.bench.learn_record import RECORD, ROOT, read_record, read_run
 
 SPENT = "seconds.json"  #: in the folder: seconds of each stage so far, and how often the program was started
 FIGURES = "figures.json"
@@ -70,10 +70,12 @@ class Spent:
             return cls({})
 
     def write(self, path: Path) -> None:
-        """Write the file."""
-        path.write_text(
-            json.dumps({"seconds": self.seconds, "sittings": self.sittings}) + "\n", encoding="utf-8"
-        )
+        """Write the file.
+
+        Raises:
+            CannotWrite: the operating system refuses.
+        """
+        write_file(path, json.dumps({"seconds": self.seconds, "sittings": self.sittings}) + "\n")
 
 
 def expected(record: Mapping[str, Any] | None) -> dict[str, float]:
@@ -154,7 +156,11 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "folder", type=Path, help="where the files are written; an earlier run there continues"
     )
     parser.add_argument("--files-only", action="store_true", help="write the files and run nothing")
-    parser.add_argument("--record", action="store_true", help=f"write the figures to {RECORD}, too")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help=f"write the figures to {RECORD.relative_to(ROOT)}, too; use a new folder",
+    )
     return parser.parse_args(words)
 
 
@@ -177,11 +183,13 @@ def main(words: Sequence[str] | None = None) -> int:
             return code
         spent = Spent.read(folder / SPENT)
         figures = read_run(folder, spent.seconds, spent.sittings, provenance.origin(0))
+        text = json.dumps(figures, indent=1, sort_keys=True) + "\n"
+        for target in (folder / FIGURES, *([RECORD] if options.record else [])):
+            write_file(target, text)
+            say(f"written: {target}")
     except PeagleError as error:
         say(f"error: {error}\nnext: {error.next_step}")
         return error.exit_code
-    for target in (folder / FIGURES, *([RECORD] if options.record else [])):
-        write_json(target, figures)
     say(f"\nall stages took {elapsed(sum(spent.seconds.values()))}")
     if code == 0:
         say("next, in the folder: peagle-sm learn promote --local")

@@ -18,7 +18,8 @@ from peagle_learn.train import load_learn_spec
 from peagle_sm.core.errors import SpecError
 from sagemaker_local.engine.env import engine_locks
 
-RECORD = Path(__file__).parents[2] / "docs" / "reference" / "learning-gain.json"
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "docs" / "reference" / "learning-gain.json"
 #: Of the trainer's own record.
 _TRAINING = ("settings", "libraries", "steps", "parameters", "seconds", "peak_memory_gib")
 
@@ -37,7 +38,7 @@ def read_run(
     """Collect what a finished run left in its folder: data, training and proof.
 
     Raises:
-        SpecError: the folder has no run, or several.
+        SpecError: the folder has no finished run, or several runs.
     """
     works = sorted(folder.glob(".peagle-learn/*/state.json"))
     if len(works) != 1:
@@ -45,19 +46,33 @@ def read_run(
             f"{folder}: found {len(works)} runs in .peagle-learn; allowed: 1",
             next_step="Give the folder of one run: scripts/learn-demo FOLDER.",
         )
-    work, spec = works[0].parent, load_learn_spec(folder / "learn.yaml")
+    try:
+        measured = _read_work(works[0])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise SpecError(
+            f"{works[0].parent} lacks a part of a finished run: {error!r}",
+            next_step="Run it in a new folder: scripts/learn-demo FOLDER.",
+        ) from error
+    return {
+        "origin": dict(origin),
+        "engine": next(iter(engine_locks())),
+        "seconds": dict(seconds),
+        "sittings": sittings,
+        "prove": load_learn_spec(folder / "learn.yaml").prove.model_dump(mode="json"),
+        **measured,
+    }
+
+
+def _read_work(state: Path) -> dict[str, Any]:
+    work = state.parent
     manifest = _document(work / "data" / "manifest.json")
-    head = str(_document(works[0])["steps"]["train"]["result"]["head"])
+    head = str(_document(state)["steps"]["train"]["result"]["head"])
     fetched = work / "fetched" / hashlib.sha256(head.encode()).hexdigest()[:16]
     training = _document(fetched / "training.json")
     proofs = [parse_proof(path.read_text(encoding="utf-8"), path.name) for path in work.glob("proofs/*.json")]
     proof = max(proofs, key=lambda each: each.made_at)
     validation = training["history"]["validation"]
     return {
-        "origin": dict(origin),
-        "engine": next(iter(engine_locks())),
-        "seconds": dict(seconds),
-        "sittings": sittings,
         "data": {
             "sha256": manifest["data"],
             "sources": {Path(name).name: each for name, each in manifest["sources"].items()},
@@ -68,7 +83,6 @@ def read_run(
         },
         "training": {name: training[name] for name in _TRAINING}
         | {"held_out": [{"step": each["step"], "loss": each["loss"]} for each in validation]},
-        "prove": spec.prove.model_dump(mode="json"),
         "proof": _without_slices(asdict(proof)),
     }
 

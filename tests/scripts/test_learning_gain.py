@@ -137,6 +137,8 @@ def test_without_a_record_every_figure_is_missing() -> None:
     assert tutorial_page(f"{BEGIN}\n{END}\n", None).count("NNN") > 10
 
 
-def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_without_a_finished_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="found 0 runs"):
         read_run(tmp_path, SECONDS, 1, ORIGIN)
+    with pytest.raises(SpecError, match="lacks a part of a finished run"):
+        read_run(finished(tmp_path), SECONDS, 1, ORIGIN)
