@@ -1,172 +1,200 @@
-"""What the tutorial "Train a head for your model" begins with: prompts, the endpoint's spec and learn.yaml.
+"""The tutorial "Train a head for your model" as one command: files, endpoint, data, training, proof.
 
-The traffic shifts from what SmolLM2 and its heads know to a house style: a shop for bicycles answers its
-customers in a fixed form, which two examples in each prompt show. The prompts are made from parts, symptoms
-and occasions, so a customer's question is short and unlike the others, as in a real help desk; the form of
-the answers is what they share. The general prompts are those of the quickstart and HumanEval's, asked for in
-a chat; the heads were trained on none of them.
+It runs the commands of docs/tutorials/train-a-head.md one after the other and shows each. Every one of them
+continues where it was stopped, so this does, too: run it again with the same folder. At its end, figures.json
+in the folder has what was measured; with --record it becomes the record that docs/reference/learning-gain.md
+is written from.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
+import signal
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_bench.workloads import load_workload
+from peagle_bench.results import provenance
 from peagle_sm.aws.files import write_file
-from scripts.bench.comparison import OWN_PROMPTS, as_chat
+from peagle_sm.core.errors import Interrupted, NotOffered, PeagleError
+from peagle_sm.core.words import elapsed
+from scripts.bench import house_style
+from scripts.bench.learn_record import RECORD, ROOT, read_record, read_run
 
-TOKENS = 128  #: of an answer
-#: For each part: what may be wrong with it.
-PARTS: Mapping[str, Sequence[str]] = {
-    "front brake": ("squeaks", "feels soft", "rubs on the wheel", "does not stop the bike"),
-    "rear brake": ("squeaks", "feels soft", "rubs on the wheel", "does not stop the bike"),
-    "chain": ("jumps off", "makes a noise", "is rusty", "feels loose"),
-    "front tyre": ("loses air", "has a cut", "is worn out", "slips on wet roads"),
-    "rear tyre": ("loses air", "has a cut", "is worn out", "slips on wet roads"),
-    "saddle": ("moves to one side", "sinks down", "is too hard", "makes a noise"),
-    "handlebar": ("turns in the clamp", "is not straight", "shakes", "is too low"),
-    "front light": ("does not shine", "flickers", "is too weak", "fell off"),
-    "rear light": ("does not shine", "flickers", "stays on", "fell off"),
-    "battery": ("is empty after an hour", "does not charge", "gets hot", "does not click into place"),
-    "motor": ("stops on hills", "makes a noise", "starts too late", "shows an error"),
-    "gear shift": ("jumps", "is stuck", "does not reach the last gear", "feels heavy"),
-    "pedal": ("clicks", "is loose", "turns heavily", "is bent"),
-    "front wheel": ("wobbles", "has a broken spoke", "rubs on the frame", "makes a noise"),
-    "rear wheel": ("wobbles", "has a broken spoke", "rubs on the frame", "makes a noise"),
-    "bell": ("does not ring", "is loose", "rings on its own", "is too quiet"),
-    "lock": ("does not open", "is stuck", "is rusty", "has lost its key"),
-    "display": ("stays dark", "shows the wrong speed", "is wet inside", "switches itself off"),
-}
-OCCASIONS = ("after rain", "since this morning", "when I go uphill", "on my new bike")
-QUESTIONS = (
-    "My {part} {symptom} {occasion}. What can I do?",
-    "The {part} {symptom} {occasion}. How do I fix this?",
-    "Hello, my {part} {symptom} {occasion}. Can you help?",
+SPENT = "seconds.json"  #: in the folder: seconds of each stage so far, and how often the program was started
+FIGURES = "figures.json"
+_LOCAL = ("--local", "--yes")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command of the tutorial; ``seconds`` are an estimate for two cores, until a run is recorded."""
+
+    name: str
+    title: str
+    words: tuple[str, ...]
+    seconds: float
+
+
+STAGES = (
+    Stage("server", "start the local SageMaker", ("local", "up", "--detach"), 10),
+    Stage("deploy", "deploy the endpoint", ("deploy", *_LOCAL), 40),
+    Stage("data", "let the endpoint answer the prompts", ("learn", "run", "--until", "data", *_LOCAL), 220),
+    Stage("train", "train the head on the answers", ("learn", "run", "--until", "train", *_LOCAL), 400),
+    Stage("prove", "measure both heads in turns", ("learn", "run", "--until", "prove", *_LOCAL), 900),
 )
-_FORM = """\
-**Topic:** {topic}
-**Likely cause:** {cause}
-**What to do:**
-1. {steps[0]}
-2. {steps[1]}
-3. {steps[2]}
-**Time:** {minutes} minutes
-**Workshop needed:** no
-
-Ride safely! Your Harbour Bikes team"""
-EXAMPLES = (
-    (
-        "The basket on my bike rattles.",
-        _FORM.format(
-            topic="basket",
-            cause="a screw of the holder is loose.",
-            steps=("Take everything out.", "Tighten both screws with a 4 mm key.", "Shake it to test it."),
-            minutes=5,
-        ),
-    ),
-    (
-        "The mudguard touches my shoe.",
-        _FORM.format(
-            topic="mudguard",
-            cause="its stay is bent.",
-            steps=("Look where it is bent.", "Bend the stay back by hand.", "Turn the wheel to test it."),
-            minutes=10,
-        ),
-    ),
-)
-SYSTEM = (
-    "You are the support assistant of Harbour Bikes. Answer in the form of these examples.\n\n"
-    + "\n\n".join(f"Customer: {question}\n\nAnswer:\n{answer}" for question, answer in EXAMPLES)
-)
-ENDPOINT = """\
-# The endpoint that serves: SmolLM2-135M-Instruct with the head that ships with the project.
-name: learn-demo
-model: smollm2-135m-instruct
-speculation:
-  mode: p-eagle
-lifecycle:
-  max_lifetime_hours: 2
-"""
-LEARN = """\
-# What `peagle-sm learn run` does: data, training, proof, promotion.
-name: house-style
-target: {{model: smollm2-135m-instruct}}
-endpoint: learn-demo
-bucket: s3://peagle-sm-local-us-east-1/learn   # the local SageMaker has it
-data:
-  prompts: [traffic.jsonl]
-  general: general.jsonl
-  general_trained: 0.5        # of these a share is trained on, too, so that the head forgets less
-  held_out: 0.2
-  max_tokens: {tokens}
-  concurrency: 16
-train:
-  max_hours: 1
-  sequence_length: 512        # the longest prompt with its answer
-  micro_batch_size: 1
-  grad_accumulation_steps: 4
-  epochs: 2
-  max_steps: {steps}
-  learning_rate: 0.0002
-  checkpoint_every_steps: 50
-  log_every_steps: 5
-prove:
-  max_tokens: {tokens}
-"""
 
 
-def shifted() -> Iterator[dict[str, Any]]:
-    """Yield each part with each of its symptoms and occasions, in the house's form."""
-    for (part, symptoms), occasion in product(PARTS.items(), OCCASIONS):
-        for symptom in symptoms:
-            name = f"{part}/{symptom}/{occasion}"
-            question = QUESTIONS[_hash(name)[0] % len(QUESTIONS)]
-            asked = question.format(part=part, symptom=symptom, occasion=occasion)
-            messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
-            yield {"id": name, "messages": messages}
+@dataclass
+class Spent:
+    """Seconds of each stage in all sittings of a folder."""
+
+    seconds: dict[str, float]
+    sittings: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> Spent:
+        """Read the file; a missing or damaged one begins anew, since only the clock depends on it."""
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                {str(name): float(each) for name, each in document["seconds"].items()},
+                int(document["sittings"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return cls({})
+
+    def write(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            CannotWrite: the operating system refuses.
+        """
+        write_file(path, json.dumps({"seconds": self.seconds, "sittings": self.sittings}) + "\n")
 
 
-def general() -> Iterator[dict[str, Any]]:
-    """Yield the quickstart's chat and JSON prompts, and every function of HumanEval."""
-    code = [as_chat(item) for item in load_workload("humaneval").items]
-    for item in (*load_workload(str(OWN_PROMPTS)).items, *code):
-        yield {"id": item.prompt_id, "messages": item.body["messages"]}
+def expected(record: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return the seconds of each stage: those of the recorded run, else the estimates."""
+    recorded = {} if record is None else record["seconds"]
+    return {stage.name: float(recorded.get(stage.name, stage.seconds)) for stage in STAGES}
 
 
-def _hash(name: str) -> bytes:
-    return hashlib.sha256(name.encode()).digest()
+def seconds_left(whole: Mapping[str, float], spent: Mapping[str, float], current: str) -> float:
+    """Estimate the seconds of a stage and all later ones, at the pace of the earlier ones.
+
+    The pace counts from the data on: what is before it takes a minute, and depends on downloads.
+    """
+    names = list(whole)
+    place = names.index(current)
+    measured = [name for name in names[names.index("data") : place] if spent.get(name)]
+    pace = sum(spent[name] for name in measured) / sum(whole[name] for name in measured) if measured else 1.0
+    return max(0.0, pace * sum(whole[name] for name in names[place:]) - spent.get(current, 0.0))
 
 
-def lines_of(prompts: Iterable[Mapping[str, Any]], limit: int | None) -> str:
-    """Return prompts as OpenAI bodies, one a line, in an order by hash."""
-    drawn = sorted(prompts, key=lambda prompt: _hash(prompt["id"]))[:limit]
-    return "".join(json.dumps({**each, "max_tokens": TOKENS, "temperature": 0}) + "\n" for each in drawn)
+def run_stages(
+    folder: Path,
+    run: Callable[[Sequence[str]], int],
+    whole: Mapping[str, float],
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Run every stage until one fails, and write what each took; return the last exit code."""
+    path = folder / SPENT
+    spent = Spent.read(path)
+    spent.sittings += 1
+    for number, stage in enumerate(STAGES, start=1):
+        left = seconds_left(whole, spent.seconds, stage.name)
+        say(f"\n== {number} of {len(STAGES)}: {stage.title}; about {elapsed(left)} left to the end")
+        say(f"$ peagle-sm {' '.join(stage.words)}")
+        began = clock()
+        code = run(stage.words)
+        spent.seconds[stage.name] = round(spent.seconds.get(stage.name, 0.0) + clock() - began, 1)
+        spent.write(path)
+        if code:
+            return code
+    return 0
+
+
+class Program:
+    """Runs peagle-sm in a folder. A stop ends the command, whose clean-up runs to its end, and this program.
+
+    Ctrl-C reaches the command by itself; SIGTERM, which reaches this program alone, is passed on.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+
+    def __call__(self, words: Sequence[str]) -> int:
+        """Run a command; return its exit code."""
+        if self._stopped:
+            return Interrupted.exit_code
+        with subprocess.Popen([sys.executable, "-m", "peagle_sm", *words], cwd=self._folder) as process:
+            self._process = process
+            code = process.wait()
+        self._process = None
+        return Interrupted.exit_code if self._stopped else code
+
+    def _stop(self, number: int, _: object) -> None:
+        self._stopped = True
+        if number == signal.SIGTERM and self._process is not None:
+            self._process.terminate()
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="scripts/learn-demo", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "folder", type=Path, help="where the files are written; an earlier run there continues"
+    )
+    parser.add_argument("--files-only", action="store_true", help="write the files and run nothing")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help=f"write the figures to {RECORD.relative_to(ROOT)}, too; use a new folder",
+    )
+    return parser.parse_args(words)
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Write the four files of the tutorial."""
-    parser = argparse.ArgumentParser(prog="scripts/learn-demo", description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the files are written")
-    parser.add_argument("--prompts", type=int, help="most prompts of each kind; left out, all")
-    parser.add_argument("--steps", type=int, default=150, help="steps of the training (%(default)s)")
-    options = parser.parse_args(words)
-    files = {
-        "traffic.jsonl": lines_of(shifted(), options.prompts),
-        "general.jsonl": lines_of(general(), options.prompts),
-        "peagle.yaml": ENDPOINT,
-        "learn.yaml": LEARN.format(tokens=TOKENS, steps=options.steps),
-    }
-    for name, text in files.items():
-        write_file(options.folder / name, text, parents=True)
-        print(f"written: {options.folder / name} ({text.count(chr(10)):,} lines)", file=sys.stderr)
-    return 0
+    """Write the files, run the stages and show what is next; return the exit code."""
+    options = arguments(words)
+    folder: Path = options.folder
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    try:
+        for path in house_style.write_missing(folder, house_style.files()):
+            say(f"written: {path}")
+        if options.files_only:
+            return 0
+        code = run_stages(folder, Program(folder), expected(read_record()), say)
+        if code not in (0, NotOffered.exit_code):
+            say(f"\nstopped (exit code {code}). It continues with: scripts/learn-demo {folder}")
+            return code
+        spent = Spent.read(folder / SPENT)
+        figures = read_run(folder, spent.seconds, spent.sittings, provenance.origin(0))
+        text = json.dumps(figures, indent=1, sort_keys=True) + "\n"
+        for target in (folder / FIGURES, *([RECORD] if options.record else [])):
+            write_file(target, text)
+            say(f"written: {target}")
+    except PeagleError as error:
+        say(f"error: {error}\nnext: {error.next_step}")
+        return error.exit_code
+    say(f"\nall stages took {elapsed(sum(spent.seconds.values()))}")
+    if code == 0:
+        say("next, in the folder: peagle-sm learn promote --local")
+    say(f"clean up: peagle-sm delete {house_style.ENDPOINT_NAME} --local, then peagle-sm local down")
+    return code
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from scripts.bench.learn_record import read_record
 from scripts.reference_pages.checks import checks_page
 from scripts.reference_pages.commands import cli_page, exit_codes_page
 from scripts.reference_pages.engines import engines_page
+from scripts.reference_pages.learning_gain import gain_page, tutorial_page
 from scripts.reference_pages.modes import drafters_page
 from scripts.reference_pages.python_api import python_page
 from scripts.reference_pages.quickstart_picture import picture
@@ -27,6 +29,10 @@ def _drafters() -> str:
     return drafters_page((DOCS / "how-to" / "which-drafter.md").read_text(encoding="utf-8"))
 
 
+def _tutorial() -> str:
+    return tutorial_page((DOCS / "tutorials" / "train-a-head.md").read_text(encoding="utf-8"), read_record())
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/exit-codes.md": exit_codes_page,
@@ -38,6 +44,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/training-sizes.md": training_sizes_page,
     "reference/troubleshooting.md": troubleshooting_page,
     "how-to/which-drafter.md": _drafters,
+    "reference/learning-gain.md": lambda: gain_page(read_record()),
+    "tutorials/train-a-head.md": _tutorial,
     "assets/quickstart.svg": _picture,
 }
 

@@ -23,7 +23,7 @@ import pytest
 
 from peagle_learn.core.proof import parse_proof
 from peagle_sm.service.spec_to_plan import load_spec
-from scripts.bench import learn_demo
+from scripts.bench import house_style
 from scripts.bench.local_stack import LocalStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
@@ -137,11 +137,11 @@ class Account:
 
 
 def test_a_run_that_is_killed_twice_continues_to_its_proof_and_leaves_nothing(tmp_path: Path) -> None:
-    assert learn_demo.main([str(tmp_path), "--prompts", str(PROMPTS), "--steps", "3"]) == 0
+    house_style.write_missing(tmp_path, house_style.files(most_prompts=PROMPTS, steps=3))
     path = tmp_path / "learn.yaml"
-    path.write_text(path.read_text().replace("concurrency: 32", f"concurrency: {CONCURRENCY}"))
-    with (tmp_path / "peagle.yaml").open("a") as spec:  # a proof has 60 prompts up to its end
-        spec.write("serving:\n  max_model_len: 1024\n")
+    text = path.read_text()
+    assert "concurrency: 8" in text
+    path.write_text(text.replace("concurrency: 8", f"concurrency: {CONCURRENCY}"))
     served = load_spec(tmp_path / "peagle.yaml")
     with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
         stack.deploy({served.name: served})

@@ -458,7 +458,8 @@ def _measured(
         most_tokens = min(QUICK.max_tokens, prove_spec.max_tokens)
         options = replace(QUICK, max_tokens=most_tokens, seed=prove_spec.seed)
         items = greedy(plan.held_out.items[:_VERIFIED])
-        checks = checks_of(verify(EnginePair(plain, candidate, options), items, CHECKS, lambda line: None))
+        pair = EnginePair(plain, candidate, options)
+        checks = checks_of(verify(pair, items, CHECKS, lambda line: progress(Event("check", line))))
     return ProofEvidence(
         held_out=held_out,
         general=general,

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from peagle_bench.workloads import Workload
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
 from peagle_sm.core.spec.modes import SPECULATING
+from peagle_sm.core.words import elapsed
 from peagle_sm.service.progress import Event, Progress
 
 
@@ -141,6 +142,7 @@ class Watch:
     def begin(self, load: Load, total: int) -> None:
         """Begin a load in a deployment; ``total`` counts the measured prompts of all arms."""
         self._load, self._total = load, total
+        self._began_s = self._spending.seconds
         self._done = self._failed = 0
         self._turns = False
         self._tokens: dict[str, int] = defaultdict(int)
@@ -164,12 +166,17 @@ class Watch:
             self._seconds[record.arm] += record.done_s - record.sent_s
         if self._spending.seconds - self._reported_s >= self._every_s:
             self._reported_s = self._spending.seconds
-            self._progress(
-                Event("waiting", self.line(), self._load.label, self._reported_s, self._spending.usd)
-            )
+            event = Event("waiting", self.line(), self._load.label, self._reported_s, self._spending.usd)
+            self._progress(replace(event, done=self._done, total=self._total, left_s=self.left_s()))
+
+    def left_s(self) -> float | None:
+        """Estimate the seconds left of this load; None before its first request and at its end."""
+        if not 0 < self._done < self._total:
+            return None
+        return (self._spending.seconds - self._began_s) * (self._total - self._done) / self._done
 
     def line(self) -> str:
-        """Return ``c=1: 57 of 492 requests; tokens/s per request: none 92, p-eagle 131``."""
+        """Return ``c=1: 57 of 492 requests; tokens/s per request: none 92, p-eagle 131, about 4m left``."""
         rates = [
             f"{arm} {tokens / self._seconds[arm]:,.0f}"
             for arm, tokens in self._tokens.items()
@@ -179,7 +186,9 @@ class Watch:
         what = "conversations" if self._turns else "requests"
         line = f"{self._load.label}: {self._done} of {self._total} {what}"
         line += f"; tokens/s per request: {', '.join(rates)}" if rates else ""
-        return line + (f"; {self._failed} failed" if self._failed else "")
+        line += f"; {self._failed} failed" if self._failed else ""
+        left = self.left_s()
+        return line if left is None else f"{line}, about {elapsed(left)} left"
 
 
 @dataclass(frozen=True)

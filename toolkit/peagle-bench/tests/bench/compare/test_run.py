@@ -113,6 +113,16 @@ def test_a_comparison_in_one_deployment(tmp_path: Path) -> None:
     assert game.closed == [0]
 
 
+def test_progress_has_the_time_left(tmp_path: Path) -> None:
+    game = Play(tmp_path, noise=0.02)
+    game.compare()
+    left = {each.done: each.left_s for each in game.events if each.total == 72}
+    assert left[36] == pytest.approx(game.events[-1].elapsed_s / 2, rel=0.2)
+    assert left[72] is None
+    message = next(each.message for each in game.events if each.done == 36)
+    assert message.endswith("s left")
+
+
 def test_two_deployments_give_an_interval_over_deployments(tmp_path: Path) -> None:
     game = Play(tmp_path, noise=0.02)
     outcome = game.compare(game.deployment(0), game.deployment(1))
