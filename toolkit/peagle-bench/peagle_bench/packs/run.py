@@ -81,14 +81,14 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
     """
     pair = EnginePair(engine, engine, Options(longest_tokens=_LONGEST, concurrency=1))
 
-    def tokenize(text: str) -> Sequence[int]:
+    def ids_of(body: Mapping[str, Any]) -> tuple[int, ...]:
         try:
-            (prompt,) = pair.prompts([("prompt", {"prompt": text})])
+            (prompt,) = pair.prompts([("prompt", body)])
         except SideFailed as failed:
             raise failed.error from failed
         return prompt.ids
 
-    context = described.context or context_of(pair, TokenPrompt("context", tuple(tokenize("a b c"))))
+    context = described.context or context_of(pair, TokenPrompt("context", ids_of({"prompt": "a b c"})))
     if context is None:
         raise ServiceFault(
             f"{described.arm.name} does not report its context length",
@@ -98,7 +98,7 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
     served = min(context, most or context)
     # A context that was only tried, and not refused, is not the limit.
     limit = None if described.context is None and context > _LONGEST else context
-    return ServedModel(served, described.target.stand_in, tokenize, limit)
+    return ServedModel(served, described.target.stand_in, ids_of, limit)
 
 
 def demand_context(pack: Pack, model: ServedModel) -> None:
