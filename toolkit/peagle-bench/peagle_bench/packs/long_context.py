@@ -54,6 +54,7 @@ def make(settings: Make) -> PackWork:
     lengths = [context * (2 * part + 1) // (2 * PARTS) for part in range(PARTS)]
     rate = tokens_a_character(model)
     items: list[WorkItem] = []
+    questions: dict[str, str] = {}
     for unit in range(units):
         rng = random.Random(f"long context {settings.seed} {unit}")
         source = documents(model, f"long context {settings.seed} {unit}")
@@ -75,9 +76,10 @@ def make(settings: Make) -> PackWork:
             items.append(_item(f"{unit}/{part + 1}", begin + ids[: at - around] + end, _ANSWER, unit))
         prompt = begin + ids[: context - _ROOM - around] + end
         items.append(_item(f"{unit}/{_LIMIT}", prompt, _ROOM, unit))
+        questions |= {item.prompt_id: first.question for item in items[-PARTS - 1 :]}
     notes = () if context >= _FULL else (f"scaled down to the context of {context:,} tokens",)
     at_limit = model.limit is not None and context >= model.limit
-    return PackWork(tuple(items), notes, {AT_LIMIT: at_limit})
+    return PackWork(tuple(items), notes, {AT_LIMIT: at_limit, **questions})
 
 
 def _around(model: ServedModel, question: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -116,7 +118,8 @@ def _ids(
 def _item(name: str, ids: tuple[int, ...], answer: int, unit: int) -> WorkItem:
     body = {"prompt": list(ids), "max_tokens": answer, "temperature": 0.0}
     place = name.partition("/")[2]
-    return WorkItem(name, body, category=f"part {place}", share=f"long context {unit}")
+    category = place if place == _LIMIT else f"quarter {place}"
+    return WorkItem(name, body, category=category, share=f"long context {unit}")
 
 
 def judge(observed: Observed) -> Judgement:
