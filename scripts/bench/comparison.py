@@ -104,12 +104,18 @@ def measure(
         Interrupted: Ctrl-C.
         ServiceFault: an endpoint stopped answering.
     """
-    described = []
-    for mode, name in endpoints.items():
-        endpoint = demand_mode(describe_endpoint(stack.session, name), mode)
-        # Without addresses and process ids of this machine.
-        described.append(replace(endpoint, origin={**endpoint.origin, "engine": None}))
+    described = [described_arm(stack, name, mode) for mode, name in endpoints.items()]
     return measured(described, workload, path, dependencies(stack, config["seed"], say), config, say)
+
+
+def described_arm(stack: LocalStack, name: str, mode: Mode) -> Described:
+    """An endpoint as an arm, without addresses and process ids of this machine.
+
+    Raises:
+        SpecError: it runs another mode.
+    """
+    endpoint = demand_mode(describe_endpoint(stack.session, name), mode)
+    return replace(endpoint, origin={**endpoint.origin, "engine": None})
 
 
 def dependencies(stack: LocalStack, seed: int, say: Say) -> CompareDependencies:

@@ -66,7 +66,6 @@ def _described(pack: Pack) -> str:
         ("passes", pack.passes),
         ("finds", pack.finds),
         ("needs", "; ".join(pack.needs)),
-        ("stand-ins", pack.stand_ins),
     ]
     width = 80 - max(len(name) for name, _ in fields) - 2
     lines = [(name, "\n".join(textwrap.wrap(text, width))) for name, text in fields]
@@ -81,7 +80,6 @@ def pack_data(pack: Pack) -> dict[str, Any]:
         "passes": pack.passes,
         "finds": pack.finds,
         "needs": list(pack.needs),
-        "stand_ins": pack.stand_ins,
         "least_context": pack.least_context,
     }
 
@@ -160,13 +158,17 @@ def expected_setup(base: EndpointSpec, options: Mapping[str, Any]) -> Setup:
     The endpoints do not exist yet, so lengths in tokens are guessed from the characters.
     """
     from peagle_bench.compare.measurement import Setup
+    from peagle_bench.load import WorkItem
     from peagle_bench.packs.pack import Make, PackNotMeasured, ServedModel
     from peagle_bench.results.records import Load
+    from peagle_bench.workloads import size_of
     from peagle_sm.core.own_models import catalog_for
 
     context = base.serving.max_model_len or catalog_for(base).model(base.model_name).max_context or 8192
     model = ServedModel(
-        min(context, options["context"] or context), False, lambda text: range(len(text) // 4)
+        min(context, options["context"] or context),
+        False,
+        lambda body: range(size_of(WorkItem("", body)) // 4),
     )
     items: list[WorkItem] = []
     for pack in checked_packs(options):

@@ -23,6 +23,7 @@ PACKS = {
     "guardrails": "guardrails",
     "structured-output": "structured",
     "adversarial": "adversarial",
+    "languages": "languages",
 }
 ALL = "all"
 

@@ -236,7 +236,6 @@ PACK = Pack(
     ),
     finds="slowdown below plain decoding, by how much; answers that are not the target's own",
     needs=("an arm without speculation", "a context of 1,024 tokens or more"),
-    stand_ins="speed and acceptance are the machine's; the stand-in answers everything with code",
     make=make,
     judge=judge,
     least_context=1024,

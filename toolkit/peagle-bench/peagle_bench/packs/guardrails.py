@@ -3,7 +3,8 @@
 With speculation an engine writes several tokens a step, and drafts more than it keeps. The user of a filtered
 stream must notice neither: the policy cuts at the same token and the same character, the same answers are
 refused, no token reaches the filter that the target did not verify, and a request whose client has left stops
-generating. The policies are made from the baseline's own answers, so they cut whatever the model writes.
+generating. Every policy cuts before an e-mail address, which a third of the prompts ask for. The others are
+made from the baseline's own answers, so they cut whatever the model writes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from peagle_bench.packs.streaming_guard import (
     guarded,
     pieces_of,
 )
+from peagle_bench.packs.texts import invented_name
 from peagle_bench.verify.answer_format import choose_stop
 from peagle_bench.verify.answers import TokenAnswer
 from peagle_bench.verify.engines import (
@@ -56,34 +58,58 @@ LEFT_AFTER = 8  #: tokens read before the client leaves
 MOST_ASKED = 4000  #: tokens of a request that is cancelled; a shorter context allows fewer
 LEAST_CONTEXT = 2048  #: tokens, for requests that are cancelled
 MOST_LEFT = 0.5  #: share of the tokens still to come that a cancelled request may generate
+PERSONAL = Rule("e-mail address", r"[\w.+-]+@[\w-]+\.\w+")  #: a rule of every policy
+_QUESTIONS = ("reset the password of", "delete", "rename", "protect", "share", "move", "print", "restore")
 _TASKS = ("reads", "writes", "sorts", "filters", "merges", "counts", "validates", "parses")
 _THINGS = ("orders", "log lines", "invoices", "sensor values", "user names", "dates", "links", "prices")
 _FORMS = ("function", "class", "script", "test")
 
 
 def make(settings: Make) -> PackWork:
-    """Make short programming tasks, which instruct models answer and the small stand-in continues."""
+    """Make short requests: a question, a programming task, and a letter with an e-mail address, in turns."""
     rng = random.Random(f"guardrails {settings.seed}")
     items = []
     for number in range(settings.units or UNITS):
-        text = f"Write a Python {rng.choice(_FORMS)} that {rng.choice(_TASKS)} {rng.choice(_THINGS)}."
-        body = {"messages": [{"role": "user", "content": text}], "max_tokens": MAX_TOKENS, "temperature": 0.0}
-        items.append(WorkItem(f"{number:03}/task", body))
+        kind, maker = _MAKERS[number % len(_MAKERS)]
+        messages = [{"role": "user", "content": maker(rng)}]
+        body = {"messages": messages, "max_tokens": MAX_TOKENS, "temperature": 0.0}
+        items.append(WorkItem(f"{number:03}/{kind}", body, category=kind))
     return PackWork(tuple(items))
 
 
 UNITS = 16
 
 
+def _question(rng: random.Random) -> str:
+    return f"How do I {rng.choice(_QUESTIONS)} a file that I call {invented_name(rng)}?"
+
+
+def _task(rng: random.Random) -> str:
+    return f"Write a Python {rng.choice(_FORMS)} that {rng.choice(_TASKS)} {rng.choice(_THINGS)}."
+
+
+def _letter(rng: random.Random) -> str:
+    name, place = invented_name(rng), invented_name(rng)
+    return (
+        f"Write two sentences to {name}: order {rng.randint(100, 999)} is ready. Questions go to"
+        f" {name.lower()}@{place.lower()}.example, so name this address in the first sentence."
+    )
+
+
+#: With three kinds, each third policy, which has no piece of the answer, is that of a letter.
+_MAKERS = (("question", _question), ("task", _task), ("letter", _letter))
+
+
 def policy_for(text: str, number: int, seed: int) -> Policy:
     """Make the policy of one prompt from the baseline's own answer.
 
-    Two of three policies cut: at a piece of the answer that may begin inside a word, so that it spans tokens.
-    Each fourth refuses instead. The third policy of three matches nothing, and everything must be delivered.
+    Two of three policies cut at a piece of the answer that may begin inside a word, so that it spans tokens.
+    Each fourth refuses instead. The third policy of three only knows `PERSONAL`; without an e-mail address in
+    the answer everything must be delivered.
     """
     rng = random.Random(f"policy {seed} {number}")
     piece = choose_stop(text, rng.uniform(0.1, 0.8)) if number % 3 != 2 else None
-    rules = [Rule("absent", r"\bnever-in-an-answer-[0-9]{4}\b")]
+    rules = [PERSONAL]
     if number % 4 == 3 and piece is not None:
         return Policy((*rules, Rule("forbidden", re.escape(piece), "refuse")), None)
     if piece is not None:
@@ -438,7 +464,6 @@ PACK = Pack(
         "an arm without speculation",
         "for cancelled requests: the engine's metrics, which AWS does not show",
     ),
-    stand_ins="the same as on a large model: the filter sees tokens, whatever they say",
     make=make,
     judge=judge,
     probe=probe,

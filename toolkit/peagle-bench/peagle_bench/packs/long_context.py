@@ -1,14 +1,15 @@
 """Pack long context: to the model's limit, with answers at sampled positions. Pure.
 
-Each unit is one long text, cut to several lengths, and always with the same end: so its parts differ in
-position alone. The last answer ends with the context, where an engine must draft fewer tokens. Prompts are
-token ids, so that every length is exact.
+Each unit is one long text, cut to several lengths, and always with the same question about its beginning at
+the end: so its parts differ in position alone. The last answer ends with the context, where an engine must
+draft fewer tokens. Prompts are token ids, so that every length is exact.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from peagle_bench.load import WorkItem
 from peagle_bench.packs.judges import (
@@ -19,8 +20,16 @@ from peagle_bench.packs.judges import (
     no_fall,
     part_of,
 )
-from peagle_bench.packs.pack import Judgement, Make, Observed, Pack, PackNotMeasured, PackWork
-from peagle_bench.packs.texts import BETWEEN, documents, enough, tokens_a_character
+from peagle_bench.packs.pack import (
+    Judgement,
+    Make,
+    Observed,
+    Pack,
+    PackNotMeasured,
+    PackWork,
+    ServedModel,
+)
+from peagle_bench.packs.texts import BETWEEN, SourceText, documents, enough, tokens_a_character
 from peagle_bench.results.records import RequestRecord
 from peagle_bench.verify.statistics import CheckVerdict, counted, not_applicable, undecided
 
@@ -28,7 +37,7 @@ UNITS = 24
 PARTS = 4  #: of the context, by length; one more reaches its limit
 _ANSWER = 48  #: tokens
 _ROOM = 24  #: tokens of the answer that reaches the limit
-_END = 96  #: tokens at the end of every prompt of a unit, which are the same
+_MARKS = ("once", "many")  #: texts in the place of the long one, to find what is around it
 _LIMIT = "limit"  #: the last part of a unit
 AT_LIMIT = "at limit"  #: fact: whether the last part ends at the model's own limit
 _FULL = 4096  #: a context that shows what the pack is for
@@ -44,37 +53,64 @@ def make(settings: Make) -> PackWork:
     context = model.context
     lengths = [context * (2 * part + 1) // (2 * PARTS) for part in range(PARTS)]
     rate = tokens_a_character(model)
-    ending = min(_END, context // 8)
     items: list[WorkItem] = []
+    questions: dict[str, str] = {}
     for unit in range(units):
         rng = random.Random(f"long context {settings.seed} {unit}")
-        ids = _ids(settings, unit, int(1.3 * context / rate))
-        end, ids = ids[:ending], ids[ending:]
-        if len(ids) < context - ending:
+        source = documents(model, f"long context {settings.seed} {unit}")
+        first = next(source)
+        begin, end = _around(model, first.question)
+        around = len(begin) + len(end)
+        ids = _ids(model, first, source, int(1.3 * context / rate))
+        if len(ids) < context - around:
             raise PackNotMeasured(
                 f"a text of {context:,} tokens has only {len(ids):,} in this model's tokenizer",
                 next_step="report this: the texts of the pack are too short for this tokenizer",
             )
+        asked_about = around + int(rate * len(first.text))
+        shortest = max(around + 8, min(asked_about, context // PARTS))
         for part, length in enumerate(lengths):
             # A position sampled within the part, so that runs of different seeds see different ones.
             at = length + rng.randint(-context // (4 * PARTS), context // (4 * PARTS))
-            at = max(ending + 8, min(at, context - _ANSWER))
-            items.append(_item(f"{unit}/{part + 1}", ids[: at - ending] + end, _ANSWER, unit))
-        items.append(_item(f"{unit}/{_LIMIT}", ids[: context - _ROOM - ending] + end, _ROOM, unit))
+            at = max(shortest, min(at, context - _ANSWER))
+            items.append(_item(f"{unit}/{part + 1}", begin + ids[: at - around] + end, _ANSWER, unit))
+        prompt = begin + ids[: context - _ROOM - around] + end
+        items.append(_item(f"{unit}/{_LIMIT}", prompt, _ROOM, unit))
+        questions |= {item.prompt_id: first.question for item in items[-PARTS - 1 :]}
     notes = () if context >= _FULL else (f"scaled down to the context of {context:,} tokens",)
     at_limit = model.limit is not None and context >= model.limit
-    return PackWork(tuple(items), notes, {AT_LIMIT: at_limit})
+    return PackWork(tuple(items), notes, {AT_LIMIT: at_limit, **questions})
 
 
-def _ids(settings: Make, unit: int, characters: int) -> tuple[int, ...]:
-    source = documents(settings.model, f"long context {settings.seed} {unit}")
+def _around(model: ServedModel, question: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the tokens before and after the long text: the chat template's, and the question."""
+    if model.stand_in:
+        return (), tuple(model.tokenize(BETWEEN + question))
+    chats = [f"Documents:\n\n{mark}{BETWEEN}Question: {question}" for mark in _MARKS]
+    one, other = (
+        tuple(model.ids_of({"messages": [{"role": "user", "content": content}]})) for content in chats
+    )
+    begin = _common(one, other)
+    return begin, _common(one[len(begin) :][::-1], other[len(begin) :][::-1])[::-1]
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the tokens with which both begin."""
+    return tuple(
+        token for token, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    )
+
+
+def _ids(
+    model: ServedModel, first: SourceText, source: Iterator[SourceText], characters: int
+) -> tuple[int, ...]:
     # The engine refuses texts longer than its context, and asking it in pieces costs little.
     piece = max(200, int(characters / 4))
-    whole = "".join(document.text + BETWEEN for document in enough(source, characters))
+    whole = "".join(document.text + BETWEEN for document in [first, *enough(source, characters)])
     ids: list[int] = []
     for at in range(0, len(whole), piece):
-        ids += settings.model.tokenize(whole[at : at + piece])
-        if len(ids) >= settings.model.context + _END:
+        ids += model.tokenize(whole[at : at + piece])
+        if len(ids) >= model.context:
             break
     return tuple(ids)
 
@@ -82,7 +118,8 @@ def _ids(settings: Make, unit: int, characters: int) -> tuple[int, ...]:
 def _item(name: str, ids: tuple[int, ...], answer: int, unit: int) -> WorkItem:
     body = {"prompt": list(ids), "max_tokens": answer, "temperature": 0.0}
     place = name.partition("/")[2]
-    return WorkItem(name, body, category=f"part {place}", share=f"long context {unit}")
+    category = place if place == _LIMIT else f"quarter {place}"
+    return WorkItem(name, body, category=category, share=f"long context {unit}")
 
 
 def judge(observed: Observed) -> Judgement:
@@ -154,7 +191,6 @@ PACK = Pack(
     ),
     finds="another answer, or a fall of acceptance, that shows only at far positions",
     needs=("a context of 256 tokens or more", "an arm without speculation, for the identity of answers"),
-    stand_ins="positions, identity and acceptance are real, up to the stand-in's 8,192 tokens",
     make=make,
     judge=judge,
 )

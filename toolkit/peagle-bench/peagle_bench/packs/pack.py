@@ -34,14 +34,18 @@ class ServedModel:
     """What a pack needs to know of the served model; all arms of a run serve the same one.
 
     ``context`` is in tokens, prompt and answer together, and at most ``limit``, which is the model's own
-    (None: not known). ``tokenize`` asks the baseline's tokenizer.
-    ``stand_in``: the small model of the local SageMaker, which only continues code.
+    (None: not known). ``ids_of`` returns the token ids of a request's prompt, by the baseline's chat template
+    and tokenizer. ``stand_in``: the tests' small model, which only continues code.
     """
 
     context: int
     stand_in: bool
-    tokenize: Callable[[str], Sequence[int]]
+    ids_of: Callable[[Mapping[str, Any]], Sequence[int]]
     limit: int | None = None
+
+    def tokenize(self, text: str) -> Sequence[int]:
+        """Return the token ids of a text, without a chat template."""
+        return self.ids_of({"prompt": text})
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,6 @@ class Pack:
     passes: str  #: what a pass means
     finds: str  #: the fault that it must find
     needs: tuple[str, ...]
-    stand_ins: str  #: what its figures on the small stand-in weights mean
     make: Callable[[Make], PackWork]
     judge: Callable[[Observed], Judgement]
     probe: Callable[[Probe], Any] | None = None

@@ -9,7 +9,6 @@ with a cache of its own, for the time to first token without sharing.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 from peagle_bench.load import WorkItem
@@ -28,6 +27,7 @@ from peagle_bench.packs.texts import (
     SourceText,
     documents,
     enough,
+    fitting,
     lengths,
     tokens_a_character,
 )
@@ -36,7 +36,7 @@ from peagle_bench.verify.statistics import CheckVerdict
 
 GROUPS = 16
 GROUP = 4  #: questions of a group, if so many documents fit into the shortest prompt
-_SHORTEST = 90  #: tokens of a prompt
+_SHORTEST, _SHORTEST_CHAT = 90, 320  #: tokens of a prompt, so that the document in question is whole
 SHARED, ALONE = "shared", "own"  #: whether a question finds its documents in the prefix cache
 _FULL = 4096  #: a context that shows what the pack is for
 _SYSTEM = "Answer from the documents alone. Quote them word for word, and write nothing else."
@@ -50,11 +50,11 @@ def make(settings: Make) -> PackWork:
     """
     model, units = settings.model, settings.units or GROUPS
     answer = 96 if model.context >= 1024 else 64
-    parts = lengths(model.context, answer, shortest=_SHORTEST)
+    parts = lengths(model.context, answer, shortest=_SHORTEST if model.stand_in else _SHORTEST_CHAT)
     if len(parts) < 2:
         raise PackNotMeasured(
             f"the context of {model.context} tokens has no room for prompts of two lengths",
-            next_step="deploy with serving.max_model_len of at least 512",
+            next_step="give a --context, or deploy with a serving.max_model_len, of at least 768",
         )
     rate = tokens_a_character(model)
     items: list[WorkItem] = []
@@ -63,12 +63,13 @@ def make(settings: Make) -> PackWork:
         overhead = 0 if model.stand_in else len(_SYSTEM) + 60  # of the chat template
         source = documents(model, f"rag {settings.seed} {group}")
         own = enough(source, int(parts[-1] / rate))
+        longest = max(len(document.question) for document in own)
+        rooms = {part: int(part / rate) - 2 * len(BETWEEN) - overhead - longest for part in parts}
         # Two questions about one document would be the same prompt twice.
-        questions = max(1, min(GROUP, _fitting(own, int(parts[0] / rate))))
+        questions = max(1, min(GROUP, fitting(own, rooms[parts[0]])))
         for part in parts:
-            room = int(part / rate) - 2 * len(BETWEEN) - overhead
             for number, document in enumerate(own[:questions]):
-                body = _body(model.stand_in, _cut(own, room - len(document.question)), document)
+                body = _body(model.stand_in, _cut(own, rooms[part]), document)
                 body |= {"max_tokens": answer, "temperature": 0.0}
                 for prefix in (SHARED, ALONE) if number == 0 else (SHARED,):
                     name = f"{group}/{part}/{number}/{prefix}"
@@ -84,12 +85,6 @@ def make(settings: Make) -> PackWork:
                     facts[name] = document.passage
     notes = [f"scaled down to the context of {model.context:,} tokens: prompts of up to {parts[-1]:,}"]
     return PackWork(tuple(items), tuple(notes) if model.context < _FULL else (), facts)
-
-
-def _fitting(own: list[SourceText], characters: int) -> int:
-    """Count the documents that are whole in the first ``characters``."""
-    ends = [sum(len(document.text) + len(BETWEEN) for document in own[: n + 1]) for n in range(len(own))]
-    return len(list(takewhile(lambda end: end <= characters, ends)))
 
 
 def _cut(own: list[SourceText], characters: int) -> str:
@@ -153,8 +148,7 @@ PACK = Pack(
     shows="long retrieved contexts, with and without shared prefixes; answers quote the context",
     passes=(f"as prompts get longer, {no_fall('the shortest prompts')}; the answers are the target's own"),
     finds="a head that was trained on short sequences: its acceptance falls with the length of the prompt",
-    needs=("a context of 256 tokens or more", "an arm without speculation, for the identity of answers"),
-    stand_ins="acceptance by length and time to first token are real; the stand-in does not quote",
+    needs=("a context of 768 tokens or more", "an arm without speculation, for the identity of answers"),
     make=make,
     judge=judge,
 )

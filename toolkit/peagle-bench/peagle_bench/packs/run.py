@@ -21,7 +21,7 @@ from peagle_bench.compare.analysis import Measured
 from peagle_bench.compare.deployments import Round
 from peagle_bench.compare.run import CompareDependencies, Watch, with_saved
 from peagle_bench.load import LoadRun, LoadStopped, WorkItem
-from peagle_bench.packs.identity import judge_same
+from peagle_bench.packs.identity import MOST_ASKED, judge_same
 from peagle_bench.packs.judges import judge_failed
 from peagle_bench.packs.pack import (
     Judgement,
@@ -57,11 +57,15 @@ _LONGEST = 131_072  #: tokens of a prompt that asks for the context length, wher
 
 @dataclass(frozen=True)
 class PackOptions:
-    """Size of all packs: ``units`` of each (None: its own number), and the longest ``context`` in tokens."""
+    """Size of all packs: ``units`` of each (None: its own number), and the longest ``context`` in tokens.
+
+    Of the answers that differ, ``asked_again`` are asked for again and scored.
+    """
 
     seed: int = 0
     units: int | None = None
     context: int | None = None
+    asked_again: int = MOST_ASKED
 
 
 @dataclass(frozen=True)
@@ -81,14 +85,14 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
     """
     pair = EnginePair(engine, engine, Options(longest_tokens=_LONGEST, concurrency=1))
 
-    def tokenize(text: str) -> Sequence[int]:
+    def ids_of(body: Mapping[str, Any]) -> tuple[int, ...]:
         try:
-            (prompt,) = pair.prompts([("prompt", {"prompt": text})])
+            (prompt,) = pair.prompts([("prompt", body)])
         except SideFailed as failed:
             raise failed.error from failed
         return prompt.ids
 
-    context = described.context or context_of(pair, TokenPrompt("context", tuple(tokenize("a b c"))))
+    context = described.context or context_of(pair, TokenPrompt("context", ids_of({"prompt": "a b c"})))
     if context is None:
         raise ServiceFault(
             f"{described.arm.name} does not report its context length",
@@ -98,7 +102,7 @@ def model_of(described: Described, engine: Engine, most: int | None) -> ServedMo
     served = min(context, most or context)
     # A context that was only tried, and not refused, is not the limit.
     limit = None if described.context is None and context > _LONGEST else context
-    return ServedModel(served, described.target.stand_in, tokenize, limit)
+    return ServedModel(served, described.target.stand_in, ids_of, limit)
 
 
 def demand_context(pack: Pack, model: ServedModel) -> None:
@@ -345,9 +349,8 @@ class _Run:
         identity = None
         if work.items and pack.identity:
             engines = self.around.engine_of(baseline), self.around.engine_of(arm)
-            identity = judge_same(
-                mine, theirs, work.items, EnginePair(*engines, Options(concurrency=1)), limit
-            )
+            pair = EnginePair(*engines, Options(concurrency=1))
+            identity = judge_same(mine, theirs, work.items, pair, limit, self.options.asked_again)
         return Observed(work, arm, mine, baseline, theirs, identity)
 
     def _append(self, record: PackRecord) -> None:

@@ -94,7 +94,6 @@ PACK = Pack(
     passes="every answer follows its form wherever the answer without speculation does",
     finds="a form that is violated with speculation and kept without",
     needs=("an arm without speculation", "for tool calls: a tool parser on both"),
-    stand_ins="the forms are enforced as on a large model; tool calls need SM_VLLM_TOOL_CALL_PARSER",
     make=make,
     judge=judge,
     probe=probe,

@@ -1,7 +1,7 @@
 """Seeded texts of the packs: documents with a passage to quote, as prose for chat models and as code. Pure.
 
 Names and figures are invented, so nothing of it was in a model's training data and no licence applies. The
-small stand-in model only continues code: for it the documents are functions, and a question is the beginning
+tests' small model only continues code: for it the documents are functions, and a question is the beginning
 of one of them.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
 
 from peagle_bench.packs.pack import ServedModel
 
@@ -42,23 +43,25 @@ _TRADES = ("weaver", "baker", "glazier", "carter", "printer", "dyer", "cooper", 
 _MONTHS = ("January", "March", "May", "June", "September", "October", "November")
 
 
-def _name(rng: random.Random) -> str:
+def invented_name(rng: random.Random) -> str:
+    """Return a name of two or three syllables."""
     return "".join(rng.choice(_SYLLABLES) for _ in range(rng.choice((2, 2, 3)))).capitalize()
 
 
 def prose(rng: random.Random) -> SourceText:
     """Make a document of some 150 words about an invented building."""
-    name, town, thing = _name(rng), _name(rng), rng.choice(_THINGS)
+    name, town, thing = invented_name(rng), invented_name(rng), rng.choice(_THINGS)
     passage = (
         f"The {thing} of {name} was opened on {rng.randint(1, 28)} {rng.choice(_MONTHS)}"
-        f" {rng.randint(1610, 1990)} by {_name(rng)} {_name(rng)}; {rng.randint(200, 9000):,} people came."
+        f" {rng.randint(1610, 1990)} by {invented_name(rng)} {invented_name(rng)};"
+        f" {rng.randint(200, 9000):,} people came."
     )
     sentences = [
         plan.format(
-            person=f"{_name(rng)} {_name(rng)}",
+            person=f"{invented_name(rng)} {invented_name(rng)}",
             town=town,
             other=rng.choice(_THINGS),
-            place=_name(rng),
+            place=invented_name(rng),
             trade=rng.choice(_TRADES),
             month=rng.choice(_MONTHS),
             year=rng.randint(1650, 2010),
@@ -159,6 +162,12 @@ def enough(source: Iterator[SourceText], characters: int) -> list[SourceText]:
     while sum(len(document.text) + len(BETWEEN) for document in chosen) < characters:
         chosen.append(next(source))
     return chosen
+
+
+def fitting(chosen: list[SourceText], characters: int) -> int:
+    """Count the documents that are whole in the first ``characters``."""
+    ends = accumulate(len(document.text) + len(BETWEEN) for document in chosen)
+    return len(list(takewhile(lambda end: end <= characters, ends)))
 
 
 def tokens_a_character(model: ServedModel) -> float:

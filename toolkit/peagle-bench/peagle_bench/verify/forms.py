@@ -33,8 +33,16 @@ Form = Literal["json-schema", "regex", "choice", "tool", "parallel-tools"]
 FORMS: tuple[Form, ...] = ("json-schema", "regex", "choice", "tool", "parallel-tools")
 TOOL_FORMS: tuple[Form, ...] = ("tool", "parallel-tools")
 
-_WORDS = ("red", "green", "blue", "small", "large", "north", "south", "paid", "open", "express", "fragile")
-_NOUNS = ("box", "parcel", "crate", "letter", "pallet", "bag")
+#: Fields of an order: choices, flags, numbers, and those that have fields or items of their own.
+_CHOICES = {
+    "colour": ("red", "green", "blue", "white"),
+    "size": ("tiny", "small", "large", "huge"),
+    "corner": ("north", "south", "east", "west"),
+}
+_FLAGS = ("paid", "express", "fragile")
+_NUMBERS = ("quantity", "shelf", "floor")
+_NESTED = ("labels", "discount", "delivery")
+_NOUNS = ("boxes", "parcels", "crates", "letters", "pallets", "bags")
 _VERBS = ("record", "cancel", "route", "price", "label", "weigh")
 
 
@@ -67,35 +75,44 @@ def demands(seed: int, count: int, forms: Sequence[Form] = FORMS) -> list[FormDe
 
 
 def _messages(rng: random.Random, ask: str) -> dict[str, Any]:
-    order = f"{rng.randint(1, 9)} {rng.choice(_WORDS)} {rng.choice(_NOUNS)}s, order {rng.randint(100, 999)}"
+    size, colour, corner = (rng.choice(_CHOICES[name]) for name in ("size", "colour", "corner"))
+    order = (
+        f"{rng.randint(2, 9)} {size} {colour} {rng.choice(_NOUNS)} to the {corner} corner, floor"
+        f" {rng.randint(1, 9)}, {rng.choice(('paid', 'not paid'))}, order {rng.randint(100, 999)}"
+    )
     return {"messages": [{"role": "user", "content": f"{ask}\n\n{order}"}]}
 
 
-def value_schema(rng: random.Random, depth: int = 0) -> dict[str, Any]:
-    """Make a schema of a short value: enum, boolean, small integer, null, array, or object."""
-    kind = rng.choice(("enum", "boolean", "integer", *(("array", "object", "nullable") if depth < 2 else ())))
-    if kind == "boolean":
+def _value_schema(rng: random.Random, name: str, depth: int) -> dict[str, Any]:
+    """Make the schema of a field: enum, boolean, small integer, array, null, or object."""
+    if name in _CHOICES:
+        return {"type": "string", "enum": rng.sample(_CHOICES[name], 3)}
+    if name in _FLAGS:
         return {"type": "boolean"}
-    if kind == "integer":
+    if name in _NUMBERS:
         return {"type": "integer", "minimum": 1, "maximum": rng.choice((9, 99))}
-    if kind == "array":
-        return {"type": "array", "minItems": 1, "maxItems": 3, "items": value_schema(rng, 2)}
-    if kind == "object":
-        return object_schema(rng, depth + 1)
-    if kind == "nullable":
-        return {"anyOf": [value_schema(rng, 2), {"type": "null"}]}
-    return {"type": "string", "enum": rng.sample(_WORDS, 3)}
+    if name == "labels":
+        labels = {"type": "string", "enum": rng.sample([*_CHOICES["colour"], *_FLAGS], 3)}
+        return {"type": "array", "minItems": 1, "maxItems": 3, "items": labels}
+    if name == "discount":
+        return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 99}, {"type": "null"}]}
+    return object_schema(rng, depth + 1)
 
 
 def object_schema(rng: random.Random, depth: int = 0) -> dict[str, Any]:
     """Make a schema of an object with two or three required properties and no others."""
-    names = rng.sample(_WORDS, rng.randint(2, 3))
+    fields = [*_CHOICES, *_FLAGS, *_NUMBERS, *(_NESTED if depth < 2 else ())]
+    names = rng.sample(fields, rng.randint(2, 3))
     return {
         "type": "object",
-        "properties": {name: value_schema(rng, depth + 1) for name in names},
+        "properties": {name: _value_schema(rng, name, depth + 1) for name in names},
         "required": names,
         "additionalProperties": False,
     }
+
+
+def _fields(schema: Mapping[str, Any]) -> str:
+    return " and ".join(schema["properties"])
 
 
 def _json(name: str, rng: random.Random) -> FormDemand:
@@ -103,7 +120,7 @@ def _json(name: str, rng: random.Random) -> FormDemand:
     demanded = {"type": "json_schema", "json_schema": {"name": "order", "schema": schema, "strict": True}}
     # A small model can fill an object with white space for ever; the penalty on what it repeats ends that.
     body = {
-        **_messages(rng, "Sum up this order as JSON."),
+        **_messages(rng, f"Write this order as JSON, with {_fields(schema)}."),
         "response_format": demanded,
         "frequency_penalty": 1.0,
     }
@@ -111,17 +128,18 @@ def _json(name: str, rng: random.Random) -> FormDemand:
 
 
 def _regex(name: str, rng: random.Random) -> FormDemand:
-    colours, digits = rng.sample(_WORDS, 3), rng.randint(2, 5)
+    colours, digits = rng.sample(_CHOICES["colour"], 3), rng.randint(2, 5)
     pattern = rf"[A-Z]{{2}}-[0-9]{{{digits}}}( ({'|'.join(colours)})){{1,3}}"
-    body = {**_messages(rng, "Write the code of this order."), "structured_outputs": {"regex": pattern}}
+    ask = f"Write a code for this order: two letters, a dash, {digits} digits and the colour."
+    body = {**_messages(rng, ask), "structured_outputs": {"regex": pattern}}
     longest = len("AB-") + digits + 3 * (1 + max(map(len, colours)))
     return FormDemand(name, "regex", body, pattern=pattern, longest=longest)
 
 
 def _choice(name: str, rng: random.Random) -> FormDemand:
-    places = rng.sample(_WORDS, 4)
+    places = rng.sample(_CHOICES["corner"], 4)
     choices = [f"deliver it to the {place} corner of the building" for place in places]
-    body = {**_messages(rng, "What shall we do?"), "structured_outputs": {"choice": choices}}
+    body = {**_messages(rng, "What shall we do with this order?"), "structured_outputs": {"choice": choices}}
     longest = max(map(len, choices))
     return FormDemand(name, "choice", body, pattern="|".join(map(re.escape, choices)), longest=longest)
 
@@ -130,7 +148,7 @@ def _tool(name: str, rng: random.Random) -> FormDemand:
     schemas = {verb: object_schema(rng, 1) for verb in rng.sample(_VERBS, 2)}
     called = rng.choice(list(schemas))
     body = {
-        **_messages(rng, "Call the tool for this order."),
+        **_messages(rng, f"Call the tool {called} for this order, with {_fields(schemas[called])}."),
         "tools": [_tool_of(verb, schema) for verb, schema in schemas.items()],
         "tool_choice": {"type": "function", "function": {"name": called}},
         "frequency_penalty": 1.0,

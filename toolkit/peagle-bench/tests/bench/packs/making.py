@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from zlib import crc32
 
 from peagle_bench.packs.pack import Make, Observed, PackWork, ServedModel
@@ -18,12 +19,13 @@ WORK = PackWork(())
 def model(context: int = 8192, *, stand_in: bool = False, characters: int = 4) -> ServedModel:
     """A model whose tokens are so many characters."""
 
-    def tokenize(text: str) -> tuple[int, ...]:
+    def ids_of(body: Mapping[str, Any]) -> tuple[int, ...]:
+        text = body.get("prompt") or "".join(message["content"] for message in body["messages"])
         rows = tuple(crc32(text[at : at + characters].encode()) for at in range(0, len(text), characters))
         assert len(rows) <= context, "an engine refuses to tokenize more than its context"
         return rows
 
-    return ServedModel(context, stand_in, tokenize)
+    return ServedModel(context, stand_in, ids_of)
 
 
 def asked(context: int = 8192, *, stand_in: bool = False, **more: object) -> Make:

@@ -23,7 +23,7 @@ from peagle_bench.packs.pack import ALPHA, Make, Observed, PackWork, ServedModel
 from peagle_bench.results.records import ArmRecord, RequestRecord
 from tests.bench.compare.simulating import request
 
-MODEL = ServedModel(8192, True, lambda text: [0] * len(text))
+MODEL = ServedModel(8192, True, lambda body: [0])
 FAST, PLAIN = ArmRecord("fast", "p-eagle", 5, "fast"), ArmRecord("plain", "none", None, "plain")
 Table = dict[str, tuple[float, float, float, float]]
 

@@ -55,7 +55,7 @@ def judge(observed: Observed) -> Judgement:
     return Judgement(checks, f"{acceptance_by(observed.requests, part_of)['near']:.2f}")
 
 
-PACK = Pack("text", "text", "text", "text", ("nothing",), "text", make, judge)
+PACK = Pack("text", "text", "text", "text", ("nothing",), make, judge)
 
 
 class PackPlay(Play):

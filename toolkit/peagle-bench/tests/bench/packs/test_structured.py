@@ -32,7 +32,7 @@ from tests.bench.verify.toy_vllm import value_of
 
 MADE = demands(7, 120)
 ASKED = demands(0, 60)
-MODEL = ServedModel(8192, True, lambda text: [0] * len(text))
+MODEL = ServedModel(8192, True, lambda body: [0])
 ARM = ArmRecord("fast", "p-eagle", 5, "fast")
 
 
