@@ -6,7 +6,7 @@ With --modes it deploys the modes of a spec: price, confirmation, deployment, me
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,15 @@ from peagle_bench.commands.packs import (
     refuse_without_baseline,
     render_packs,
     run_chosen,
+)
+from peagle_bench.commands.regression import (
+    RegressionCheck,
+    checks_data,
+    failure_of_checks,
+    regression_check,
+    regression_options,
+    render_checks,
+    write_record,
 )
 from peagle_sm.cli.arguments import follower, open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
@@ -81,6 +90,7 @@ if TYPE_CHECKING:
 @max_tokens_option
 @temperature_option
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/compare-TIME.jsonl]")
+@regression_options
 @click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="With --modes: do not ask for confirmation.")
 @global_options
@@ -96,22 +106,64 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
 
     With --modes none,eagle3,p-eagle, the command shows the price, deploys the modes from a spec, and deletes
     them at the end, also after an error. Use the best K of each mode, chosen with other prompts.
+
+    With --gate RECORD, exit code 9 if a speed-up fell by more than the margin, acceptance fell, or greedy
+    answers changed; 10 if that cannot be decided. `peagle-sm help how-to/pipeline` has a pipeline.
     """
     options["seed"] = 0  # the same prompts in the same order in every run
     if options["packs"] is None:
         refuse_context_alone(options)
     else:
         checked_packs(options)  # before anything is deployed
-    outcome = _deployed(state, arms, options) if options["modes"] else _existing(state, arms, options)
-    packs = options["packs"] is not None
+    gate = regression_check(options)
+    measure = _deployed if options["modes"] else _existing
+    outcome = measure(state, arms, options, gate)
+    if options["packs"] is not None:
+        _end_of_packs(state, outcome)
+    else:
+        _end_of_comparison(state, outcome, options["record"], gate)
+
+
+def _end_of_packs(state: State, outcome: Outcome) -> None:
     emit(
         state,
-        table=lambda: render_packs(outcome) if packs else render_outcome(outcome),
-        data=lambda: packs_data(outcome) if packs else outcome_data(outcome),
+        table=lambda: render_packs(outcome),
+        data=lambda: packs_data(outcome),
         names=[str(outcome.path)],
     )
-    if packs and (failed := failure_of(outcome.results.packs, outcome.path)) is not None:
+    if (failed := failure_of(outcome.results.packs, outcome.path)) is not None:
         raise failed
+
+
+def _end_of_comparison(
+    state: State, outcome: Outcome, record: Path | None, gate: RegressionCheck | None
+) -> None:
+    """Show a comparison, judge it, and keep it as a record; the errors come after what is shown.
+
+    Raises:
+        WorseThanRecord: the run is worse than the record of --gate.
+        Undecided: a check of --gate is not decided, or the run cannot be a record.
+    """
+    from peagle_sm.core.errors import Undecided
+
+    checks = [] if gate is None else gate.judge(outcome.results)
+    judged = "" if gate is None else f"\n\n{render_checks(gate, checks)}"
+    emit(
+        state,
+        table=lambda: render_outcome(outcome) + judged,
+        data=lambda: outcome_data(outcome) | ({} if gate is None else {"gate": checks_data(gate, checks)}),
+        names=[str(outcome.path)],
+    )
+    reason = None if record is None else write_record(state, record, outcome)
+    failed = None if gate is None else failure_of_checks(gate, checks)
+    if failed is not None:
+        raise failed
+    if reason is not None:
+        raise Undecided(
+            f"no record was written, since nothing could be judged by it: {reason}",
+            next_step="Fix the reason, and measure again.",
+            details={"undecided": ["record"]},
+        )
 
 
 Run = Callable[[list["Round"], "Follower", Mapping[str, Any]], "Outcome"]
@@ -122,21 +174,25 @@ Run = Callable[[list["Round"], "Follower", Mapping[str, Any]], "Outcome"]
 class _Work:
     """What a comparison sends: a workload, or workload packs.
 
-    ``setup`` has the requests (of packs, the likely ones); None for packs on existing endpoints. ``note`` is
-    what the prompts cannot show.
+    ``setup`` has the requests (of packs, the likely ones); None for packs on existing endpoints. ``settings``
+    are those of the results file's header. ``note`` is what the prompts cannot show.
     """
 
     setup: Setup | None
     run: Callable[[Session | None], Run]
     config: Mapping[str, Any]
     note: str | None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _Work:
+def _work(
+    state: State, options: dict[str, Any], base: EndpointSpec | None, gate: RegressionCheck | None
+) -> _Work:
     if options["packs"] is not None:
         setup = None if base is None else expected_setup(base, options)
         return _Work(setup, lambda session: run_chosen(state, session, options), {}, None)
     from peagle_bench.compare.measurement import setup_of
+    from peagle_bench.compare.run import settings_of_run
     from peagle_bench.workloads import few_conversations, load_workload
 
     workload = load_workload(
@@ -149,16 +205,25 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
     )
     setup = setup_of(workload, options["concurrency"])
     config = {name: options[name] for name in ("seed", "max_tokens", "temperature")}
+    settings = {**config, **settings_of_run(setup, workload)}
+    if gate is not None:
+        gate.demand_settings(settings)
     return _Work(
         setup,
-        lambda session: _comparing(state, session, setup, workload, options),
+        lambda session: _comparing(state, session, setup, workload, options, gate),
         config,
         few_conversations(setup.items),
+        settings,
     )
 
 
 def _comparing(
-    state: State, session: Session | None, setup: Setup, workload: Workload, options: dict[str, Any]
+    state: State,
+    session: Session | None,
+    setup: Setup,
+    workload: Workload,
+    options: dict[str, Any],
+    gate: RegressionCheck | None,
 ) -> Run:
     """Return the run of a comparison; SIGTERM ends it like Ctrl-C."""
     from peagle_bench.compare.run import CompareDependencies
@@ -168,13 +233,17 @@ def _comparing(
         path = options["out"] or results_file("compare")
         every_s = 5.0 if state.format == "json" else 0.5
         around = CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s)
+        if gate is not None:
+            around = replace(around, demand=gate.demand)
         with termination_is_ctrl_c():
             return compared(rounds, setup, workload, path, around, config=config)
 
     return run
 
 
-def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+def _existing(
+    state: State, texts: tuple[str, ...], options: dict[str, Any], gate: RegressionCheck | None
+) -> Outcome:
     from peagle_bench.compare.arms import parse_arms
     from peagle_bench.compare.deployments import existing_rounds
     from peagle_sm.service.progress import Event
@@ -186,7 +255,7 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
             next_step="Add --modes, for example --modes none,p-eagle, or leave the option out.",
         )
     arms = parse_arms(texts)
-    work = _work(state, options, None)
+    work = _work(state, options, None, gate)
     opened: list[Session] = []
 
     def session() -> Session:
@@ -202,7 +271,9 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         return run(rounds, follow, {"arms": list(texts), **work.config})
 
 
-def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+def _deployed(
+    state: State, texts: tuple[str, ...], options: dict[str, Any], gate: RegressionCheck | None
+) -> Outcome:
     """Show the price, ask, deploy the modes, measure them and delete them."""
     from peagle_bench.compare.arms import parse_modes, spec_of
     from peagle_bench.compare.deployments import deployed_rounds, refuse_taken_names
@@ -223,7 +294,7 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         {mode: spec_of(base, mode, k=k, deployment=number) for mode, k in modes.items()}
         for number in range(1, deployments + 1)
     ]
-    work = _work(state, options, base)
+    work = _work(state, options, base, gate)
     assert work.setup is not None  # a spec is known
     session = open_session(state, base.placement.region)
     if not options["unguarded"]:
@@ -231,6 +302,8 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
             with_guard(state, session, follow, options["yes"], lambda: require_guard(session))
     refuse_taken_names(session, [spec.name for each in specs for spec in each.values()])
     plans = _plans(specs[0], session)
+    if gate is not None:
+        gate.demand_settings(work.settings, plans)
     control = options["packs"] is None
     expected = estimate(plans, work.setup, arms=len(plans) + control, deployments=deployments)
     show_offer(

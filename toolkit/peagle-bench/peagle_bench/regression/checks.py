@@ -64,3 +64,23 @@ def percents(interval: Interval) -> str:
     """Format ``-10.1% [-12.0%, -8.1%]``."""
     value, low, high = (f"{each - 1:+.1%}" for each in (interval.value, interval.low, interval.high))
     return f"{value} [{low}, {high}]"
+
+
+def figure(check: RecordCheck, value: float | None) -> str:
+    """Format a figure of a check with its unit; empty if it is unknown."""
+    if value is None:
+        return ""
+    if check.name == "answers":
+        return f"{value:.0f}"
+    return {"speed": f"{value:.2f}x", "rate": f"{value:,.1f}/s", "acceptance": f"{value:.2f}"}[check.name]
+
+
+def figures_text(check: RecordCheck) -> str:
+    """Format ``record 1.38x, this run 1.24x, change -10.1% [-12.0%, -8.1%]``; empty without figures."""
+    if check.record is None or check.run is None:
+        return ""
+    old, new = figure(check, check.record), figure(check, check.run)
+    if check.name == "answers":
+        return f"{new} of {old} answers are those of the record"
+    change = "" if check.change is None else f", change {percents(check.change)}"
+    return f"record {old}, this run {new}{change}"

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from peagle_bench.compare.analysis import add
 from peagle_bench.compare.confidence_intervals import Spread, log_value, widths
@@ -90,15 +90,13 @@ class _Pair:
     mode: str
     load: Load
     rules: Rules
-    doubt: str | None = field(init=False)
 
-    def __post_init__(self) -> None:
-        doubts = [
-            f"{name}: {doubt}"
-            for name, run in (("this run", self.now), ("the record", self.before))
-            if (doubt := run.doubt(self.mode, self.load)) is not None
-        ]
-        object.__setattr__(self, "doubt", doubts[0] if doubts else None)
+    def doubt(self, *, times: bool) -> str | None:
+        """Return why one of the runs cannot be judged."""
+        for name, run in (("this run", self.now), ("the record", self.before)):
+            if (doubt := run.doubt(self.mode, self.load, times=times)) is not None:
+                return f"{name}: {doubt}"
+        return None
 
     def speed(self) -> RecordCheck:
         """Judge the speed-up over no speculation."""
@@ -121,8 +119,7 @@ class _Pair:
             return replace(empty, applicable=False, reason="K is not that of the record")
         runs = [[run.cells(self.mode, self.load)] for run in (self.now, self.before)]
         reports = [
-            all(cell.drafts is not None for (tables,) in [run] for table in tables for cell in table.values())
-            for run in runs
+            all(cell.drafts is not None for table in run[0] for cell in table.values()) for run in runs
         ]
         if not reports[1]:
             return replace(empty, applicable=False, reason="the answers of the record do not report drafts")
@@ -151,18 +148,21 @@ class _Pair:
             for part, part_signs in ((tables[:half], signs[:half]), (tables[half:], signs[:half]))
         ]
         check = RecordCheck(name, self.mode, self.load, None, record=figures[1], run=figures[0])
+        doubt = self.doubt(times=name != "acceptance")
         change = change_of(tables, signs, extra=extra)
         if change is None and figures[0] == 0 and figures[1]:
             return replace(check, passed=False, reason="nothing is accepted any more")
         if change is None:
-            return replace(check, reason=self.doubt or "too few prompts were answered in both runs")
+            return replace(check, reason=doubt or "too few prompts were answered in both runs")
         check = replace(check, change=change.interval)
-        if self.doubt is not None:
-            return replace(check, reason=self.doubt)
+        if doubt is not None:
+            return replace(check, reason=doubt)
         passed = _decide(change.interval, margin)
         if passed is None:
             needed = _needed(change, extra, per_deployment, margin, deployments)
-            reason = f"{percents(change.interval)} is too wide for a margin of {share(margin)}: {needed}"
+            reason = (
+                f"{percents(change.interval)} is too wide for a margin of {share(margin)}: it needs {needed}"
+            )
             return replace(check, reason=reason, needed=needed)
         fell = f"fell by more than {share(margin)}: {percents(change.interval)}"
         return replace(check, passed=passed, reason="" if passed else fell)
@@ -222,4 +222,4 @@ def _needed(
         room = reach**2 - each**2 / count
     if of_units**2 > room:
         parts.append(f"about {math.ceil(change.units * of_units**2 / room):,} prompts (now {change.units:,})")
-    return "it needs " + " and ".join(parts)
+    return " and ".join(parts)

@@ -6,14 +6,11 @@ enough for a repository; it has digests of answers, and no text. Pure.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from peagle_bench.compare.analysis import CONTROL
-from peagle_bench.load import WorkItem
 from peagle_bench.results.records import ArmRecord, Header, Record
 from peagle_bench.results.result_file import Results, records_of
 from peagle_sm.core.errors import SpecError
@@ -76,24 +73,6 @@ def refuse_modes(modes: Sequence[str]) -> None:
             next_step="Give --modes none,MODE,…; or name each endpoint by its mode: none=PLAIN p-eagle=FAST.",
             details={"modes": list(modes)},
         )
-
-
-def requests_sha256(items: Iterable[WorkItem]) -> str:
-    """Return a digest of the requests of a workload: ids, order, prompts, limits and all other fields."""
-    digest = hashlib.sha256()
-    for item in items:
-        for turn in _turns(item):
-            line = json.dumps([turn.prompt_id, turn.turn, turn.conversation, turn.body], sort_keys=True)
-            digest.update(f"{line}\n".encode())
-    return digest.hexdigest()
-
-
-def _turns(item: WorkItem) -> Iterator[WorkItem]:
-    """Yield a request and the next turns of its conversation, with empty answers between them."""
-    turn: WorkItem | None = item
-    while turn is not None:
-        yield turn
-        turn = turn.then("") if turn.then is not None else None
 
 
 @dataclass(frozen=True)

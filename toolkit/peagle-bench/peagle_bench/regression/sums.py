@@ -99,23 +99,26 @@ class MeasuredRun:
             self._cells[arm, load] = cells_of(self.requests(arm, load), speculates=speculates)
         return self._cells[arm, load]
 
-    def doubt(self, mode: str, load: Load) -> str | None:
-        """Return why the figures of a mode cannot be judged: rules of the report, and the A/A control."""
+    def doubt(self, mode: str, load: Load, *, times: bool = True) -> str | None:
+        """Return why the figures of a mode cannot be judged: rules of the report, and the A/A control.
+
+        ``times`` False: what does not depend on times, as acceptance.
+        """
         names = {arm.name for which in (mode, BASELINE) for arm in self.sides[which].arms}
         points = [each for each in self.results.points if each.load == load and each.arm in names]
         if len({point.arm for point in points}) < len(names):
             return "a mode has no figures"
         for point in points:
-            if is_withheld(point.client):
+            if times and is_withheld(point.client):
                 return point.client.reason or "the client was the bottleneck"
-            if is_short(point):
+            if times and is_short(point):
                 return "the window is too short: it needs 8 requests and a second"
             if has_failed(point):
                 return f"{sum(point.errors.values())} of {point.requests} requests of {point.arm} failed"
         units = {record.unit for name in names for record in self.requests(name, load)}
         if len(units) < FEWEST_CONVERSATIONS:
             return f"{len(units)} conversations; a verdict needs {FEWEST_CONVERSATIONS}"
-        return self._failed_control(load)
+        return self._failed_control(load) if times else None
 
     def _failed_control(self, load: Load) -> str | None:
         side = self.sides[BASELINE]

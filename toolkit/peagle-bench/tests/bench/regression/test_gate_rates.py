@@ -50,9 +50,7 @@ def test_no_unchanged_pair_is_an_alarm_and_each_slowdown_by_a_tenth_is_one() -> 
     assert counts(QUIET, SLOWER, "speed") == {"FAIL": PAIRS}
 
 
-@pytest.mark.parametrize(
-    "pairs", [20, pytest.param(PAIRS, marks=[pytest.mark.campaign, pytest.mark.slow])]
-)
+@pytest.mark.parametrize("pairs", [20, pytest.param(PAIRS, marks=[pytest.mark.campaign, pytest.mark.slow])])
 @pytest.mark.parametrize(
     ("change", "name"), [(LESS_ACCEPTED, "acceptance"), (OTHER_ANSWER, "answers")], ids=["less", "other"]
 )
