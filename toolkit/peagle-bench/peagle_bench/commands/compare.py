@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peagle_bench import results_file
+from peagle_bench.commands.comparison_text import outcome_data, render_estimate, render_outcome
 from peagle_bench.commands.options import (
     FILE,
     Numbers,
     max_tokens_option,
-    render_slices,
     temperature_option,
     workload_option,
 )
@@ -45,14 +45,12 @@ from peagle_bench.commands.regression import (
 from peagle_sm.cli.arguments import follower, open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.console import confirmed, emit, show_offer, termination_is_ctrl_c
-from peagle_sm.cli.terminal import render_fields, render_table, show
+from peagle_sm.cli.console import confirmed, emit, note, show_offer, termination_is_ctrl_c
 from peagle_sm.core.errors import Declined, PlanRefused, SpecError
-from peagle_sm.core.words import usd
 
 if TYPE_CHECKING:
     from peagle_bench.compare.deployments import Round
-    from peagle_bench.compare.measurement import Estimate, Setup
+    from peagle_bench.compare.measurement import Setup
     from peagle_bench.results.result_file import Outcome
     from peagle_bench.workloads import Workload
     from peagle_sm.aws.session.session import Session
@@ -67,7 +65,7 @@ if TYPE_CHECKING:
 @click.option(
     "--modes",
     metavar="MODE[=K],…",
-    help="Deploy these modes of --spec, measure and delete them: none,eagle3=5,p-eagle=7.",
+    help="Deploy these modes of --spec, measure and delete them: none,eagle3=5,p-eagle=7; or all.",
 )
 @click.option("--spec", "spec_path", type=FILE, help="Spec for --modes.  [default: peagle.yaml]")
 @click.option(
@@ -90,6 +88,7 @@ if TYPE_CHECKING:
 @max_tokens_option
 @temperature_option
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/compare-TIME.jsonl]")
+@click.option("--html", "page", type=FILE, help="Also write the report as an HTML page to this file.")
 @regression_options
 @click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="With --modes: do not ask for confirmation.")
@@ -118,10 +117,20 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
     gate = regression_check(options)
     measure = _deployed if options["modes"] else _existing
     outcome = measure(state, arms, options, gate)
+    if options["page"] is not None:
+        _write_page(state, options["page"], outcome)
     if options["packs"] is not None:
         _end_of_packs(state, outcome)
     else:
         _end_of_comparison(state, outcome, options["record"], gate)
+
+
+def _write_page(state: State, path: Path, outcome: Outcome) -> None:
+    from peagle_bench.report.page import html_page
+    from peagle_sm.aws.files import write_file
+
+    write_file(path, html_page([outcome.results]), parents=True)
+    note(state, f"wrote {path}")
 
 
 def _end_of_packs(state: State, outcome: Outcome) -> None:
@@ -275,9 +284,10 @@ def _deployed(
     state: State, texts: tuple[str, ...], options: dict[str, Any], gate: RegressionCheck | None
 ) -> Outcome:
     """Show the price, ask, deploy the modes, measure them and delete them."""
-    from peagle_bench.compare.arms import parse_modes, spec_of
+    from peagle_bench.compare.arms import asks_for_all, deployable, named_modes, parse_modes, spec_of
     from peagle_bench.compare.deployments import deployed_rounds, refuse_taken_names
     from peagle_bench.compare.measurement import estimate
+    from peagle_sm.service import plan_for
     from peagle_sm.service.inventory.guard_state import require_guard
 
     if texts:
@@ -290,13 +300,17 @@ def _deployed(
         refuse_without_baseline(list(modes))
     base = read_spec(options["spec_path"] or Path("peagle.yaml"))
     deployments = options["deployments"] or 1
+    work = _work(state, options, base, gate)
+    assert work.setup is not None  # a spec is known
+    session = open_session(state, base.placement.region)
+    left_out: Mapping[SpecMode, str] = {}
+    if asks_for_all(options["modes"]):
+        named = named_modes(options["modes"])
+        modes, left_out = deployable(base, modes, named, lambda spec: plan_for(spec, session))
     specs = [
         {mode: spec_of(base, mode, k=k, deployment=number) for mode, k in modes.items()}
         for number in range(1, deployments + 1)
     ]
-    work = _work(state, options, base, gate)
-    assert work.setup is not None  # a spec is known
-    session = open_session(state, base.placement.region)
     if not options["unguarded"]:
         with follower(state) as follow:
             with_guard(state, session, follow, options["yes"], lambda: require_guard(session))
@@ -309,11 +323,12 @@ def _deployed(
     show_offer(
         state,
         options["yes"],
-        render_estimate(plans, expected, work.note),
+        render_estimate(plans, expected, work.note, left_out),
         {
             "plan": {
                 "endpoints": [plan.names.endpoint for plan in plans],
                 **asdict(expected),
+                "left_out": dict(left_out),
                 "note": work.note,
             }
         },
@@ -349,83 +364,3 @@ def _plans(specs: Mapping[SpecMode, EndpointSpec], session: Session) -> list[Pla
                 f"mode {mode}: {error.message}", next_step=step, details=error.details
             ) from error
     return plans
-
-
-def render_outcome(outcome: Outcome) -> str:
-    """Render the arms, the ratios of all pairs with their factors, the slices, and notes."""
-    from peagle_bench.report import tables
-    from peagle_bench.report.merging import view_of
-
-    results = outcome.results
-    view = view_of([results])
-    arms = ", ".join(
-        arm.name + (f" (K={arm.num_speculative_tokens})" if arm.num_speculative_tokens else "")
-        for arm in results.arms
-        if not arm.control
-    )
-    notes = [*outcome.notes, *results.header.notes]
-    ratios = tables.ratios(view, factors=True)
-    parts = [
-        f"arms: {arms}",
-        *(show(table) for table in (tables.points(view), ratios) if table is not None),
-        "(95% confidence intervals; speed-up = acceptance x step time; above 1 the first arm is faster)",
-        render_slices(results),
-        "\n".join(f"note: {note}" for note in notes),
-        f"results: {outcome.path}",
-    ]
-    return "\n\n".join(part for part in parts if part)
-
-
-def outcome_data(outcome: Outcome) -> dict[str, Any]:
-    """Return the same data for --format json."""
-    from peagle_bench.load.points import separate_withheld
-    from peagle_bench.report import slices
-    from peagle_bench.report.verdict import outcome_of
-    from peagle_bench.results.result_file import encode
-
-    results = outcome.results
-    shown = separate_withheld(results.points, results.comparisons)
-    return {
-        "file": str(outcome.path),
-        **results.header.target_data(),
-        "arms": [encode(arm) for arm in results.arms],
-        "points": [encode(point) for point in shown.points],
-        "comparisons": [
-            {**encode(comparison), "shown": comparison.significant, "verdict": outcome_of(comparison)}
-            for comparison in shown.comparisons
-        ],
-        "withheld": [
-            {"faster": row.faster, "slower": row.slower, "load": encode(row.load)}
-            for row in shown.withheld_comparisons
-        ],
-        "slices": slices.data(results),
-        "notes": list(outcome.notes),
-    }
-
-
-def render_estimate(plans: Sequence[Plan], estimate: Estimate, note: str | None = None) -> str:
-    """Render what --modes deploys, what it is likely to cost, and what the prompts cannot show."""
-    rows = [
-        (
-            plan.names.endpoint,
-            plan.spec.speculation.mode,
-            usd(plan.usd_per_hour, "hour"),
-        )
-        for plan in plans
-    ]
-    times = "" if estimate.deployments == 1 else f", {estimate.deployments} times, one after the other"
-    minutes = max(1, round(estimate.minutes))
-    about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
-    if minutes > 120:
-        about = f"about {minutes / 60:.1f} hours"
-    fields = [
-        ("deploys", f"all of these at the same time{times}; each is deleted after the measurement"),
-        ("price", usd(estimate.usd_per_hour, "hour") + " for all of them"),
-        ("likely", f"{about}, {usd(estimate.usd)}"),
-        ("at most", f"{usd(estimate.most_usd)}, if all of them run until the end of their lifetime"),
-        ("price from", "\n".join(estimate.price_sources)),
-        *([("note", note)] if note else []),
-    ]
-    return (
-        render_table(("endpoint", "mode", "price"), rows, right=("price",)) + "\n\n" + render_fields(fields)
-    )
