@@ -73,7 +73,7 @@ def test_all_of_a_target_that_can_run_in_none_alone_is_refused() -> None:
     def refused(spec: EndpointSpec) -> Plan:
         raise SpecError("no such file")
 
-    with pytest.raises(SpecError, match="no mode but none: .*ngram: no such file"):
+    with pytest.raises(SpecError, match=r"no mode but none: .*ngram: no such file"):
         deployable(tiny(), parse_modes("all"), (), refused)
 
 
