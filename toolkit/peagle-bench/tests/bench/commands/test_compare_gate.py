@@ -10,11 +10,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import Result
 
 from peagle_bench.results.records import ClientHealth, RequestRecord
 from peagle_bench.results.result_file import Results, read, records_of, to_line
 from tests.bench.scheduled_server import Running, scheduled_server
-from tests.cli.running import Result, run
+from tests.cli.running import run
 
 SMALL = ("--prompts", "16", "--max-tokens", "20")
 HEALTHY = ClientHealth(True, None, 0.1, 0.1, 10.0, bottleneck=False)
@@ -48,7 +49,7 @@ def measured(servers: dict[str, Running], tmp_path_factory: pytest.TempPathFacto
     return read(path)
 
 
-def gate(servers: dict[str, Running], record: Path, *more: object, fast: str = "p-eagle") -> Result:
+def gate(servers: dict[str, Running], record: Path, *more: str | Path, fast: str = "p-eagle") -> Result:
     arms = (f"none={servers['none'].url}", f"p-eagle={servers[fast].url}")
     out = ("--out", record.with_name("now.jsonl"), "--gate", record, "--format", "json")
     return run("compare", *arms, *SMALL, *out, *more)
