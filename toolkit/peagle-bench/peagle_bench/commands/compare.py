@@ -5,19 +5,19 @@ With --modes it deploys the modes of a spec: price, confirmation, deployment, me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peagle_bench import results_file
+from peagle_bench.commands.comparison_text import outcome_data, render_estimate, render_outcome
 from peagle_bench.commands.options import (
     FILE,
     Numbers,
     max_tokens_option,
-    render_slices,
     temperature_option,
     workload_option,
 )
@@ -33,17 +33,24 @@ from peagle_bench.commands.packs import (
     render_packs,
     run_chosen,
 )
+from peagle_bench.commands.regression import (
+    RegressionCheck,
+    checks_data,
+    failure_of_checks,
+    regression_check,
+    regression_options,
+    render_checks,
+    write_record,
+)
 from peagle_sm.cli.arguments import follower, open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.console import confirmed, emit, show_offer, termination_is_ctrl_c
-from peagle_sm.cli.terminal import render_fields, render_table, show
+from peagle_sm.cli.console import confirmed, emit, note, show_offer, termination_is_ctrl_c
 from peagle_sm.core.errors import Declined, PlanRefused, SpecError
-from peagle_sm.core.words import usd
 
 if TYPE_CHECKING:
     from peagle_bench.compare.deployments import Round
-    from peagle_bench.compare.measurement import Estimate, Setup
+    from peagle_bench.compare.measurement import Setup
     from peagle_bench.results.result_file import Outcome
     from peagle_bench.workloads import Workload
     from peagle_sm.aws.session.session import Session
@@ -58,7 +65,7 @@ if TYPE_CHECKING:
 @click.option(
     "--modes",
     metavar="MODE[=K],…",
-    help="Deploy these modes of --spec, measure and delete them: none,eagle3=5,p-eagle=7.",
+    help="Deploy these modes of --spec, measure and delete them: none,eagle3=5,p-eagle=7; or all.",
 )
 @click.option("--spec", "spec_path", type=FILE, help="Spec for --modes.  [default: peagle.yaml]")
 @click.option(
@@ -81,6 +88,8 @@ if TYPE_CHECKING:
 @max_tokens_option
 @temperature_option
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/compare-TIME.jsonl]")
+@click.option("--html", "page", type=FILE, help="Also write the report as an HTML page to this file.")
+@regression_options
 @click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="With --modes: do not ask for confirmation.")
 @global_options
@@ -96,22 +105,74 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
 
     With --modes none,eagle3,p-eagle, the command shows the price, deploys the modes from a spec, and deletes
     them at the end, also after an error. Use the best K of each mode, chosen with other prompts.
+
+    With --gate RECORD, exit code 9 if a speed-up fell by more than the margin, acceptance fell, or greedy
+    answers changed; 10 if that cannot be decided. `peagle-sm help how-to/pipeline` has a pipeline.
     """
     options["seed"] = 0  # the same prompts in the same order in every run
     if options["packs"] is None:
         refuse_context_alone(options)
     else:
         checked_packs(options)  # before anything is deployed
-    outcome = _deployed(state, arms, options) if options["modes"] else _existing(state, arms, options)
-    packs = options["packs"] is not None
+    gate = regression_check(options)
+    measure = _deployed if options["modes"] else _existing
+    outcome = measure(state, arms, options, gate)
+    if options["page"] is not None:
+        _write_page(state, options["page"], outcome)
+    if options["packs"] is not None:
+        _end_of_packs(state, outcome)
+    else:
+        _end_of_comparison(state, outcome, options["record"], gate)
+
+
+def _write_page(state: State, path: Path, outcome: Outcome) -> None:
+    from peagle_bench.report.page import html_page
+    from peagle_sm.aws.files import write_file
+
+    write_file(path, html_page([outcome.results]), parents=True)
+    note(state, f"wrote {path}")
+
+
+def _end_of_packs(state: State, outcome: Outcome) -> None:
     emit(
         state,
-        table=lambda: render_packs(outcome) if packs else render_outcome(outcome),
-        data=lambda: packs_data(outcome) if packs else outcome_data(outcome),
+        table=lambda: render_packs(outcome),
+        data=lambda: packs_data(outcome),
         names=[str(outcome.path)],
     )
-    if packs and (failed := failure_of(outcome.results.packs, outcome.path)) is not None:
+    if (failed := failure_of(outcome.results.packs, outcome.path)) is not None:
         raise failed
+
+
+def _end_of_comparison(
+    state: State, outcome: Outcome, record: Path | None, gate: RegressionCheck | None
+) -> None:
+    """Show a comparison, judge it, and keep it as a record; the errors come after what is shown.
+
+    Raises:
+        WorseThanRecord: the run is worse than the record of --gate.
+        Undecided: a check of --gate is not decided, or the run cannot be a record.
+    """
+    from peagle_sm.core.errors import Undecided
+
+    checks = [] if gate is None else gate.judge(outcome.results)
+    judged = "" if gate is None else f"\n\n{render_checks(gate, checks)}"
+    emit(
+        state,
+        table=lambda: render_outcome(outcome) + judged,
+        data=lambda: outcome_data(outcome) | ({} if gate is None else {"gate": checks_data(gate, checks)}),
+        names=[str(outcome.path)],
+    )
+    reason = None if record is None else write_record(state, record, outcome)
+    failed = None if gate is None else failure_of_checks(gate, checks)
+    if failed is not None:
+        raise failed
+    if reason is not None:
+        raise Undecided(
+            f"no record was written, since nothing could be judged by it: {reason}",
+            next_step="Fix the reason, and measure again.",
+            details={"undecided": ["record"]},
+        )
 
 
 Run = Callable[[list["Round"], "Follower", Mapping[str, Any]], "Outcome"]
@@ -122,21 +183,25 @@ Run = Callable[[list["Round"], "Follower", Mapping[str, Any]], "Outcome"]
 class _Work:
     """What a comparison sends: a workload, or workload packs.
 
-    ``setup`` has the requests (of packs, the likely ones); None for packs on existing endpoints. ``note`` is
-    what the prompts cannot show.
+    ``setup`` has the requests (of packs, the likely ones); None for packs on existing endpoints. ``settings``
+    are those of the results file's header. ``note`` is what the prompts cannot show.
     """
 
     setup: Setup | None
     run: Callable[[Session | None], Run]
     config: Mapping[str, Any]
     note: str | None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _Work:
+def _work(
+    state: State, options: dict[str, Any], base: EndpointSpec | None, gate: RegressionCheck | None
+) -> _Work:
     if options["packs"] is not None:
         setup = None if base is None else expected_setup(base, options)
         return _Work(setup, lambda session: run_chosen(state, session, options), {}, None)
     from peagle_bench.compare.measurement import setup_of
+    from peagle_bench.compare.run import settings_of_run
     from peagle_bench.workloads import few_conversations, load_workload
 
     workload = load_workload(
@@ -149,16 +214,25 @@ def _work(state: State, options: dict[str, Any], base: EndpointSpec | None) -> _
     )
     setup = setup_of(workload, options["concurrency"])
     config = {name: options[name] for name in ("seed", "max_tokens", "temperature")}
+    settings = {**config, **settings_of_run(setup, workload)}
+    if gate is not None:
+        gate.demand_settings(settings)
     return _Work(
         setup,
-        lambda session: _comparing(state, session, setup, workload, options),
+        lambda session: _comparing(state, session, setup, workload, options, gate),
         config,
         few_conversations(setup.items),
+        settings,
     )
 
 
 def _comparing(
-    state: State, session: Session | None, setup: Setup, workload: Workload, options: dict[str, Any]
+    state: State,
+    session: Session | None,
+    setup: Setup,
+    workload: Workload,
+    options: dict[str, Any],
+    gate: RegressionCheck | None,
 ) -> Run:
     """Return the run of a comparison; SIGTERM ends it like Ctrl-C."""
     from peagle_bench.compare.run import CompareDependencies
@@ -168,13 +242,17 @@ def _comparing(
         path = options["out"] or results_file("compare")
         every_s = 5.0 if state.format == "json" else 0.5
         around = CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s)
+        if gate is not None:
+            around = replace(around, demand=gate.demand)
         with termination_is_ctrl_c():
             return compared(rounds, setup, workload, path, around, config=config)
 
     return run
 
 
-def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+def _existing(
+    state: State, texts: tuple[str, ...], options: dict[str, Any], gate: RegressionCheck | None
+) -> Outcome:
     from peagle_bench.compare.arms import parse_arms
     from peagle_bench.compare.deployments import existing_rounds
     from peagle_sm.service.progress import Event
@@ -186,7 +264,7 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
             next_step="Add --modes, for example --modes none,p-eagle, or leave the option out.",
         )
     arms = parse_arms(texts)
-    work = _work(state, options, None)
+    work = _work(state, options, None, gate)
     opened: list[Session] = []
 
     def session() -> Session:
@@ -202,11 +280,14 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         return run(rounds, follow, {"arms": list(texts), **work.config})
 
 
-def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+def _deployed(
+    state: State, texts: tuple[str, ...], options: dict[str, Any], gate: RegressionCheck | None
+) -> Outcome:
     """Show the price, ask, deploy the modes, measure them and delete them."""
-    from peagle_bench.compare.arms import parse_modes, spec_of
+    from peagle_bench.compare.arms import asks_for_all, deployable, named_modes, parse_modes, spec_of
     from peagle_bench.compare.deployments import deployed_rounds, refuse_taken_names
     from peagle_bench.compare.measurement import estimate
+    from peagle_sm.service import plan_for
     from peagle_sm.service.inventory.guard_state import require_guard
 
     if texts:
@@ -219,28 +300,35 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         refuse_without_baseline(list(modes))
     base = read_spec(options["spec_path"] or Path("peagle.yaml"))
     deployments = options["deployments"] or 1
+    work = _work(state, options, base, gate)
+    assert work.setup is not None  # a spec is known
+    session = open_session(state, base.placement.region)
+    left_out: Mapping[SpecMode, str] = {}
+    if asks_for_all(options["modes"]):
+        named = named_modes(options["modes"])
+        modes, left_out = deployable(base, modes, named, lambda spec: plan_for(spec, session))
     specs = [
         {mode: spec_of(base, mode, k=k, deployment=number) for mode, k in modes.items()}
         for number in range(1, deployments + 1)
     ]
-    work = _work(state, options, base)
-    assert work.setup is not None  # a spec is known
-    session = open_session(state, base.placement.region)
     if not options["unguarded"]:
         with follower(state) as follow:
             with_guard(state, session, follow, options["yes"], lambda: require_guard(session))
     refuse_taken_names(session, [spec.name for each in specs for spec in each.values()])
     plans = _plans(specs[0], session)
+    if gate is not None:
+        gate.demand_settings(work.settings, plans)
     control = options["packs"] is None
     expected = estimate(plans, work.setup, arms=len(plans) + control, deployments=deployments)
     show_offer(
         state,
         options["yes"],
-        render_estimate(plans, expected, work.note),
+        render_estimate(plans, expected, work.note, left_out),
         {
             "plan": {
                 "endpoints": [plan.names.endpoint for plan in plans],
                 **asdict(expected),
+                "left_out": dict(left_out),
                 "note": work.note,
             }
         },
@@ -276,83 +364,3 @@ def _plans(specs: Mapping[SpecMode, EndpointSpec], session: Session) -> list[Pla
                 f"mode {mode}: {error.message}", next_step=step, details=error.details
             ) from error
     return plans
-
-
-def render_outcome(outcome: Outcome) -> str:
-    """Render the arms, the ratios of all pairs with their factors, the slices, and notes."""
-    from peagle_bench.report import tables
-    from peagle_bench.report.merging import view_of
-
-    results = outcome.results
-    view = view_of([results])
-    arms = ", ".join(
-        arm.name + (f" (K={arm.num_speculative_tokens})" if arm.num_speculative_tokens else "")
-        for arm in results.arms
-        if not arm.control
-    )
-    notes = [*outcome.notes, *results.header.notes]
-    ratios = tables.ratios(view, factors=True)
-    parts = [
-        f"arms: {arms}",
-        *(show(table) for table in (tables.points(view), ratios) if table is not None),
-        "(95% confidence intervals; speed-up = acceptance x step time; above 1 the first arm is faster)",
-        render_slices(results),
-        "\n".join(f"note: {note}" for note in notes),
-        f"results: {outcome.path}",
-    ]
-    return "\n\n".join(part for part in parts if part)
-
-
-def outcome_data(outcome: Outcome) -> dict[str, Any]:
-    """Return the same data for --format json."""
-    from peagle_bench.load.points import separate_withheld
-    from peagle_bench.report import slices
-    from peagle_bench.report.verdict import outcome_of
-    from peagle_bench.results.result_file import encode
-
-    results = outcome.results
-    shown = separate_withheld(results.points, results.comparisons)
-    return {
-        "file": str(outcome.path),
-        **results.header.target_data(),
-        "arms": [encode(arm) for arm in results.arms],
-        "points": [encode(point) for point in shown.points],
-        "comparisons": [
-            {**encode(comparison), "shown": comparison.significant, "verdict": outcome_of(comparison)}
-            for comparison in shown.comparisons
-        ],
-        "withheld": [
-            {"faster": row.faster, "slower": row.slower, "load": encode(row.load)}
-            for row in shown.withheld_comparisons
-        ],
-        "slices": slices.data(results),
-        "notes": list(outcome.notes),
-    }
-
-
-def render_estimate(plans: Sequence[Plan], estimate: Estimate, note: str | None = None) -> str:
-    """Render what --modes deploys, what it is likely to cost, and what the prompts cannot show."""
-    rows = [
-        (
-            plan.names.endpoint,
-            plan.spec.speculation.mode,
-            usd(plan.usd_per_hour, "hour"),
-        )
-        for plan in plans
-    ]
-    times = "" if estimate.deployments == 1 else f", {estimate.deployments} times, one after the other"
-    minutes = max(1, round(estimate.minutes))
-    about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
-    if minutes > 120:
-        about = f"about {minutes / 60:.1f} hours"
-    fields = [
-        ("deploys", f"all of these at the same time{times}; each is deleted after the measurement"),
-        ("price", usd(estimate.usd_per_hour, "hour") + " for all of them"),
-        ("likely", f"{about}, {usd(estimate.usd)}"),
-        ("at most", f"{usd(estimate.most_usd)}, if all of them run until the end of their lifetime"),
-        ("price from", "\n".join(estimate.price_sources)),
-        *([("note", note)] if note else []),
-    ]
-    return (
-        render_table(("endpoint", "mode", "price"), rows, right=("price",)) + "\n\n" + render_fields(fields)
-    )

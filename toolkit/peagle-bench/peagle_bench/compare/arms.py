@@ -5,7 +5,7 @@ Each deployment of a mode has its own name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,32 +15,94 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog import Catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.own_models import catalog_for
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, SpeculationSpec
 from peagle_sm.core.spec.modes import MODES, facts_of
 from peagle_sm.core.spec.modes import Mode as SpecMode
 
 PREFIX = "cmp"  #: prefix of the name of every endpoint that a comparison deploys
+ALL = "all"  #: in --modes: every mode that the target can run in
+#: Warnings of a plan whose engine may not start: the deployment of all modes would fail with it.
+_MAY_NOT_START = ("suffix-package",)
 
 
 def parse_modes(text: str) -> dict[SpecMode, int | None]:
     """Parse ``none,eagle3=5,p-eagle`` into the K of each mode; None is the spec's or the head's.
 
+    ``all`` adds every other mode; `deployable` then decides which of them the target can run in.
+
     Raises:
         SpecError: an unknown mode, a repeated one, fewer than two, or a K that is not a whole number from 1.
     """
-    words = [word.strip().partition("=") for word in text.split(",") if word.strip()]
+    listed = [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.partition("=") for word in listed if word != ALL]
+    every = ALL in listed
     ks = {mode: k if sign else None for mode, sign, k in words}
     wrong = any(
         mode not in MODES or (k is not None and (mode == "none" or not k.isdigit() or int(k) < 1))
         for mode, k in ks.items()
     )
-    if wrong or len(ks) < len(words) or len(ks) < 2:
+    if wrong or len(ks) < len(words) or (len(ks) < 2 and not every) or listed.count(ALL) > 1:
         raise SpecError(
-            f"--modes: found {text!r}; allowed: two or more of {', '.join(MODES)}, each once; "
+            f"--modes: found {text!r}; allowed: two or more of {', '.join(MODES)}, each once, or {ALL}; "
             "a mode that speculates may have its K, from 1.",
             next_step="For example --modes none,eagle3=5,p-eagle=7",
         )
-    return {mode: None if (k := ks[mode]) is None else int(k) for mode in MODES if mode in ks}
+    return {mode: int(k) if (k := ks.get(mode)) else None for mode in MODES if every or mode in ks}
+
+
+def asks_for_all(text: str) -> bool:
+    """Decide whether ``--modes`` asks for every mode that the target can run in."""
+    return ALL in (word.strip() for word in text.split(","))
+
+
+def named_modes(text: str) -> set[str]:
+    """Return the modes that ``--modes`` names itself: with ``all``, these are never left out."""
+    return {word.strip().partition("=")[0] for word in text.split(",")} - {ALL}
+
+
+def deployable(
+    base: EndpointSpec,
+    modes: Mapping[SpecMode, int | None],
+    named: Collection[str],
+    plan_of: Callable[[EndpointSpec], Plan],
+) -> tuple[dict[SpecMode, int | None], dict[SpecMode, str]]:
+    """Split modes into those that the target can run in, and the others with the reason.
+
+    Left out are modes without a draft head, whose plan has an error, or whose engine may not start. Named
+    modes and ``none`` stay: what they lack is an error of the comparison.
+
+    Raises:
+        SpecError: only ``none`` is left.
+    """
+    kept: dict[SpecMode, int | None] = {}
+    left_out: dict[SpecMode, str] = {}
+    for mode, k in modes.items():
+        reason = None if mode in named or mode == "none" else _cannot_run(base, mode, k, plan_of)
+        if reason is None:
+            kept[mode] = k
+        else:
+            left_out[mode] = reason
+    if len(kept) < 2:
+        reasons = "; ".join(f"{mode}: {reason}" for mode, reason in left_out.items())
+        raise SpecError(
+            f"--modes {ALL}: {base.model_name} can run in no mode but {', '.join(kept)}: {reasons}",
+            next_step="Fix one of the reasons in the spec, or name the mode, as in --modes none,ngram.",
+            details={"left_out": dict(left_out)},
+        )
+    return kept, left_out
+
+
+def _cannot_run(
+    base: EndpointSpec, mode: SpecMode, k: int | None, plan_of: Callable[[EndpointSpec], Plan]
+) -> str | None:
+    """Return why the target cannot run in a mode; None if nothing is known against it."""
+    try:
+        plan = plan_of(spec_of(base, mode, k=k))
+    except SpecError as error:
+        return error.message
+    against = [*plan.errors(), *(each for each in plan.findings if each.check in _MAY_NOT_START)]
+    return against[0].message if against else None
 
 
 def spec_of(

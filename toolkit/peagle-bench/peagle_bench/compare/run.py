@@ -38,7 +38,7 @@ from peagle_bench.results.records import (
     RequestRecord,
 )
 from peagle_bench.results.result_file import Outcome, ResultWriter, read
-from peagle_bench.workloads import Workload
+from peagle_bench.workloads import Workload, requests_sha256
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
 from peagle_sm.core.spec.modes import SPECULATING
@@ -197,6 +197,7 @@ class CompareDependencies:
 
     ``look`` returns the present state of an arm that stopped answering, in words; None if unknown.
     ``drafts_of`` returns whether an arm's engine drafts, by its own counters; None if they cannot be read.
+    ``demand`` gets the endpoints of a deployment before anything is sent to them, and may refuse them.
     """
 
     progress: Progress
@@ -204,6 +205,7 @@ class CompareDependencies:
     look: Callable[[ArmRecord], str | None]
     provenance: Callable[[], dict[str, Any]]
     drafts_of: Callable[[ArmRecord], bool | None] = lambda arm: None
+    demand: Callable[[Sequence[Described]], None] = lambda described: None
     measure: Any = measure_point
     run: Callable[..., None] = run_quietly
     connect: Connect = open_sender
@@ -277,6 +279,17 @@ def _repeated(setup: Setup) -> list[str]:
     ]
 
 
+def settings_of_run(setup: Setup, workload: Workload) -> dict[str, Any]:
+    """Return what the header of a results file says of the requests and loads."""
+    return {
+        "workload": workload.describe(),
+        "requests_sha256": requests_sha256(setup.items),
+        "loads": [load.label for load in setup.loads],
+        "blocks": setup.blocks,
+        "repeat": setup.repeat,
+    }
+
+
 class _Run:
     def __init__(
         self,
@@ -324,6 +337,7 @@ class _Run:
         return None
 
     def _one_round(self, number: int, described: Sequence[Described]) -> None:
+        self._dependencies.demand(described)
         described = [self._probed(endpoint, number) for endpoint in described]
         if not self.begun:
             self._writer.append(self._header(described))
@@ -366,10 +380,7 @@ class _Run:
             command="compare",
             config={
                 **self._config,
-                "workload": self._workload.describe(),
-                "loads": [load.label for load in setup.loads],
-                "blocks": setup.blocks,
-                "repeat": setup.repeat,
+                **settings_of_run(setup, self._workload),
                 "control": self._control,
             },
             provenance={

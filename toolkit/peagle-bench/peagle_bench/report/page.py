@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peagle_bench.report import performance, slices, speed_up, trust, tuning
-from peagle_bench.report.blocks import Section
+from peagle_bench.report import modes, performance, slices, speed_up, trust, tuning
+from peagle_bench.report.blocks import Section, page_tables
 from peagle_bench.report.merging import parts_of
 from peagle_bench.report.rendering import render
 from peagle_bench.report.tiles import Tile, tiles
@@ -84,6 +84,7 @@ def _run(view: View, name: str, title: str) -> Run:
 
 def _sections(view: View) -> list[Section]:
     sections = (
+        _modes(view),
         speed_up.speed_ups(view),
         performance.throughput(view),
         performance.latency(view),
@@ -97,6 +98,14 @@ def _sections(view: View) -> list[Section]:
         trust.origin(view),
     )
     return [section for section in sections if section is not None]
+
+
+def _modes(view: View) -> Section | None:
+    table = modes.modes(view)
+    if table is None:
+        return None
+    lead = "Ratios with 95% intervals; same: answers identical to those without speculation."
+    return Section("modes", "Each mode", lead, page_tables(table))
 
 
 def _about(view: View) -> list[str]:

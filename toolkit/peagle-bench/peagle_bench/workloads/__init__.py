@@ -15,6 +15,7 @@ arms apart in the prefix cache.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -141,6 +142,24 @@ def size_of(item: WorkItem) -> int:
     """Return the prompt's length in characters (or token ids), to find the longest."""
     prompt = item.body.get("prompt")
     return len(prompt) if prompt is not None else len(str(item.body.get("messages")))
+
+
+def requests_sha256(items: Iterable[WorkItem]) -> str:
+    """Return a digest of the requests of a workload: ids, order, prompts, limits and all other fields."""
+    digest = hashlib.sha256()
+    for item in items:
+        for turn in _turns(item):
+            line = json.dumps([turn.prompt_id, turn.turn, turn.conversation, turn.body], sort_keys=True)
+            digest.update(f"{line}\n".encode())
+    return digest.hexdigest()
+
+
+def _turns(item: WorkItem) -> Iterator[WorkItem]:
+    """Yield a request and the next turns of its conversation, with empty answers between them."""
+    turn: WorkItem | None = item
+    while turn is not None:
+        yield turn
+        turn = turn.then("") if turn.then is not None else None
 
 
 def limit_field(body: Mapping[str, Any]) -> str:

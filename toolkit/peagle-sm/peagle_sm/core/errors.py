@@ -141,7 +141,7 @@ class OutputsDiffer(PeagleError):
 
 
 class Undecided(PeagleError):
-    """`verify`: no check failed, but ``details["undecided"]`` had too little data."""
+    """`verify`, `compare --gate`: none failed, but ``details["undecided"]`` had too little data."""
 
     exit_code = 10
 
@@ -166,6 +166,12 @@ class WaitTimeout(PeagleError):
 
 class PackFailed(PeagleError):
     """`bench`, `compare`: workload packs failed, see ``details["failed"]``."""
+
+    exit_code = 9
+
+
+class WorseThanRecord(PeagleError):
+    """`compare --gate`: a mode is worse than in the record, see ``details["failed"]``."""
 
     exit_code = 9
 
@@ -207,8 +213,10 @@ EXIT_CODES: dict[int, str] = {
     " that the command created is billed any more",
     8: "something billable may be left: the message has its name and the command that deletes it",
     9: "a check failed: verify (the answers are not the target's own), lock --check (the lock would change),"
-    " a workload pack, acceptance (it fell in a slice), learn prove (the head is not offered)",
-    10: "not decided: verify had too little data for a check, or wait ended at its timeout",
+    " a workload pack, acceptance (it fell in a slice), compare --gate (slower than the record, acceptance"
+    " fell, or answers changed), learn prove (the head is not offered)",
+    10: "not decided: verify or compare --gate had too little data for a check, compare --record had too"
+    " little for a record, or wait ended at its timeout",
     130: "interrupted by Ctrl-C",
 }
 

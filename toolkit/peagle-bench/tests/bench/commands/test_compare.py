@@ -155,6 +155,23 @@ def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Calla
 
 
 @pytest.mark.slow
+def test_all_modes_are_offered_with_their_price_and_with_those_left_out(
+    peagle: Run, spec: Callable[..., str]
+) -> None:
+    path = spec("tiny", SCRIPT_INVOKE="chat")
+    options = ("compare", "--modes", "all", "--spec", path, "--prompts", "8", "--unguarded")
+    declined = peagle(*options, answers="n\n")
+    assert declined.exit_code == 3
+    text = " ".join(declined.stderr.split())
+    question = "Deploy cmp-tiny-none, cmp-tiny-ngram, cmp-tiny-eagle3, cmp-tiny-p-eagle, measure them"
+    assert question in text
+    assert "left out" in text
+    assert "suffix: speculation.mode: found suffix" in text
+    assert "draft-model: mode draft-model: no default draft head" in text
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+@pytest.mark.slow
 def test_a_mode_that_does_not_come_up_leaves_nothing(peagle: Run, spec: Callable[..., str]) -> None:
     script = {"SCRIPT_PING": "never", "SCRIPT_EXIT_AFTER": "0.3", "SCRIPT_EXIT_LINE": "ValueError: no head"}
     path = spec("tiny", **script)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_bench.commands.compare import outcome_data
+from peagle_bench.commands.comparison_text import outcome_data
 from peagle_bench.report.verdict import outcome_of
 from peagle_bench.results.records import ClientHealth, Header
 from peagle_bench.results.result_file import Outcome, Results

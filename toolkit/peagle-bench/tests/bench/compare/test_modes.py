@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_bench.compare.arms import name_of, parse_modes, spec_of
+from peagle_bench.compare.arms import deployable, name_of, named_modes, parse_modes, spec_of
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.plan.resolve import Context
+from peagle_sm.core.planning import Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.modes import MODES
 
 
 def tiny(**more: object) -> EndpointSpec:
@@ -21,12 +24,57 @@ def test_modes_come_slowest_first_each_with_its_k() -> None:
     "text",
     [
         *("", "none", "none,none", "none,medusa", "p-eagle,eagle4", "none,p-eagle=3,p-eagle=5"),
-        *("none=7,p-eagle", "none,p-eagle=0", "none,p-eagle=x", "none,p-eagle="),
+        *(
+            "none=7,p-eagle",
+            "none,p-eagle=0",
+            "none,p-eagle=x",
+            "none,p-eagle=",
+            "all,all",
+            "all=3",
+            "all,none=2",
+        ),
     ],
 )
 def test_wrong_modes_are_refused(text: str) -> None:
     with pytest.raises(SpecError, match="two or more of none, ngram"):
         parse_modes(text)
+
+
+def planned(spec: EndpointSpec) -> Plan:
+    role = "arn:aws:iam::123456789012:role/r"
+    context = Context("123456789012", "us-east-1", role_arn=role, scheduler_role_arn=role)
+    return make_plan(spec, context)
+
+
+def test_all_is_every_mode_and_keeps_a_k() -> None:
+    assert list(parse_modes("all")) == list(MODES)
+    assert parse_modes("all, p-eagle=7") == dict.fromkeys(MODES) | {"p-eagle": 7}
+    assert named_modes("all, p-eagle=7") == {"p-eagle"}
+
+
+def test_all_leaves_out_what_the_target_cannot_run_in_with_the_reason() -> None:
+    base = EndpointSpec(name="a", model="gpt-oss-20b", source="jumpstart")
+    kept, left_out = deployable(base, parse_modes("all"), (), planned)
+    assert list(kept) == ["none", "ngram", "p-eagle"]
+    assert set(left_out) == {*MODES} - {*kept}
+    assert "no default draft head" in left_out["draft-model"]
+    assert "arctic-inference" in left_out["suffix"]  # its engine may not start, and all would be deleted
+    assert "head" in left_out["eagle3"]
+
+
+def test_a_mode_that_is_named_beside_all_stays_whatever_its_plan_says() -> None:
+    base = EndpointSpec(name="a", model="gpt-oss-20b", source="jumpstart")
+    kept, left_out = deployable(base, parse_modes("all,suffix=8"), named_modes("all,suffix=8"), planned)
+    assert kept["suffix"] == 8
+    assert "suffix" not in left_out
+
+
+def test_all_of_a_target_that_can_run_in_none_alone_is_refused() -> None:
+    def refused(spec: EndpointSpec) -> Plan:
+        raise SpecError("no such file")
+
+    with pytest.raises(SpecError, match=r"no mode but none: .*ngram: no such file"):
+        deployable(tiny(), parse_modes("all"), (), refused)
 
 
 def test_a_spec_becomes_one_for_each_mode() -> None:
