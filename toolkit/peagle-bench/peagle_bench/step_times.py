@@ -94,7 +94,7 @@ def demand_served(reading: Reading, length: float) -> None:
             f"the engine did not serve synthetic acceptance: at K={reading.k} an acceptance length of "
             f"{length:g} was set, and {reading.acceptance_length:.2f} was counted",
             operation=COMMAND,
-            next_step="use an image with vLLM 0.20 or later; `peagle-sm help engines` lists what has it",
+            next_step="use an image with vLLM 0.29 or later, which reports what it accepted",
         )
 
 
