@@ -105,6 +105,7 @@ def hold(
             requests,
             lambda record: None,
             rotate=False,
+            by_client=True,
             salt=secrets.token_hex(4),
         )
         for arm, endpoint in endpoints.items()

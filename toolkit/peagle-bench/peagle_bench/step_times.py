@@ -103,7 +103,8 @@ class StepTimes:
     """Content of a file of `tune --synthetic`.
 
     ``plain`` is the rate without speculation by concurrency. ``arm`` has the instance type and its price,
-    ``target`` is the catalogue id or the name of the model.
+    ``target`` is the catalogue id or the name of the model. ``doubts`` are windows in which the client was
+    the bottleneck.
     """
 
     source: str
@@ -113,6 +114,12 @@ class StepTimes:
     mode: str
     cells: Mapping[tuple[int, int], StepTime]
     plain: Mapping[int, float]
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes that belong to every figure from this file."""
+        return [*(f"do not publish: {doubt}" for doubt in self.doubts), *self.header.notes]
 
     @property
     def ks(self) -> tuple[int, ...]:
@@ -215,6 +222,7 @@ def step_times_of(results: Results, source: str) -> StepTimes:
         str(config.get("mode")),
         {(k, c): step_time(ends[k, c, False], ends[k, c, True]) for c in loads for k in ks},
         {c: 1000 * c / _token_ms(ends[0, c, False]) for c in loads},
+        tuple(dict.fromkeys(window.untrusted for window in results.windows if window.untrusted)),
     )
 
 

@@ -115,8 +115,7 @@ def render_synthetic(done: SyntheticDone, spec_path: Path) -> str:
     times = done.times
     example = 1 + times.ks[0] / 2
     notes = [
-        *(f"do not publish: {line}" for line in done.untrusted),
-        *times.header.notes,
+        *times.notes,
         "synthetic: no head has these rates; a rate follows from an acceptance length that you state",
     ]
     ending = [
@@ -154,5 +153,5 @@ def synthetic_data(done: SyntheticDone) -> dict[str, Any]:
         "minutes": round(done.minutes, 2),
         "results": str(done.out),
         **times.header.target_data(),
-        "warnings": list(done.untrusted),
+        "warnings": list(times.doubts),
     }

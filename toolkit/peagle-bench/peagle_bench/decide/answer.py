@@ -46,7 +46,7 @@ class Answer:
         """What the figures must say of their target."""
         if self.predictions:
             times = self.predictions[0].times
-            return [caution(times), *times.header.notes]
+            return [caution(times), *times.notes]
         return [text for each in self.measured for text in each.header.notes][:1]
 
     @property

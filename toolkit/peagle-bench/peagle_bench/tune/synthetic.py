@@ -77,7 +77,6 @@ class SyntheticDone:
     out: Path
     usd: float | None
     minutes: float
-    untrusted: tuple[str, ...]
 
 
 def demand_drafter(mode: Mode) -> None:
@@ -183,7 +182,6 @@ def run(
     demand_prompts(job.workload.items)
     began, started = monotonic(), now()
     costs: list[float | None] = []
-    untrusted: list[str] = []
     windows = WindowProgress(progress, _windows(job), every_s=every_s, monotonic=monotonic)
 
     def tell(message: str) -> None:
@@ -201,7 +199,7 @@ def run(
                 try:
                     with Fleet(specs, session, unguarded=job.unguarded, progress=progress) as fleet:
                         readers = {
-                            arm: _reader(job, session, arm, endpoint, token(), windows, untrusted)
+                            arm: _reader(job, session, arm, endpoint, token(), windows)
                             for arm, endpoint in fleet.endpoints.items()
                         }
                         price = next(iter(readers.values())).arm.usd_per_hour
@@ -218,9 +216,7 @@ def run(
                 f"interrupted; {job.out} is not complete, and no command reads it",
                 next_step="run the same command again with another --out",
             ) from None
-    return SyntheticDone(
-        read_step_times(job.out), job.out, total(costs), (monotonic() - began) / 60, tuple(untrusted)
-    )
+    return SyntheticDone(read_step_times(job.out), job.out, total(costs), (monotonic() - began) / 60)
 
 
 def measured(job: SyntheticJob, ks: Sequence[int], readers: Mapping[str, EndpointReader]) -> Iterator[Record]:
@@ -267,7 +263,6 @@ def _reader(
     endpoint: Any,
     salt: str,
     windows: WindowProgress,
-    untrusted: list[str],
 ) -> EndpointReader:
     plain = arm == BASELINE
     return EndpointReader(
@@ -279,9 +274,9 @@ def _reader(
         lambda record: None,
         runtime=job.runtime and not plain,
         rotate=False,  # each end answers the same prompts
+        by_client=True,
         salt=salt,
         window_progress=windows,
-        untrusted=untrusted,
     )
 
 

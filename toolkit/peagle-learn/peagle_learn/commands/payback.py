@@ -152,7 +152,7 @@ def render_payback(payback: Payback) -> str:
     price = "unknown: give it with --usd-per-hour" if hourly is None else usd(hourly, "hour")
     lines = [
         caution(payback.then.times),
-        *payback.then.times.header.notes,
+        *payback.then.times.notes,
         f"your rate: {plain(traffic.otps)} output tokens/s as a mean over the month; {used}",
         f"one instance ({payback.then.times.arm.instance_type or 'type unknown'}): {price}",
         f"training: {payback.training}",

@@ -85,6 +85,13 @@ def test_the_file_is_read_back_and_says_that_it_is_synthetic(tmp_path: Path) -> 
     assert {each.mode for each in read(path).windows} == {"unknown"}
 
 
+def test_a_window_that_the_client_slowed_down_is_named() -> None:
+    whole = making.step_times()
+    late = replace(whole.windows[3], untrusted="c=1: the client was late")
+    times = step_times_of(replace(whole, windows=(*whole.windows[:3], late, *whole.windows[4:])), "s.jsonl")
+    assert times.notes == ["do not publish: c=1: the client was late"]
+
+
 def test_a_file_that_has_no_step_times_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is a results file of compare; allowed: one of tune --synthetic"):
         read_step_times(making.write(making.compared(), tmp_path / "c.jsonl"))
