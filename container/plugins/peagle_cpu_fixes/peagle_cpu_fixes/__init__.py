@@ -1,7 +1,7 @@
 """Repairs of vLLM's CPU platform that speculative decoding needs, as a vLLM plugin.
 
 ``hooks`` makes sampling right; ``kernels`` makes a token's logits independent of how many are computed beside
-it, and connects the CPU kernels of vLLM 0.30.
+it, and connects the CPU kernels of vLLM 0.30; ``synthetic`` adds synthetic acceptance.
 """
 
 

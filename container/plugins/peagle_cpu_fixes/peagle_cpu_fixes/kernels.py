@@ -8,6 +8,8 @@ from vllm.logger import init_logger
 from vllm.platforms.cpu import CpuPlatform
 from vllm.utils import cpu_triton_utils
 
+from . import synthetic
+
 logger = init_logger("vllm.peagle_cpu_fixes")
 
 #: vLLM's packed product takes AMX from 5 rows on, and below it another kernel that sums in another order
@@ -71,5 +73,6 @@ def connect() -> None:
 
 def install() -> None:
     """Put each in the place of vLLM's own."""
+    synthetic.install()  # before a worker registers its kernels
     connect()
     custom_ops.weight_packed_linear_cpu = packed_linear

@@ -96,18 +96,23 @@ def is_url(endpoint: str) -> bool:
     return endpoint.startswith(("http://", "https://"))
 
 
-def describe_endpoint(session: Session, name: str, *, component: str | None = None) -> Described:
-    """Describe a SageMaker endpoint that is in service.
+def describe_endpoint(
+    session: Session, name: str, *, component: str | None = None, synthetic: bool = False
+) -> Described:
+    """Describe a SageMaker endpoint that is in service; ``synthetic`` allows one of `tune --synthetic`.
 
     Raises:
         NotFound: the endpoint or its component does not exist.
         ServiceFault: the endpoint is not in service.
-        SpecError: the endpoint runs several inference components, and none was named.
+        SpecError: the endpoint runs several inference components, and none was named; or its acceptance is
+            synthetic.
     """
     from peagle_bench.prices import hourly
     from peagle_sm.service.inventory.inspection import status  # a bare server needs neither
 
     facts = status(name, session=session)
+    if not synthetic:
+        facts.demand_real()
     row = facts.summary
     if row.status != IN_SERVICE:
         flags = session.command_flags()
@@ -127,7 +132,7 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
     chosen = choose_component(session, name, component)
     arm = ArmRecord(
         name=name if component is None else f"{name}/{component}",
-        mode=_mode(facts),
+        mode="unknown" if facts.synthetic else _mode(facts),
         num_speculative_tokens=(facts.speculative_config or {}).get("num_speculative_tokens"),
         endpoint=name,
         component=chosen,

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_bench.commands.options import FILE, Figure, goal_option, objective_of
+from peagle_bench.commands.options import (
+    FILE,
+    Figure,
+    goal_option,
+    k_option,
+    objective_of,
+    step_times_option,
+)
 from peagle_sm.cli.arguments import open_session, read_spec
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import emit, note
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from peagle_bench.decide.costs import TokenCosts, Traffic
     from peagle_bench.decide.traffic import Observed
     from peagle_bench.results.result_file import Results
+    from peagle_bench.step_times import StepTimes
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.planning import Plan
     from peagle_sm.core.spec.endpoint_spec import EndpointSpec
@@ -90,6 +98,15 @@ class Pair(_Type):
     "--serves", type=Figure(), help="Output tokens per second that one instance serves at full load."
 )
 @goal_option
+@step_times_option
+@click.option(
+    "--acceptance-length",
+    "lengths",
+    type=Figure(),
+    multiple=True,
+    help="With --step-times: tokens of a step that a head would give, such as 3.0. May be repeated.",
+)
+@k_option
 @click.option(
     "--used",
     type=Figure(most=1),
@@ -123,6 +140,9 @@ def decide(
     measured: tuple[Path, ...],
     serves: float | None,
     goals: tuple[str, ...],
+    step_times: Path | None,
+    lengths: tuple[float, ...],
+    k: int | None,
     used: float | None,
     instance_types: tuple[str, ...],
     usd_per_hour: float | None,
@@ -136,13 +156,15 @@ def decide(
     created, and no request is sent to a model.
 
     The answer is call, host, tie, or measure: then it depends on what one instance serves, which --measured
-    or --serves gives. Prices come from AWS's price list (pricing:GetProducts, kept for a day), else from a
-    dated table.
+    or --serves gives. With --step-times it is predicted for an acceptance length, and marked so. Prices
+    come from AWS's price list (pricing:GetProducts, kept for a day), else from a dated table.
     """
     from peagle_bench.decide import options
     from peagle_bench.decide.answer import Answer
     from peagle_bench.decide.decision import decide as decide_at
+    from peagle_bench.decide.prediction import predict, with_predictions
     from peagle_bench.report.merging import parts_of
+    from peagle_bench.step_times import demand_target
     from peagle_sm.aws.files import write_file
     from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context
     from peagle_sm.core.planning import make_plan
@@ -156,6 +178,11 @@ def decide(
         raise click.UsageError(f"--endpoint and {other} both set the rate; give only one.")
     if serves is not None and measured:
         raise click.UsageError("--serves and --measured both say what one instance serves; give only one.")
+    times = None if step_times is None else _step_times(step_times, measured, serves)
+    if times is None and (lengths or k is not None):
+        raise click.UsageError("--acceptance-length and --k need --step-times FILE.")
+    if times is not None and not lengths:
+        raise click.UsageError("--step-times needs --acceptance-length, such as --acceptance-length 3.0.")
     if goals and not measured:
         raise click.UsageError("--goal needs --measured: only a results file has latencies.")
     if not (traffic or endpoint or otps or requests_per_s):
@@ -167,6 +194,9 @@ def decide(
     # What is wrong with the input is said before AWS is asked for a price.
     if tokens is None and traffic is None:
         _refuse_missing_tokens(endpoint)
+    if times is not None:
+        demand_target(times, spec.model_name)
+        predictions = predict(times, list(dict.fromkeys(lengths)), k, spec.speculation.num_speculative_tokens)
     if spec.own_model is None:
         options.refuse_impossible(make_plan(spec, Context(PLACEHOLDER_ACCOUNT, DEFAULT_REGION)))
     session = open_session(state, spec.placement.region, DEFAULT_REGION)
@@ -187,6 +217,10 @@ def decide(
         hostings, left_out = options.measured(hostings, views, objective)
         for line in left_out:
             note(state, f"note: {line}")
+    if times is not None:
+        hostings, left_out = with_predictions(hostings, predictions)
+        for line in left_out:
+            note(state, f"note: {line}")
     each = None if observed is None else observed.usd_per_token(prices)
     decision = decide_at(demand, prices, hostings, each)
     if usd_per_million is not None:
@@ -200,11 +234,26 @@ def decide(
         tuple(results),
         rate_source,
         None if spec.autoscaling is None else spec.autoscaling.max_instances,
+        () if times is None else tuple(predictions),
     )
     if page is not None:
         write_file(page, answer.html(), parents=True)
         note(state, f"wrote {page}")
     emit(state, table=lambda: render_answer(answer), data=answer.data, names=[decision.verdict])
+
+
+def _step_times(path: Path, measured: Sequence[Path], serves: float | None) -> StepTimes:
+    """Read step times, which are no measured rate.
+
+    Raises:
+        SpecError: the file has none.
+    """
+    from peagle_bench.step_times import read_step_times
+
+    if measured or serves is not None:
+        other = "--measured" if measured else "--serves"
+        raise click.UsageError(f"--step-times and {other} both say what one instance serves; give only one.")
+    return read_step_times(path)
 
 
 def _spec(path: Path, instance_types: Sequence[str]) -> EndpointSpec:

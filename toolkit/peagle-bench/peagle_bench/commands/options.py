@@ -55,6 +55,12 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 COUNT = click.IntRange(min=1)
 POSITIVE = Finite(min=0, min_open=True)
 GOALS = ("ttft_ms", "tpot_ms", "e2e_ms")
+step_times_option = click.option(
+    "--step-times",
+    type=FILE,
+    help="File of `tune --synthetic`: predict rates for --acceptance-length.",
+)
+k_option = click.option("--k", type=COUNT, help="K of the prediction.  [default: the only one measured]")
 
 
 workload_option = click.option(

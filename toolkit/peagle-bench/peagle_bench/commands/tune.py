@@ -1,4 +1,4 @@
-"""`peagle-sm tune`: find the best num_speculative_tokens (K) for a spec."""
+"""`peagle-sm tune`: find the best num_speculative_tokens (K) for a spec, or measure step times."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.planning import Plan
 
-MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` sends
-
 
 @click.command(cls=Command)
 @spec_argument
@@ -42,6 +40,18 @@ MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` s
     default="auto",
     help="runtime: change K inside one engine (the local one, or an image with the plugin in container/); "
     "deployments: deploy each K; auto: runtime locally, else deployments.",
+)
+@click.option(
+    "--synthetic",
+    is_flag=True,
+    help="Measure step times with made-up acceptance: what a better head would be worth. Writes no K.",
+)
+@click.option(
+    "--k",
+    "ks",
+    metavar="LIST",
+    type=Numbers(whole=True),
+    help="With --synthetic: the K to measure.  [default: the spec's]",
 )
 @workload_option
 @click.option("--requests", type=click.IntRange(min=4), default=24, help="Requests measured per window.")
@@ -64,7 +74,19 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     Only a measured K is chosen: the smallest one that is expected to lose at most 0.5%. One K for all
     concurrencies is written into SPEC, with the evidence in a comment above it. The best K of each
     load alone is an estimate.
+
+    With --synthetic it measures the time of a step instead, whatever the head is worth: the engine accepts
+    no draft token, and then all. `decide` and `learn plan` compute rates and costs from that file, for an
+    acceptance length that you state. The answers of these endpoints are wrong. Their names begin with
+    synthetic-, other commands refuse them, and they are deleted at the end.
     """
+    if options["synthetic"]:
+        from peagle_bench.commands.tune_synthetic import tune_synthetic
+
+        tune_synthetic(state, spec_path, options)
+        return
+    if options["ks"]:
+        raise click.UsageError("--k needs --synthetic; a tuning tries every K up to --max-k.")
     dry_run, yes = options["dry_run"], options["yes"]
     from peagle_bench.tune import job as tuning
     from peagle_sm.service.inventory.guard_state import require_guard
@@ -98,7 +120,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
 
 def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
     from peagle_bench.tune.arms import parse_modes
-    from peagle_bench.tune.estimate import Settings, is_runtime
+    from peagle_bench.tune.estimate import MAX_TOKENS, Settings, is_runtime
     from peagle_bench.tune.job import Job, modes_of
     from peagle_bench.workloads import load_workload
 
@@ -153,6 +175,7 @@ def render_done(done: Done) -> str:
     """Render the best K of each mode and load, the rate at each K, the best mode, the cost."""
     from peagle_bench.report import tables
     from peagle_bench.report.merging import view_of
+    from peagle_bench.tune.estimate import spent
     from peagle_bench.tune.outcome import best_mode, common_against_none
 
     tuned, view = done.tuned, view_of([done.results])
@@ -169,17 +192,10 @@ def render_done(done: Done) -> str:
     notes += done.results.header.notes
     notes.append("the confidence intervals cover only the windows of this deployment")
     parts.append("\n".join(f"note: {line}" for line in notes))
-    ending = [f"took {tuned.minutes:.1f} min, {spent(done)}", f"results: {done.out}"]
+    ending = [f"took {tuned.minutes:.1f} min, {spent(tuned.usd)}", f"results: {done.out}"]
     if done.written:
         ending.append(f"written into {done.written}")
     return "\n\n".join([*parts, "\n".join(ending)])
-
-
-def spent(done: Done) -> str:
-    """Render ``cost 3.20 USD``, or why the cost is unknown."""
-    if done.tuned.usd is None:
-        return "cost unknown: no price found"
-    return f"cost {done.tuned.usd:.2f} USD" if done.tuned.usd else "nothing was billed"
 
 
 def done_data(done: Done) -> dict[str, Any]:

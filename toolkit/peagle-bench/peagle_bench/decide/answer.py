@@ -7,6 +7,7 @@ from typing import Any
 
 from peagle_bench.decide.costs import Traffic, gap_of
 from peagle_bench.decide.decision import REASONS, Decision, Option, changes, rate_text, sentence
+from peagle_bench.decide.prediction import Prediction, caution
 from peagle_bench.decide.section import calling_text, section
 from peagle_bench.report.fleet import HEADROOM
 from peagle_bench.report.formatting import number, plural, share
@@ -33,6 +34,7 @@ class Answer:
     measured: tuple[Results, ...] = ()
     rate_source: str | None = None
     max_instances: int | None = None
+    predictions: tuple[Prediction, ...] = ()  #: from step times; then ``measured`` is empty
 
     @property
     def sentence(self) -> str:
@@ -42,6 +44,9 @@ class Answer:
     @property
     def cautions(self) -> list[str]:
         """What the figures must say of their target."""
+        if self.predictions:
+            times = self.predictions[0].times
+            return [caution(times), *times.notes]
         return [text for each in self.measured for text in each.header.notes][:1]
 
     @property
@@ -68,7 +73,8 @@ class Answer:
         if traffic.cached_per_output:
             mix += f", {number(traffic.cached_per_output)} of them cached"
             mix += "" if self.decision.tokens.cached else ", which has no price of its own"
-        lines = [f"the rate is of {self.rate_source}"] if self.rate_source else []
+        lines = [prediction.words(self._usd_per_hour(prediction)) for prediction in self.predictions]
+        lines += [f"the rate is of {self.rate_source}"] if self.rate_source else []
         lines += [mix, calling_text(self.decision)]
         if chosen.hosting.serves is not None or chosen.must_serve is not None:
             lines.append(
@@ -78,6 +84,12 @@ class Answer:
                 else f"the mean rate uses {share(traffic.used)} of what the instances serve (--used)"
             )
         return lines
+
+    def _usd_per_hour(self, prediction: Prediction) -> float | None:
+        """Return the price of one instance of the type with step times; None if it is not compared."""
+        kind = prediction.times.arm.instance_type
+        hostings = [option.hosting for option in self.decision.options]
+        return next((each.usd_per_hour.value for each in hostings if each.instance_type == kind), None)
 
     def _option_notes(self) -> list[str]:
         lines = []
@@ -124,13 +136,18 @@ class Answer:
         """Return the page: this decision, then the report of the measurement that it uses."""
         name = f"Host or call: {self.model}"
         watermark = parts_of(self.measured)[0].view.watermark if self.measured else None
+        if self.predictions:
+            label = self.predictions[0].times.header.label
+            watermark = ", ".join(["predicted from synthetic step times", *([label] if label else [])])
         own = section(self.decision, self.changes(), [*self.notes, *self.sources], watermark)
         return decision_page(name, Verdict(self.sentence, "", tuple(self.cautions)), own, self.measured)
 
     def data(self) -> dict[str, Any]:
         """Return the same for --format json; None means unknown."""
         decision = self.decision
-        target = self.measured[0].header.target_data() if self.measured else {}
+        headers = [each.header for each in self.measured]
+        headers += [each.times.header for each in self.predictions]
+        target = headers[0].target_data() if headers else {}
         return {
             "sentence": self.sentence,
             "verdict": decision.verdict,
@@ -147,6 +164,7 @@ class Answer:
             },
             "options": [_option(option) for option in decision.options],
             "chosen": decision.options.index(decision.chosen),
+            "predictions": [each.to_dict() for each in self.predictions],
             "changes": self.changes(),
             "notes": self.notes,
             "reasons": list(REASONS),

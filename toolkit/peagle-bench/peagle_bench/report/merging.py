@@ -20,6 +20,7 @@ from peagle_bench.report.verdict import name_of_workload
 from peagle_bench.report.view import View
 from peagle_bench.results.records import ArmRecord, ComparisonRecord
 from peagle_bench.results.result_file import Results
+from peagle_bench.step_times import finished
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.modes import MODES, title_of
 
@@ -40,8 +41,9 @@ _COMPARING = ("compare", "quickstart")
 
 
 def holds_nothing(results: Results) -> bool:
-    """Decide whether a file has no point, comparison, fit, check or pack."""
-    return not (results.points or results.comparisons or results.fits or results.checks or results.packs)
+    """Decide whether a file has no point, comparison, fit, check, pack or step time."""
+    figures = results.points, results.comparisons, results.fits, results.checks, results.packs
+    return not any(figures) and finished(results) is None
 
 
 def missing(results: Results) -> str | None:
@@ -222,6 +224,7 @@ def view_of(files: Sequence[Results]) -> View:
         fits=tuple(fit for each in merged for fit in each.fits),
         checks=tuple(check for each in merged for check in each.checks),
         packs=tuple(pack for each in merged for pack in each.packs),
+        step_times=tuple(times for each in merged if (times := finished(each)) is not None),
         warnings=tuple(text for each in merged for text in each.warnings),
         files=tuple(zip(names_of(merged), merged, strict=True)),
         interrupted=interruptions(merged),

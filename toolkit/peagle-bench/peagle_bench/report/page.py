@@ -92,6 +92,7 @@ def _sections(view: View) -> list[Section]:
         trust.scorecard(view),
         slices.by_slice(view),
         tuning.best_k(view),
+        tuning.step_times(view),
         performance.money(view),
         trust.proof(view),
         trust.quality(view),

@@ -17,6 +17,7 @@ from peagle_bench.results.records import (
     Percentiles,
     PointRecord,
 )
+from peagle_bench.step_times import StepTimes
 from peagle_sm.core.display import Table
 from peagle_sm.core.spec.modes import title_of
 
@@ -214,6 +215,29 @@ def baseline(fit: FitRecord) -> KPoint | None:
     return next((point for point in fit.points if point.k == 0), None)
 
 
+def step_times(times: StepTimes) -> Table:
+    """Make the table of step times, with the rates at both ends of the acceptance length."""
+    rows = [
+        (
+            str(k),
+            f"c={concurrency}",
+            f"{cell.step_ms:.1f}",
+            f"{cell.fixed_ms:.2f}",
+            formatting.number(times.plain[concurrency]),
+            formatting.number(cell.rate(1)),
+            formatting.number(cell.rate(k + 1)),
+        )
+        for (k, concurrency), cell in sorted(times.cells.items())
+    ]
+    heads = ("K", "load", "step ms", "fixed ms", "no speculation", "AL 1", "AL K+1")
+    title = f"Step times of {times.target} with {times.title}: SYNTHETIC acceptance, tokens/s of no head"
+    return Table(title, heads, tuple(rows), ("K", *heads[2:]))
+
+
+def _step_times(view: View) -> list[Table]:
+    return [step_times(times) for times in view.step_times]
+
+
 def checks(view: View, *, power: bool = True) -> Table | None:
     """Make the table of checks; ``power`` adds the long column of what each check detects."""
     if not view.checks:
@@ -267,4 +291,4 @@ def tables_of(view: View, *, power: bool = False) -> list[Table]:
         packs(view),
         checks(view, power=power),
     )
-    return [table for table in tables if table is not None]
+    return [*_step_times(view), *(table for table in tables if table is not None)]

@@ -1,4 +1,4 @@
-"""Report section on the tuner's results: the best K at each load. Pure."""
+"""Report sections on the tuner's results: the best K at each load, and step times. Pure."""
 
 from __future__ import annotations
 
@@ -31,6 +31,18 @@ def best_k(view: View) -> Section | None:
         parts.append(f"{title_of(mode)}: {', '.join(f'{fit.best_k} at {fit.load.label}' for fit in own)}")
     lead = f"{'; '.join(parts)}. Solid markers are measured, hollow ones predicted."
     return Section("k", "Best K", lead, blocks)
+
+
+def step_times(view: View) -> Section | None:
+    """Make the section on step times with synthetic acceptance."""
+    if not view.step_times:
+        return None
+    blocks = [block for times in view.step_times for block in page_tables(tables.step_times(times))]
+    lead = (
+        "The engine accepted no draft token (AL 1), and then all (AL K+1), whatever its head drafted. A token"
+        " of an answer takes fixed ms + step ms / AL."
+    )
+    return Section("step-times", "Step times", lead, blocks)
 
 
 def k_chart(view: View, load: Load, fits: Sequence[FitRecord]) -> LineChart:

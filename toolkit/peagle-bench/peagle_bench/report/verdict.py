@@ -18,6 +18,7 @@ from peagle_bench.results.records import (
     PackRecord,
     PointRecord,
 )
+from peagle_bench.step_times import StepTimes
 from peagle_sm.core.spec.modes import SPECULATING, title_of
 
 #: Pairs of modes for the headline, best first.
@@ -83,6 +84,8 @@ def _verdict(view: View) -> Verdict:
         return _of_points(view)
     if view.fits:
         return _of_fits(view)
+    if view.step_times:
+        return _of_step_times(view.step_times)
     if view.checks:
         unfinished = view.interrupted and all(check.passed is not False for check in view.checks)
         return Verdict("The checks did not finish" if unfinished else checked(view.checks), "", ())
@@ -171,6 +174,17 @@ def temperature_of(view: View, load: Load | None = None) -> float | None:
         value = workload.get("temperature") if isinstance(workload, dict) else None
         return None if value is None else float(value)
     return temperatures.pop() if len(temperatures) == 1 else None
+
+
+def _of_step_times(files: Sequence[StepTimes]) -> Verdict:
+    """Say what the file is for; it has no rate of a mode."""
+    times = files[0]
+    ks = ", ".join(map(str, times.ks))
+    return Verdict(
+        f"Step times of {times.target} with {times.title}, K={ks}: no rate of a head",
+        "",
+        ("`peagle-sm decide --step-times` and `learn plan --step-times` predict one",),
+    )
 
 
 def _of_fits(view: View) -> Verdict:

@@ -23,6 +23,7 @@ from peagle_bench.results.records import (
     RequestRecord,
 )
 from peagle_bench.results.result_file import Results
+from peagle_bench.step_times import StepTimes
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class View:
     files: tuple[tuple[str, Results], ...] = ()
     interrupted: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
+    step_times: tuple[StepTimes, ...] = ()
 
     @property
     def figures_of(self) -> str | None:

@@ -26,7 +26,7 @@ class Header:
     """First line of a results file: the command, its config, and the provenance of the figures."""
 
     run_id: str
-    command: str  #: "bench", "compare", "packs", "tune", "verify" or "quickstart"
+    command: str  #: "bench", "compare", "packs", "tune", "tune --synthetic", "verify" or "quickstart"
     config: dict[str, Any]  #: settings that a resumed run must share: workload, loads, seed, max_tokens …
     provenance: dict[str, Any]
     stand_in_weights: bool

@@ -11,6 +11,7 @@ from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.modes import SPECULATING, Mode
 
 PREFIX = "tune"  #: of the name of every endpoint that a tuning deploys
+SYNTHETIC_PREFIX = "synthetic"  #: of an endpoint whose answers are wrong
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
@@ -41,6 +42,20 @@ def arm_spec(base: EndpointSpec, mode: Mode, k: int | None, *, runtime: bool = F
         serving = fields.get("serving", {})
         fields["serving"] = {**serving, "env": {**serving.get("env", {}), RUNTIME_K: "1"}}
     return EndpointSpec(**fields).locked_as(base)
+
+
+def synthetic_spec(
+    base: EndpointSpec, mode: Mode, k: int, length: float, *, runtime: bool = False
+) -> EndpointSpec:
+    """Derive the spec of an endpoint that serves an acceptance length whatever its head drafts.
+
+    Raises:
+        SpecError: as `arm_spec`.
+    """
+    arm = arm_spec(base, mode, k, runtime=runtime)
+    name = name_of(base.name, mode, f"k{k}-a{length:g}", prefix=SYNTHETIC_PREFIX)
+    fields: dict[str, Any] = {**arm.model_dump(exclude_unset=True), "name": name}
+    return EndpointSpec(**fields).locked_as(arm).with_synthetic_acceptance(length)
 
 
 def label(mode: str, k: int) -> str:

@@ -14,6 +14,7 @@ from peagle_sm.core.spec.modes import Mode, facts_of
 #: a few megabytes (measured, docs/explanation/engine.md).
 STARTUP_MINUTES_AWS = 15.0
 STARTUP_MINUTES_LOCAL = 0.5
+MAX_TOKENS = 128  #: of an answer: enough for a rate, and half of what `bench` sends
 #: Assumed step time without speculation, for the longest window; large models are faster.
 SLOW_STEP_S = 0.02
 
@@ -84,6 +85,13 @@ class Estimate:
         if self.usd == 0:
             return f"{what}; nothing is billed"
         return f"{what}: about {self.usd:.2f} USD, at most {self.most_usd:.2f} USD"
+
+
+def spent(usd: float | None) -> str:
+    """Render ``cost 3.20 USD``, or why the cost is unknown."""
+    if usd is None:
+        return "cost unknown: no price found"
+    return f"cost {usd:.2f} USD" if usd else "nothing was billed"
 
 
 def estimate(

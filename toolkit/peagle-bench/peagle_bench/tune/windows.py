@@ -91,7 +91,8 @@ class EndpointReader:
 
     ``requests`` is the least number of a window (`requests_of`). ``arm`` is its record for the results file;
     ``sink`` gets every record; ``untrusted`` collects windows in which the client was the bottleneck.
-    ``rotate``: other prompts in each round, the same for each K.
+    ``rotate``: other prompts in each round, the same for each K. ``by_client``: the client's own times count,
+    so that a late client makes a window untrusted even if the engine has its histogram.
     """
 
     endpoint: Endpoint
@@ -102,6 +103,7 @@ class EndpointReader:
     sink: Callable[[Record], None]
     runtime: bool = False
     rotate: bool = True
+    by_client: bool = False
     salt: str = ""
     window_progress: WindowProgress = field(default_factory=lambda: WindowProgress(None, 0))
     untrusted: list[str] = field(default_factory=list)
@@ -143,8 +145,9 @@ class EndpointReader:
             scrapes=(before, after) if before is not None and after is not None else None,
         )
         # The engine's own histogram is valid even if the client was late.
+        engine_counts = reading.step_source == "metrics" and not self.by_client
         reading = replace(reading, mode=self.mode)
-        if is_withheld(point.client) and reading.step_source != "metrics":
+        if is_withheld(point.client) and not engine_counts:
             untrusted = f"{arm.name} c={concurrency}: {point.client.reason}"
             self.untrusted.append(untrusted)
             reading = replace(reading, untrusted=untrusted)

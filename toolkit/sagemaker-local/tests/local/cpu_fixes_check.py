@@ -30,6 +30,8 @@ def main() -> None:
         "rows": same_rows(kernels),
         "compiled rows": same_compiled_rows(kernels),
         "top-k without drafts": top_k_of_a_step_without_drafts(),
+        # After the stock kernels were compared: from here on vLLM's names are those of the plugin.
+        "synthetic": synthetic_acceptance(kernels),
     }
     print(json.dumps(report))
 
@@ -100,6 +102,51 @@ def top_k_of_a_step_without_drafts() -> bool:
     counts = torch.zeros(2, dtype=torch.int32)
     logits = rejection_sampler.apply_sampling_constraints(torch.empty(0, 64), counts, metadata)
     return bool(logits.shape == (0, 64))
+
+
+def synthetic_acceptance(kernels: Any) -> dict[str, Any]:
+    """Which of three requests' drafts (3, 1 and none; K = 3) verification keeps at given rates.
+
+    Drafts are 10 and up, the target's tokens 20 and up, the tokens after the last draft 30 and up; -1 is
+    what the engine fills the row with. ``length`` is the mean over 4,000 requests with 3 drafts each.
+    """
+    from vllm.v1.sample import rejection_sampler
+
+    kernels.install()
+    if hasattr(CpuPlatform, "register_triton_kernel_overrides"):
+        CpuPlatform.register_triton_kernel_overrides()
+
+    def verify(counts: list[int], rates: list[float], *, greedy: bool) -> list[list[int]]:
+        total = sum(counts)
+        logits = torch.full((total, 64), -100.0)
+        logits[torch.arange(total), 20 + torch.arange(total) % 40] = 100.0
+        kept = rejection_sampler.rejection_sample(
+            10 + torch.arange(total, dtype=torch.int32) % 10,
+            counts,
+            max(counts),
+            torch.tensor(counts, dtype=torch.int32).cumsum(0).int(),
+            None,
+            logits,
+            (30 + torch.arange(len(counts), dtype=torch.int32) % 10).view(-1, 1),
+            SimpleNamespace(
+                all_greedy=greedy,
+                all_random=not greedy,
+                temperature=torch.zeros(len(counts)) if greedy else torch.ones(len(counts)),
+                generators={},
+            ),
+            synthetic_mode=True,
+            synthetic_conditional_rates=torch.tensor(rates),
+        )
+        rows: list[list[int]] = kept.tolist()
+        return rows
+
+    many = verify([3] * 4000, [0.5, 0.5, 0.5], greedy=True)
+    return {
+        "all": [verify([3, 1, 0], [1.0, 1.0, 1.0], greedy=greedy) for greedy in (True, False)],
+        "no": [verify([3, 1, 0], [0.0, 0.0, 0.0], greedy=greedy) for greedy in (True, False)],
+        "two": verify([3, 1, 0], [1.0, 1.0, 0.0], greedy=True),
+        "length": sum(token >= 0 for row in many for token in row) / len(many),
+    }
 
 
 if __name__ == "__main__":

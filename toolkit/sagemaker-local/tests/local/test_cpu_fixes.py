@@ -28,3 +28,13 @@ def test_a_kernel_computes_what_the_one_it_replaces_does(report: dict[str, Any],
 @pytest.mark.parametrize("kernel", ["rows", "compiled rows"])
 def test_a_row_of_packed_weights_is_the_same_in_any_company(report: dict[str, Any], kernel: str) -> None:
     assert report[kernel] is (True if report["packs weights"] else None)
+
+
+def test_synthetic_acceptance_keeps_drafts_at_the_given_rates(report: dict[str, Any]) -> None:
+    """vLLM's own CPU kernels refuse it; greedy and sampled requests alike."""
+    kept = report["synthetic"]
+    every, none = [[10, 11, 12, 30], [13, 31, -1, -1], [32, -1, -1, -1]], [[20], [23], [32]]
+    assert kept["all"] == [every, every]
+    assert kept["no"] == [[[*row, -1, -1, -1] for row in none]] * 2
+    assert kept["two"] == [[10, 11, 22, -1], [13, 31, -1, -1], [32, -1, -1, -1]]
+    assert abs(kept["length"] - (1 + 0.5 + 0.25 + 0.125)) < 0.05

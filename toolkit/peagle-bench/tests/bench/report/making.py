@@ -26,9 +26,11 @@ from peagle_bench.results.records import (
     Mode,
     Percentiles,
     PointRecord,
+    Reading,
     RequestRecord,
 )
 from peagle_bench.results.result_file import Results, to_line
+from peagle_bench.step_times import COMMAND, REASON
 
 LOADS = (1, 2, 4, 8, 16, 32, 64)
 MODES: tuple[Mode, ...] = ("none", "eagle3", "p-eagle")
@@ -271,6 +273,33 @@ def stand_in(ratio: Interval = NO_DIFFERENCE) -> Results:
     return Results(header("quickstart", stand_in=True), arms, requests(points, draw, 64), points, rows)
 
 
+def step_times(
+    ks: tuple[int, ...] = (3,), target: str = "gpt-oss-20b", noise: float = 0.0, **changed: Any
+) -> Results:
+    """What `tune --synthetic` gives where a token takes 0.2 + 0.03 c ms and a step 4 + 0.1 K + 0.2 c ms."""
+    draw = random.Random(2)
+    windows = []
+    for c in (1, 8):
+        for k, accepted in [(0, 0), *((each, a) for each in ks for a in (0, each))]:
+            length = 1.0 + accepted
+            for block in (0, 1):
+                step_ms = 4 + 0.1 * k + 0.2 * c
+                rate = 1000 * c / (0.2 + 0.03 * c + step_ms / length) * (1 + draw.uniform(-noise, noise))
+                windows.append(Reading(k, c, length, (), step_ms, rate, 1000, "metrics", block))
+    config: dict[str, Any] = {
+        "target": target,
+        "mode": "p-eagle",
+        "ks": list(ks),
+        "concurrencies": [1, 8],
+        "max_tokens": 128,
+    }
+    head = header(COMMAND, **config)
+    first = replace(arm("none"), name="synthetic K=3 acceptance length 1", mode="unknown", **changed)
+    return Results(
+        replace(head, provenance={**head.provenance, "synthetic": REASON}), (first,), windows=tuple(windows)
+    )
+
+
 def lines(results: Results) -> list[str]:
     parts = (
         results.arms,
@@ -281,6 +310,7 @@ def lines(results: Results) -> list[str]:
         results.checks,
         results.packs,
         results.slices,
+        results.windows,
     )
     return [to_line(record) for record in (results.header, *(row for part in parts for row in part))]
 

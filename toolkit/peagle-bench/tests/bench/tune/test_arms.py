@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from peagle_bench.tune.arms import arm_spec, label, parse_modes
+from peagle_bench.tune.arms import arm_spec, label, parse_modes, synthetic_spec
 from peagle_bench.tune.estimate import Estimate, Settings, estimate, is_runtime
 from peagle_bench.tune.run import total
 from peagle_sm.core.errors import SpecError
@@ -31,6 +31,16 @@ def test_the_engine_that_changes_k_is_asked_for_by_its_environment() -> None:
     assert created.name == "tune-tiny-p-eagle"
     assert created.serving.env == {"SM_VLLM_SEED": "1", "PEAGLE_SM_RUNTIME_K": "1"}
     assert created.speculation.num_speculative_tokens == 11
+
+
+def test_a_synthetic_endpoint_has_its_own_name_and_the_spec_s_head() -> None:
+    spec = base(hours="Mon-Fri 08:00-19:00 Europe/Berlin", head_uri="s3://bucket/head/")
+    created = synthetic_spec(spec, "p-eagle", 3, 4.0, runtime=True)
+    assert created.name == "synthetic-tiny-p-eagle-k3-a4"
+    assert created.synthetic_acceptance_length == 4.0
+    assert (created.head_uri, created.hours) == ("s3://bucket/head/", None)
+    assert created.serving.env == {"PEAGLE_SM_RUNTIME_K": "1"}
+    assert arm_spec(spec, "p-eagle", 3).synthetic_acceptance_length is None
 
 
 def test_nothing_resizes_or_turns_off_an_arm_while_it_is_measured() -> None:

@@ -27,11 +27,12 @@ from peagle_sm.core.plan.environment import (
     variable_of,
 )
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.spec.modes import DRAFT_TOKENS, HEAD
+from peagle_sm.core.spec.modes import DRAFT_TOKENS, HEAD, SYNTHETIC_LENGTH
 from peagle_sm.core.spec.validation import show, suggest
 from peagle_sm.core.words import Finding, Severity
 
 _TABLE = "speculation.num_speculative_tokens_per_batch_size"
+_SYNTHETIC = "synthetic acceptance"
 
 
 # First vLLM with a value of a field, if that is after the field itself. Read from config/speculative.py and
@@ -49,6 +50,7 @@ def _settings(draft: Draft) -> Iterator[tuple[str, str, object]]:
         if name not in (HEAD, DRAFT_TOKENS):
             yield f"speculation.{name}", name, getattr(speculation, name)
     yield "serving.kv_cache_dtype", "kv_cache_dtype", serving.kv_cache_dtype
+    yield _SYNTHETIC, SYNTHETIC_LENGTH, draft.spec.synthetic_acceptance_length
 
 
 @check(
@@ -67,7 +69,8 @@ def flag_versions(draft: Draft) -> Findings:
     for field, name, value in _settings(draft):
         if value is not None:
             # A name of vLLM's speculative config may also be a server argument, with other versions.
-            whole = engines.support(name) if field.startswith("speculation.") else Range()
+            of_config = field == _SYNTHETIC or field.startswith("speculation.")
+            whole = engines.support(name) if of_config else Range()
             own = Range(since=_VALUES_SINCE.get(f"{name}: {value}"))
             needed.append((field, whole) if not whole.covers(version) else (f"{field}: {value}", own))
     for field, name, _ in given_arguments(draft):

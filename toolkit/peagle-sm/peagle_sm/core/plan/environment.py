@@ -12,7 +12,14 @@ from typing import Any
 from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.engines import RUNNER_VARIABLE, load_arguments
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.spec.modes import DRAFT_TOKENS, HEAD, TABLE
+from peagle_sm.core.spec.modes import (
+    DRAFT_TOKENS,
+    HEAD,
+    SAMPLE_METHOD,
+    SYNTHETIC,
+    SYNTHETIC_LENGTH,
+    TABLE,
+)
 
 MODEL_MOUNT = "/opt/ml/model"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
@@ -24,6 +31,8 @@ VOCABULARY_FOLDER = "TIKTOKEN_ENCODINGS_BASE"
 GATE_NAMESPACE = "PEAGLE_GATE_NAMESPACE"
 # Read by the gate, too: the slices by which it counts.
 GATE_SLICES = "PEAGLE_GATE_SLICES"
+# Read by the gate, too: how many prompts show before the first healthy /ping that drafting works.
+GATE_CANARY = "PEAGLE_GATE_CANARY_PROMPTS"
 # Read by the plugin in container/plugins/peagle_runtime_k, which AWS's images do not have: it lets K change
 # in a running engine. Without it a table of K is broken for P-EAGLE (vllm#45695).
 RUNTIME_K = "PEAGLE_SM_RUNTIME_K"
@@ -64,6 +73,8 @@ def speculative_config(draft: Draft) -> dict[str, Any] | None:
         **facts.config,
         **{name: getattr(settings, name) for name in facts.fields if name not in (HEAD, DRAFT_TOKENS)},
     }
+    if (length := draft.spec.synthetic_acceptance_length) is not None:
+        fields |= {SAMPLE_METHOD: SYNTHETIC, SYNTHETIC_LENGTH: length}
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -160,7 +171,9 @@ def environment(draft: Draft) -> dict[str, str]:
             values.setdefault(REQUEST_METRICS, "summary")
         if pins_v1(draft):
             values[RUNNER_VARIABLE] = "0"
-        if draft.has_own_image:
+        if draft.has_own_image and draft.spec.synthetic_acceptance_length is not None:
+            values[GATE_CANARY] = "0"  # a given acceptance shows nothing, and has no place among the metrics
+        elif draft.has_own_image:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
             if draft.spec.metrics.slices:
                 values[GATE_SLICES] = ";".join(draft.spec.metrics.slices)

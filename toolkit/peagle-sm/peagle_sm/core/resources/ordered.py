@@ -40,6 +40,7 @@ from peagle_sm.core.resources.scalable_target import (
     scaling_tag,
 )
 from peagle_sm.core.resources.scaling_policy import scaling_policies
+from peagle_sm.core.spec.modes import SYNTHETIC
 
 
 def planned(draft: Draft, names: Names, digest: str) -> tuple[Resource, ...]:
@@ -151,7 +152,7 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.ENDPOINT: spec.name,
         keys.SPEC_HASH: digest,
         keys.MODEL: spec.model_name,
-        keys.MODE: draft.mode,
+        keys.MODE: draft.mode if spec.synthetic_acceptance_length is None else SYNTHETIC,
         keys.INSTANCE_TYPE: draft.instance_types[0],
         keys.INSTANCE_COUNT: str(spec.placement.instance_count),
         keys.IDLE_MINUTES: str(lifecycle.idle_minutes),

@@ -426,6 +426,8 @@ class EndpointSpec(SpecPart):
     _own: OwnFacts | None = PrivateAttr(default=None)
     # Not a field: the locks that `peagle-sm lock` wrote next to the spec's file.
     _locks: Mapping[Place, Lock] = PrivateAttr(default_factory=dict)
+    # Not a field: no file can have it, since the answers of such an endpoint are wrong.
+    _synthetic: float | None = PrivateAttr(default=None)
 
     if not TYPE_CHECKING:  # a type checker sees the fields; callers get SpecError instead of pydantic's error
 
@@ -454,6 +456,17 @@ class EndpointSpec(SpecPart):
         """Return this spec with what was read for its own model."""
         copy = self.model_copy()
         copy._own = facts
+        return copy
+
+    @property
+    def synthetic_acceptance_length(self) -> float | None:
+        """Acceptance length that the engine serves whatever its head drafts; None for a real endpoint."""
+        return self._synthetic
+
+    def with_synthetic_acceptance(self, length: float) -> EndpointSpec:
+        """Return this spec for a measurement of step times: the answers of its endpoint are wrong."""
+        copy = self.model_copy()
+        copy._synthetic = length
         return copy
 
     def lock(self, place: Place) -> Lock | None:

@@ -26,6 +26,10 @@ HEAD = "draft_head"
 TABLE = "num_speculative_tokens_per_batch_size"
 _SAMPLING = "draft_sample_method"
 ADAPTIVE = "enable_adaptive_verification"
+SAMPLE_METHOD = "rejection_sample_method"
+SYNTHETIC = "synthetic"
+"""Value of `SAMPLE_METHOD`: vLLM accepts draft tokens at a given rate, so that answers are wrong."""
+SYNTHETIC_LENGTH = "synthetic_acceptance_length"
 
 
 @dataclass(frozen=True)
@@ -233,6 +237,11 @@ def title_of(mode: str) -> str:
 def modes_with(name: str) -> tuple[Mode, ...]:
     """Return the modes that have a field of the spec."""
     return tuple(mode for mode in MODES if name in TABLE_OF_MODES[mode].fields)
+
+
+def is_synthetic(config: Mapping[str, Any] | None) -> bool:
+    """Return whether an engine with this speculative config accepts draft tokens at a given rate."""
+    return config is not None and config.get(SAMPLE_METHOD) == SYNTHETIC
 
 
 def mode_of_config(config: Mapping[str, Any]) -> Mode | None:

@@ -9,8 +9,10 @@ from typing import Any
 
 from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.core.display import Card, Shown, Tone
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.served_target import ServedTarget
+from peagle_sm.core.spec.modes import is_synthetic
 from peagle_sm.core.words import cause_first, speculation_text, usd, when_to
 from peagle_sm.service.inventory.listing import EndpointSummary, plain
 
@@ -50,6 +52,26 @@ class EndpointStatus(Shown):
         if self.lifetime is not None:
             del document["lifetime"]["raw"]
         return document
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether it accepts draft tokens at a given rate, so that its answers are wrong."""
+        return is_synthetic(self.speculative_config)
+
+    def demand_real(self) -> None:
+        """Refuse an endpoint of `tune --synthetic`.
+
+        Raises:
+            SpecError: its answers and its rate are those of no mode.
+        """
+        if self.synthetic:
+            raise SpecError(
+                f"endpoint {self.summary.name!r} has synthetic acceptance: it accepts draft tokens at a "
+                "given rate, so its answers are wrong and its rate is no mode's",
+                next_step="Name an endpoint that `peagle-sm deploy` created; delete this one if no "
+                "`peagle-sm tune --synthetic` is running.",
+                details={"speculative_config": self.speculative_config},
+            )
 
     @property
     def config(self) -> str:

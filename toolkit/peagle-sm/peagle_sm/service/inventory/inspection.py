@@ -26,6 +26,7 @@ from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, PlanRef
 from peagle_sm.core.plan import tags_and_schedules as keys
 from peagle_sm.core.plan.cost import rest_costs
 from peagle_sm.core.served_target import ServedTarget, served_target
+from peagle_sm.core.spec.modes import is_synthetic
 from peagle_sm.core.words import WHOLE_IN_JSON, cause_first
 from peagle_sm.service.inventory.guard_state import known_entry, limit_acts
 from peagle_sm.service.inventory.listing import EndpointSummary, ServingFacts, speculative_config, summary_of
@@ -34,6 +35,11 @@ from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 if TYPE_CHECKING:
     from peagle_sm.service.inventory.endpoint_status import EndpointStatus
+
+SYNTHETIC_WARNING = (
+    "ITS ANSWERS ARE WRONG: it accepts draft tokens at a given rate, for `peagle-sm tune --synthetic`, which"
+    " deletes it at its end"
+)
 
 
 def status(name: str, *, session: Session) -> EndpointStatus:
@@ -91,6 +97,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         read_at=session.now(),
         target=target_of(session, model, ours.tags),
         warnings=(
+            *((SYNTHETIC_WARNING,) if is_synthetic(speculation) else ()),
             *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
             *unread_notes,
         ),

@@ -158,6 +158,8 @@ def serve(
     plan = recording_plan(state, **recording)
     session = open_session(state)
     status = _status_if_allowed(state, session, name)
+    if status is not None:
+        status.demand_real()
     chosen = component_of(session, name, component)
     upstream = Upstream.of(session, name, chosen)
     recorder = None if plan is None else start_recording(state, plan, source_of(name, chosen, status))

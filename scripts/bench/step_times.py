@@ -1,0 +1,240 @@
+"""Rates predicted from step times with synthetic acceptance, held against real heads: scripts/step-times.
+
+For each head three engines run at once: one that accepts no draft token, one that accepts all, and one with
+the real head. Their windows take turns, so that drift of the machine is common. The prediction at the real
+head's acceptance length is compared with the head's measured rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from peagle_bench.benchmark.acceptance import from_requests
+from peagle_bench.benchmark.endpoint_arm import describe_endpoint
+from peagle_bench.load import LoadOptions, make_target
+from peagle_bench.load.run import measure_point
+from peagle_bench.results.provenance import origin
+from peagle_bench.results.records import Load, Reading
+from peagle_bench.step_times import REAL_ERROR, step_time
+from peagle_bench.tune.arms import parse_modes, synthetic_spec
+from peagle_bench.tune.estimate import MAX_TOKENS
+from peagle_bench.tune.synthetic import measure_window, of_full_length
+from peagle_bench.tune.windows import EndpointReader, requests_of
+from peagle_bench.workloads import Workload, load_workload, salted
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
+from peagle_sm.core.spec.modes import Mode, title_of
+from scripts.bench.local_stack import LocalStack, Say
+from scripts.bench.marked_page import insert
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/reference/step-times.md"
+BEGIN, END = "<!-- step times: written by scripts/step-times -->", "<!-- end of step times -->"
+
+
+@dataclass(frozen=True)
+class Held:
+    """A prediction beside the rate of a real head, at one K and concurrency."""
+
+    model: str
+    mode: str
+    k: int
+    concurrency: int
+    acceptance_length: float  #: of the real head, by step
+    predicted_otps: float
+    measured_otps: float
+    step_ms: float
+    fixed_ms: float
+
+    @property
+    def error(self) -> float:
+        """Difference of the prediction, as a share of the measured rate."""
+        return self.predicted_otps / self.measured_otps - 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window of a real head."""
+
+    otps: float
+    acceptance_length: float
+
+
+def real_spec(model: str, mode: str, k: int) -> EndpointSpec:
+    """The spec of a model with the catalogue's head."""
+    speculation = f"{{mode: {mode}, num_speculative_tokens: {k}}}"
+    return parse_spec(f"name: step-{mode}\nmodel: {model}\nsource: container\nspeculation: {speculation}\n")
+
+
+def hold(
+    stack: LocalStack,
+    model: str,
+    mode: Mode,
+    k: int,
+    loads: Sequence[int],
+    workload: Workload,
+    requests: int,
+    rounds: int,
+    say: Say,
+) -> list[Held]:
+    """Measure one head and its two synthetic ends in turns; delete the endpoints."""
+    spec = real_spec(model, mode, k)
+    specs = {
+        "none accepted": synthetic_spec(spec, mode, k, 1.0),
+        "all accepted": synthetic_spec(spec, mode, k, k + 1.0),
+        "real": spec,
+    }
+    endpoints = stack.deploy(specs, together=False)
+    items = [of_full_length(item) for item in workload.items]
+    readers = {
+        arm: EndpointReader(
+            endpoint,
+            mode,
+            describe_endpoint(stack.session, endpoint.name, synthetic=arm != "real").arm,
+            items,
+            requests,
+            lambda record: None,
+            rotate=False,
+            by_client=True,
+            salt=secrets.token_hex(4),
+        )
+        for arm, endpoint in endpoints.items()
+    }
+    ends: dict[tuple[str, int], list[Reading]] = {}
+    real: dict[int, list[Window]] = {}
+    for block in range(rounds):
+        for concurrency in loads:
+            turns = list(readers) if block % 2 == 0 else list(reversed(readers))
+            for arm in turns:
+                if arm == "real":
+                    window = real_window(readers[arm], items, concurrency, block)
+                    real.setdefault(concurrency, []).append(window)
+                    otps, length = window.otps, window.acceptance_length
+                else:
+                    reading = measure_window(readers[arm], k, concurrency, block)
+                    ends.setdefault((arm, concurrency), []).append(reading)
+                    otps, length = reading.otps, reading.acceptance_length
+                say(f"   {mode} c={concurrency} {arm}: {otps:.1f} tokens/s, acceptance length {length:.2f}")
+    stack.delete([each.name for each in specs.values()])
+    result = []
+    for concurrency in loads:
+        cell = step_time(ends["none accepted", concurrency], ends["all accepted", concurrency])
+        length = fmean(window.acceptance_length for window in real[concurrency])
+        measured = fmean(window.otps for window in real[concurrency])
+        result.append(
+            Held(
+                model, mode, k, concurrency, length, cell.rate(length), measured, cell.step_ms, cell.fixed_ms
+            )
+        )
+    return result
+
+
+def real_window(reader: EndpointReader, items: Sequence[Any], concurrency: int, block: int) -> Window:
+    """Measure a real head as `bench` does: the tokens that arrived within the window."""
+    wanted = requests_of(reader.requests, concurrency)
+    chosen = [
+        salted(replace(items[index % len(items)], then=None), f"{reader.salt}-{concurrency}-{block}-{turn}")
+        for index in range(2 * (wanted + concurrency))
+        for turn in [index // len(items)]
+    ]
+    target = make_target(reader.endpoint.session, reader.arm)
+    options = LoadOptions(requests=wanted, drain="keep", seed=block, block=block)
+    records, point = measure_point(target, Load("closed", concurrency=concurrency), chosen, options)
+    good = [each for each in records if each.phase == "measured" and each.error is None]
+    acceptance = from_requests(good)
+    assert acceptance is not None
+    assert acceptance.per_step is not None
+    return Window(point.otps, acceptance.per_step)
+
+
+def table(rows: Sequence[Held]) -> str:
+    """Write the rows in Markdown."""
+    heads = "| model | head | K | c | acceptance length | predicted tokens/s | measured | difference |"
+    lines = [heads, "|---|---|---:|---:|---:|---:|---:|---:|"]
+    lines += [
+        f"| {row.model} | {title_of(row.mode)} | {row.k} | {row.concurrency} | {row.acceptance_length:.2f} "
+        f"| {row.predicted_otps:.1f} | {row.measured_otps:.1f} | {row.error:+.1%} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def section(document: dict[str, Any]) -> str:
+    """Write the page's part: how it was measured, and the table."""
+    provenance, settings = document["provenance"], document["settings"]
+    machine = provenance["machine"]
+    windows = f"at least {settings['requests']} requests a window, {settings['rounds']} rounds"
+    how = (
+        f"Measured by `scripts/step-times` on {provenance['date'][:10]}: {settings['workload']}, {windows}, "
+        f"{MAX_TOKENS} tokens an answer; "
+        f"{machine['cores']} cores of {machine['processor']}, vLLM for CPUs."
+    )
+    rows = [Held(**row) for row in document["rows"]]
+    worst = max(rows, key=lambda row: abs(row.error))
+    within = f"The largest difference is {worst.error:+.1%}."
+    return f"{how}\n\n{table(rows)}\n\n{within}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, write the record, and perhaps the page; 1 if a prediction is further off than allowed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--model", default="smollm2-135m-instruct", help="a model with heads that run here")
+    parser.add_argument("--modes", default="p-eagle,eagle3", help="its heads, separated by commas")
+    parser.add_argument("--k", type=int, default=3, help="draft tokens of a step")
+    parser.add_argument("--concurrency", default="1,4,8", help="requests in flight, separated by commas")
+    parser.add_argument("--requests", type=int, default=12, help="least requests of a window")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of windows, in alternating order")
+    parser.add_argument("--out", type=Path, default=ROOT / "results/step-times.json", help="the record")
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/reference/step-times.md from the record"
+    )
+    parser.add_argument("--only-page", action="store_true", help="the same, without measuring")
+    given = parser.parse_args(arguments)
+    say: Say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+    if not given.only_page:
+        loads = [int(word) for word in given.concurrency.split(",")]
+        workload = load_workload("humaneval", max_tokens=MAX_TOKENS, first_turn_only=True)
+        try:
+            with LocalStack(say) as stack:
+                how = loads, workload, given.requests, given.rounds, say
+                held = (hold(stack, given.model, mode, given.k, *how) for mode in parse_modes(given.modes))
+                rows = list(chain.from_iterable(held))
+        except PeagleError as error:
+            say(f"error: {error.message}\n  next: {error.next_step}")
+            return error.exit_code
+        earlier: list[dict[str, Any]] = []
+        with suppress(OSError, ValueError):  # the rows of other models and heads stay
+            known = {(row.model, row.mode, row.k) for row in rows}
+            earlier = [
+                row
+                for row in json.loads(given.out.read_text(encoding="utf-8"))["rows"]
+                if (row["model"], row["mode"], row["k"]) not in known
+            ]
+        settings = {"requests": given.requests, "rounds": given.rounds, "workload": workload.name}
+        document = {
+            "provenance": origin(0),
+            "settings": settings,
+            "rows": [*earlier, *(asdict(row) for row in rows)],
+        }
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    document = json.loads(given.out.read_text(encoding="utf-8"))
+    print(section(document))
+    if given.page or given.only_page:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(insert(page, BEGIN, END, section(document)), encoding="utf-8")
+    return int(any(abs(Held(**row).error) > REAL_ERROR for row in document["rows"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
