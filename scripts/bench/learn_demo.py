@@ -141,6 +141,9 @@ class Program:
             self._process = process
             code = process.wait()
         self._process = None
+        return self._code(code)
+
+    def _code(self, code: int) -> int:
         return Interrupted.exit_code if self._stopped else code
 
     def _stop(self, number: int, _: object) -> None:
