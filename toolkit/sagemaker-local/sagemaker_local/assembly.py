@@ -196,7 +196,7 @@ class Assembly:
             role_arn=self._seeded.role_arn,
             scheduler_role_arn=self._seeded.scheduler_role_arn,
             image_uris=self._seeded.image_uris,
-            artifacts={**self._seeded.artifacts, self._smollm2.address.part: self._smollm2.address.uri},
+            artifacts={self._smollm2.address.part: self._smollm2.address.uri, **self._seeded.artifacts},
             weights=self._seeded.weights,
             run_id=self._run_id,
             pid=os.getpid(),

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     default="1,8",
     help="Requests in flight, separated by commas.",
 )
-@click.option("--max-k", type=click.IntRange(2, 32), default=11, help="Largest K to try.")
+@click.option(
+    "--max-k",
+    type=click.IntRange(2, 32),
+    help="Largest K to try.  [default: 11, or what the head was trained for if that is less]",
+)
 @click.option(
     "--by",
     type=click.Choice(("auto", "runtime", "deployments")),
@@ -122,6 +126,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
     from peagle_bench.tune.arms import parse_modes
     from peagle_bench.tune.estimate import MAX_TOKENS, Settings, is_runtime
     from peagle_bench.tune.job import Job, modes_of
+    from peagle_bench.tune.limits import largest_k
     from peagle_bench.workloads import load_workload
 
     modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
@@ -131,7 +136,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
         settings=Settings(
             modes=modes,
             concurrencies=options["concurrency"],
-            max_k=options["max_k"],
+            max_k=options["max_k"] or largest_k(spec, modes),
             runtime=is_runtime(options["by"], session.is_local, modes),
             requests=options["requests"],
             unguarded=options["unguarded"],

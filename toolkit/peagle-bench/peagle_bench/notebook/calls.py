@@ -144,7 +144,7 @@ def tune(
     *,
     modes: Sequence[Mode] = (),
     concurrency: Sequence[int] = (1, 8),
-    max_k: int = 11,
+    max_k: int | None = None,
     by: By = "auto",
     workload: Workload | str = "humaneval",
     requests: int = 24,
@@ -163,7 +163,8 @@ def tune(
 
     It deploys the model with and without speculation, measures a few K, predicts the others, measures the
     most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
-    ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
+    ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False. ``max_k`` is 11
+    by default, or what the head was trained for if that is less.
 
     Raises:
         Declined: the user did not confirm.
@@ -172,6 +173,7 @@ def tune(
     """
     from peagle_bench.tune import job as tuning
     from peagle_bench.tune.estimate import Settings, is_runtime
+    from peagle_bench.tune.limits import largest_k
 
     base = as_spec(spec)
     opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
@@ -182,7 +184,7 @@ def tune(
         settings=Settings(
             modes=tuned,
             concurrencies=tuple(dict.fromkeys(concurrency)),
-            max_k=max_k,
+            max_k=max_k or largest_k(base, tuned),
             runtime=is_runtime(by, opened.is_local, tuned),
             requests=requests,
             unguarded=unguarded,

@@ -91,8 +91,11 @@ def _fit_line(line: str, width: int) -> str:
     # Under the words, not under the label: "  memory   57.3 GB …" continues below "57.3".
     label = re.match(r"\s*(?:\S+(?: \S+)?\s{2,}|(?:error|warning|note|next): )?", line)
     indent = len(label.group(0)) if label is not None else 0
+    margin = len(line) - len(line.lstrip())
     if indent > width // 2:
-        indent = len(line) - len(line.lstrip())
+        indent = margin
+    elif len(line[indent:].split()) == 1:  # a name of a resource, which stays whole and needs the room
+        indent = margin + 2
     return "\n".join(
         textwrap.wrap(
             line,

@@ -106,6 +106,8 @@ def test_labels_hang_and_commands_stay_whole() -> None:
         "            gigabytes nine gigabytes nine gigabytes nine gigabytes"
     )
     assert fit("error: " + "what was found is wrong " * 5, 80).splitlines()[1].startswith("       ")
+    name = f"/aws/sagemaker/Endpoints/{'n' * 29}"
+    assert fit("  logs.create_log_group             " + name, 80) == f"  logs.create_log_group\n    {name}"
 
 
 def test_statuses_warnings_and_errors_have_their_colours() -> None:

@@ -19,11 +19,11 @@ _CPU_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:{}-cpu"
 _TRAINER_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/peagle-trainer:cpu"
 
 PREFIXES = {
+    "smollm2-135m-instruct/eagle3": "smollm2-135m-instruct-heads/eagle3/",
+    "smollm2-135m-instruct/p-eagle": "smollm2-135m-instruct-heads/p-eagle/",
     "target": "tiny-code/target/",
     "eagle3": "tiny-code/eagle3/",
     "p-eagle": "tiny-code/p-eagle/",
-    "smollm2-135m-instruct/eagle3": "smollm2-135m-instruct-heads/eagle3/",
-    "smollm2-135m-instruct/p-eagle": "smollm2-135m-instruct-heads/p-eagle/",
 }
 """Prefix in our own bucket by folder of the shipped weights.
 

@@ -70,7 +70,7 @@ def test_without_weights_the_seed_says_what_is_missing_and_how_to_make_it(moto: 
     (tmp_path / "target" / "config.json").write_text("{}")
     seeded = seed(moto, tmp_path, jumpstart_addresses("us-east-1"))
     assert seeded.artifacts == {"target": "s3://peagle-sm-local-us-east-1/tiny-code/target/"}
-    missing = "eagle3, p-eagle, smollm2-135m-instruct/eagle3, smollm2-135m-instruct/p-eagle"
+    missing = "smollm2-135m-instruct/eagle3, smollm2-135m-instruct/p-eagle, eagle3, p-eagle"
     assert seeded.weights == f"shipped weights missing: {missing}; see PEAGLE_SM_WEIGHTS"
     assert seeded.image_uris == image_uris()
 
