@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from click.testing import Result
 from peagle_bench.results.records import ClientHealth, RequestRecord
 from peagle_bench.results.result_file import Results, read, records_of, to_line
 from tests.bench.scheduled_server import Running, scheduled_server
+from tests.cli.conftest import Run
 from tests.cli.running import run
 
 SMALL = ("--prompts", "16", "--max-tokens", "20")
@@ -190,3 +191,31 @@ def test_bad_input_is_refused(
     result = run("compare", "none=http://127.0.0.1:9", "p-eagle=http://127.0.0.1:19", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert expected in result.stderr
+
+
+@pytest.mark.slow
+def test_deployed_modes_are_those_of_their_record_and_another_k_is_refused_before_they_are_deployed(
+    peagle: Run, spec: Callable[..., str]
+) -> None:
+    path = spec("tiny", SCRIPT_INVOKE="chat")
+    prompts = [{"messages": [{"role": "user", "content": text}], "max_tokens": 4} for text in "abcdefgh"]
+    Path("prompts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in prompts))
+    options = ("compare", "--spec", path, "-w", "prompts.jsonl", "--temperature", "0", "--unguarded", "--yes")
+    first = peagle(*options, "--modes", "none,p-eagle", "--out", "first.jsonl")
+    assert first.exit_code == 0, first.stderr
+    measured = read(Path("first.jsonl"))
+    (k,) = [arm.num_speculative_tokens for arm in measured.arms if arm.mode == "p-eagle"]
+    write(Path("record.jsonl"), measured)
+    gated = (*options, "--gate", "record.jsonl", "--format", "json")
+    again = peagle(*gated, "--modes", "none,p-eagle", "--out", "now.jsonl")
+    assert again.exit_code in (0, 10), again.stderr  # the script's answers are too short for a speed
+    assert of_check(again, "p-eagle", "answers") == of_check(again, "none", "answers") == "pass"
+    other = peagle(*gated, "--modes", "none,p-eagle=3", "--out", "k.jsonl")
+    assert other.exit_code == 2
+    assert f"mode p-eagle: K {k} in the record, now 3" in other.stderr
+    assert "--changed k" in other.stderr
+    missing = peagle(*gated, "--modes", "none,eagle3", "--out", "k.jsonl")
+    assert missing.exit_code == 2
+    assert "mode p-eagle: in the record, but not in this run" in missing.stderr
+    assert not Path("k.jsonl").exists()
+    assert peagle("list", "--format", "quiet").stdout == ""
