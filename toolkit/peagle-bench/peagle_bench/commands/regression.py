@@ -220,6 +220,17 @@ def _refuse_alone(options: Mapping[str, Any]) -> None:
         raise SpecError(f"{words}: allowed only with --gate", next_step="Add --gate RECORD, or leave it out.")
 
 
+def refuse_nameless(described: Sequence[Described]) -> None:
+    """Refuse endpoints whose run could not be a record, before anything is sent to them.
+
+    Raises:
+        SpecError: their modes are not known, not different, or without none.
+    """
+    from peagle_bench.regression.record import refuse_modes
+
+    refuse_modes([endpoint.arm.mode for endpoint in described])
+
+
 def write_record(state: State, path: Path, outcome: Outcome) -> str | None:
     """Write a run as a record; return why it was not written, if it cannot be one."""
     from peagle_bench.regression.judging import unusable

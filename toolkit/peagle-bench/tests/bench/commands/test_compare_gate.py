@@ -29,8 +29,9 @@ def servers() -> Iterator[dict[str, Running]]:
         scheduled_server(*speed) as plain,
         scheduled_server(*speed, "--survival", "0.9,0.8,0.7") as fast,
         scheduled_server(*speed, "--survival", "0.6,0.3,0.2") as worse,
+        scheduled_server(*speed, "--survival", "0.9,0.8") as shorter,
     ):
-        yield {"none": plain, "p-eagle": fast, "worse": worse}
+        yield {"none": plain, "p-eagle": fast, "worse": worse, "shorter": shorter}
 
 
 def write(path: Path, results: Results, *, change: Any = lambda record: record) -> Path:
@@ -163,6 +164,35 @@ def test_a_mode_that_the_record_lacks_is_refused_before_anything_is_sent(
     assert "mode p-eagle: in the record, but not in this run" in result.stderr
     assert servers["p-eagle"].truth()["chunks"] == before
     assert not (tmp_path / "now.jsonl").exists()
+
+
+def test_what_only_the_run_shows_is_refused_after_it_and_its_figures_stay(
+    servers: dict[str, Running], measured: Results, tmp_path: Path
+) -> None:
+    record = write(tmp_path / "record.jsonl", measured)
+    result = gate(servers, record, fast="shorter")
+    assert result.exit_code == 2
+    assert "mode p-eagle: K 3 in the record, now 2" in result.stderr
+    document = json.loads(result.stdout)
+    assert "gate" not in document
+    assert document["modes"]
+    tested = gate(servers, record, "--changed", "k", "--out", tmp_path / "tested.jsonl", fast="shorter")
+    assert tested.exit_code in (0, 9, 10)
+    assert of_check(tested, "p-eagle", "acceptance") == "not applicable"
+    assert of_check(tested, "p-eagle", "answers") == "pass"
+
+
+def test_endpoints_whose_modes_are_not_known_cannot_be_a_record(
+    servers: dict[str, Running], tmp_path: Path
+) -> None:
+    before = servers["none"].truth()["chunks"]
+    record = tmp_path / "record.jsonl"
+    urls = (servers["none"].url, servers["p-eagle"].url)
+    result = run("compare", *urls, *SMALL, "--out", tmp_path / "r.jsonl", "--record", record)
+    assert result.exit_code == 2
+    assert "the mode of an arm is not known" in result.stderr
+    assert servers["none"].truth()["chunks"] == before
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
