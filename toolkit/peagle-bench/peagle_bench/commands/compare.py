@@ -37,6 +37,7 @@ from peagle_bench.commands.regression import (
     RegressionCheck,
     checks_data,
     failure_of_checks,
+    refuse_nameless,
     regression_check,
     regression_options,
     render_checks,
@@ -51,6 +52,7 @@ from peagle_sm.core.errors import Declined, PlanRefused, SpecError
 if TYPE_CHECKING:
     from peagle_bench.compare.deployments import Round
     from peagle_bench.compare.measurement import Setup
+    from peagle_bench.regression.checks import RecordCheck
     from peagle_bench.results.result_file import Outcome
     from peagle_bench.workloads import Workload
     from peagle_sm.aws.session.session import Session
@@ -152,17 +154,26 @@ def _end_of_comparison(
     Raises:
         WorseThanRecord: the run is worse than the record of --gate.
         Undecided: a check of --gate is not decided, or the run cannot be a record.
+        SpecError: only the run showed that it cannot be compared with the record, as a URL's K does.
     """
     from peagle_sm.core.errors import Undecided
 
-    checks = [] if gate is None else gate.judge(outcome.results)
-    judged = "" if gate is None else f"\n\n{render_checks(gate, checks)}"
+    checks: list[RecordCheck] = []
+    incomparable: SpecError | None = None
+    try:
+        checks = [] if gate is None else gate.judge(outcome.results)
+    except SpecError as error:
+        incomparable = error
     emit(
         state,
-        table=lambda: render_outcome(outcome) + judged,
-        data=lambda: outcome_data(outcome) | ({} if gate is None else {"gate": checks_data(gate, checks)}),
+        table=lambda: (
+            render_outcome(outcome) + (f"\n\n{render_checks(gate, checks)}" if gate and checks else "")
+        ),
+        data=lambda: outcome_data(outcome) | ({"gate": checks_data(gate, checks)} if gate and checks else {}),
         names=[str(outcome.path)],
     )
+    if incomparable is not None:
+        raise incomparable
     reason = None if record is None else write_record(state, record, outcome)
     failed = None if gate is None else failure_of_checks(gate, checks)
     if failed is not None:
@@ -244,6 +255,8 @@ def _comparing(
         around = CompareDependencies.of(session, follow, seed=options["seed"], every_s=every_s)
         if gate is not None:
             around = replace(around, demand=gate.demand)
+        elif options["record"] is not None:
+            around = replace(around, demand=refuse_nameless)
         with termination_is_ctrl_c():
             return compared(rounds, setup, workload, path, around, config=config)
 
@@ -287,6 +300,7 @@ def _deployed(
     from peagle_bench.compare.arms import asks_for_all, deployable, named_modes, parse_modes, spec_of
     from peagle_bench.compare.deployments import deployed_rounds, refuse_taken_names
     from peagle_bench.compare.measurement import estimate
+    from peagle_bench.regression.record import refuse_modes
     from peagle_sm.service import plan_for
     from peagle_sm.service.inventory.guard_state import require_guard
 
@@ -307,6 +321,8 @@ def _deployed(
     if asks_for_all(options["modes"]):
         named = named_modes(options["modes"])
         modes, left_out = deployable(base, modes, named, lambda spec: plan_for(spec, session))
+    if gate is not None or options["record"] is not None:
+        refuse_modes(list(modes))
     specs = [
         {mode: spec_of(base, mode, k=k, deployment=number) for mode, k in modes.items()}
         for number in range(1, deployments + 1)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MARGIN_PERCENT = 5.0
-_NEED_GATE = ("margin", "changed", "junit", "rates", "allow_undecided")
+SPREAD_PERCENT = 1.0
+_NEED_GATE = ("margin", "endpoint_spread", "changed", "junit", "rates", "allow_undecided")
 _OF_THE_RECORD = ("gate", "record", *_NEED_GATE)
 
 
@@ -50,6 +51,14 @@ def regression_options(command: Function) -> Function:
             metavar="PERCENT",
             default=MARGIN_PERCENT,
             help="With --gate: how much lower a speed-up may be; twice as much is always found.",
+        ),
+        click.option(
+            "--endpoint-spread",
+            type=Finite(min=0, max=20),
+            metavar="PERCENT",
+            default=SPREAD_PERCENT,
+            help="With --gate: standard deviation of the speed of endpoints of one kind; several deployments "
+            "that show more count.",
         ),
         click.option(
             "--changed",
@@ -182,7 +191,12 @@ def regression_check(options: Mapping[str, Any]) -> RegressionCheck | None:
             f"{path}: nothing can be judged by this record: {reason}",
             next_step="Make a new record: peagle-sm compare … --record FILE.",
         )
-    rules = Rules(options["margin"] / 100, rates=options["rates"], changed=tuple(changed))
+    rules = Rules(
+        options["margin"] / 100,
+        endpoint_spread=options["endpoint_spread"] / 100,
+        rates=options["rates"],
+        changed=tuple(changed),
+    )
     return RegressionCheck(
         path, record, facts_of(record), rules, options["junit"], options["allow_undecided"]
     )
@@ -204,6 +218,17 @@ def _refuse_alone(options: Mapping[str, Any]) -> None:
     if options["gate"] is None and any(name in _NEED_GATE for name in given):
         words = ", ".join(f"--{name.replace('_', '-')}" for name in given if name in _NEED_GATE)
         raise SpecError(f"{words}: allowed only with --gate", next_step="Add --gate RECORD, or leave it out.")
+
+
+def refuse_nameless(described: Sequence[Described]) -> None:
+    """Refuse endpoints whose run could not be a record, before anything is sent to them.
+
+    Raises:
+        SpecError: their modes are not known, not different, or without none.
+    """
+    from peagle_bench.regression.record import refuse_modes
+
+    refuse_modes([endpoint.arm.mode for endpoint in described])
 
 
 def write_record(state: State, path: Path, outcome: Outcome) -> str | None:

@@ -28,9 +28,8 @@ def judge_answers(before: MeasuredRun, now: MeasuredRun, mode: str, loads: Seque
         point.temperature for run in (before, now) for point in run.results.points if point.load == load
     }
     if greedy != {0.0}:
-        return replace(
-            check, applicable=False, reason="sampled answers differ by chance: the temperature is not 0"
-        )
+        reason = "sampled answers differ by chance: it needs --temperature 0 in both runs"
+        return replace(check, applicable=False, reason=reason)
     old, new = (_digests(run, [arm.name for arm in run.sides[mode].arms], load) for run in (before, now))
     counted, changed = _compared(old, new)
     check = replace(check, record=float(len(counted)), run=float(len(counted) - len(changed)))

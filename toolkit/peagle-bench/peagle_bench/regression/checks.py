@@ -9,6 +9,9 @@ from peagle_bench.results.records import Interval, Load
 
 MARGIN = 0.05  #: default: a speed-up may be 5% lower
 ACCEPTANCE_MARGIN = 0.10  #: accepted draft tokens of a verification step may be 10% fewer
+#: Default standard deviation of the log speed of one endpoint among others of its kind. Deployments of one
+#: kind differ by 1 to 3%; docs/how-to/pipeline.md shows what follows if it is more than assumed.
+ENDPOINT_SPREAD = 0.01
 
 Name = Literal["speed", "rate", "acceptance", "answers"]
 
@@ -47,10 +50,14 @@ class RecordCheck:
 
 @dataclass(frozen=True)
 class Rules:
-    """Margins, as shares. ``rates``: also judge tokens/s. ``changed``: differences that the run tests."""
+    """Margins and the least spread of endpoints, as shares.
+
+    ``rates``: also judge tokens/s. ``changed``: differences that the run tests.
+    """
 
     margin: float = MARGIN
     acceptance_margin: float = ACCEPTANCE_MARGIN
+    endpoint_spread: float = ENDPOINT_SPREAD
     rates: bool = False
     changed: tuple[str, ...] = ()
 

@@ -13,9 +13,9 @@ Each check of a ratio has a margin m and three results:
 The interval covers 99.8%. So whatever the noise, an unchanged run fails, and a fall of 2 m passes, in at most
 1 of 1,000 runs each. If the interval reaches no further than m, every run is decided.
 
-Endpoints of one kind differ in speed, and one deployment does not show by how much. So the interval assumes a
-standard deviation of at least `ENDPOINT_SPREAD` for each endpoint; with several deployments, what they show
-if it is more.
+Endpoints of one kind differ in speed, and one deployment does not show by how much. So the interval assumes
+a standard deviation of at least `Rules.endpoint_spread` for each endpoint. If several deployments show more,
+that counts.
 """
 
 from __future__ import annotations
@@ -43,10 +43,6 @@ from peagle_bench.regression.sums import (
 )
 from peagle_bench.results.records import Interval, Load
 from peagle_bench.results.result_file import Results
-
-#: Standard deviation of the log speed of one endpoint among others of its kind. Deployments of one kind
-#: differ by 1 to 3%; docs/how-to/pipeline.md shows what follows if it is more.
-ENDPOINT_SPREAD = 0.01
 
 
 def judge(record: Results, run: Results, rules: Rules | None = None) -> list[RecordCheck]:
@@ -103,13 +99,13 @@ class _Pair:
         runs = [
             [run.cells(mode, self.load) for mode in (self.mode, BASELINE)] for run in (self.now, self.before)
         ]
-        per_deployment = _deployment_variance(runs, RATE, endpoints=2)
+        per_deployment = _deployment_variance(runs, RATE, 2 * self.rules.endpoint_spread**2)
         return self._ratio("speed", runs, SPEED_UP, self.rules.margin, per_deployment)
 
     def rate(self) -> RecordCheck:
         """Judge tokens per second of the requests in flight."""
         runs = [[run.cells(self.mode, self.load)] for run in (self.now, self.before)]
-        per_deployment = _deployment_variance(runs, RATE[:1], endpoints=1)
+        per_deployment = _deployment_variance(runs, RATE[:1], self.rules.endpoint_spread**2)
         return self._ratio("rate", runs, RATE, self.rules.margin, per_deployment)
 
     def acceptance(self) -> RecordCheck:
@@ -187,8 +183,7 @@ def _figure(tables: Sequence[Cells], signs: Sequence[Sequence[int]]) -> float | 
 def _deployment_variance(
     runs: Sequence[Sequence[Sequence[Cells]]],
     signs: Sequence[Sequence[int]],
-    *,
-    endpoints: int,
+    assumed: float,
 ) -> float:
     """Return a deployment's variance of the log ratio: the assumed one, or a larger one that several show."""
     flat = [sign for table in signs for sign in table]
@@ -202,7 +197,7 @@ def _deployment_variance(
         mean = math.fsum(values) / len(values) if values else 0.0
         squares += math.fsum((value - mean) ** 2 for value in values)
         freedom += max(0, len(values) - 1)
-    return max(endpoints * ENDPOINT_SPREAD**2, squares / freedom if freedom else 0.0)
+    return max(assumed, squares / freedom if freedom else 0.0)
 
 
 def _needed(

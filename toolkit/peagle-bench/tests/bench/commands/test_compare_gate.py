@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from click.testing import Result
 from peagle_bench.results.records import ClientHealth, RequestRecord
 from peagle_bench.results.result_file import Results, read, records_of, to_line
 from tests.bench.scheduled_server import Running, scheduled_server
+from tests.cli.conftest import Run
 from tests.cli.running import run
 
 SMALL = ("--prompts", "16", "--max-tokens", "20")
@@ -28,8 +29,9 @@ def servers() -> Iterator[dict[str, Running]]:
         scheduled_server(*speed) as plain,
         scheduled_server(*speed, "--survival", "0.9,0.8,0.7") as fast,
         scheduled_server(*speed, "--survival", "0.6,0.3,0.2") as worse,
+        scheduled_server(*speed, "--survival", "0.9,0.8") as shorter,
     ):
-        yield {"none": plain, "p-eagle": fast, "worse": worse}
+        yield {"none": plain, "p-eagle": fast, "worse": worse, "shorter": shorter}
 
 
 def write(path: Path, results: Results, *, change: Any = lambda record: record) -> Path:
@@ -164,6 +166,35 @@ def test_a_mode_that_the_record_lacks_is_refused_before_anything_is_sent(
     assert not (tmp_path / "now.jsonl").exists()
 
 
+def test_what_only_the_run_shows_is_refused_after_it_and_its_figures_stay(
+    servers: dict[str, Running], measured: Results, tmp_path: Path
+) -> None:
+    record = write(tmp_path / "record.jsonl", measured)
+    result = gate(servers, record, fast="shorter")
+    assert result.exit_code == 2
+    assert "mode p-eagle: K 3 in the record, now 2" in result.stderr
+    document = json.loads(result.stdout)
+    assert "gate" not in document
+    assert document["modes"]
+    tested = gate(servers, record, "--changed", "k", "--out", tmp_path / "tested.jsonl", fast="shorter")
+    assert tested.exit_code in (0, 9, 10)
+    assert of_check(tested, "p-eagle", "acceptance") == "not applicable"
+    assert of_check(tested, "p-eagle", "answers") == "pass"
+
+
+def test_endpoints_whose_modes_are_not_known_cannot_be_a_record(
+    servers: dict[str, Running], tmp_path: Path
+) -> None:
+    before = servers["none"].truth()["chunks"]
+    record = tmp_path / "record.jsonl"
+    urls = (servers["none"].url, servers["p-eagle"].url)
+    result = run("compare", *urls, *SMALL, "--out", tmp_path / "r.jsonl", "--record", record)
+    assert result.exit_code == 2
+    assert "the mode of an arm is not known" in result.stderr
+    assert servers["none"].truth()["chunks"] == before
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -190,3 +221,31 @@ def test_bad_input_is_refused(
     result = run("compare", "none=http://127.0.0.1:9", "p-eagle=http://127.0.0.1:19", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert expected in result.stderr
+
+
+@pytest.mark.slow
+def test_deployed_modes_are_those_of_their_record_and_another_k_is_refused_before_they_are_deployed(
+    peagle: Run, spec: Callable[..., str]
+) -> None:
+    path = spec("tiny", SCRIPT_INVOKE="chat")
+    prompts = [{"messages": [{"role": "user", "content": text}], "max_tokens": 4} for text in "abcdefgh"]
+    Path("prompts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in prompts))
+    options = ("compare", "--spec", path, "-w", "prompts.jsonl", "--temperature", "0", "--unguarded", "--yes")
+    first = peagle(*options, "--modes", "none,p-eagle", "--out", "first.jsonl")
+    assert first.exit_code == 0, first.stderr
+    measured = read(Path("first.jsonl"))
+    (k,) = [arm.num_speculative_tokens for arm in measured.arms if arm.mode == "p-eagle"]
+    write(Path("record.jsonl"), measured)
+    gated = (*options, "--gate", "record.jsonl", "--format", "json")
+    again = peagle(*gated, "--modes", "none,p-eagle", "--out", "now.jsonl")
+    assert again.exit_code in (0, 10), again.stderr  # the script's answers are too short for a speed
+    assert of_check(again, "p-eagle", "answers") == of_check(again, "none", "answers") == "pass"
+    other = peagle(*gated, "--modes", "none,p-eagle=3", "--out", "k.jsonl")
+    assert other.exit_code == 2
+    assert f"mode p-eagle: K {k} in the record, now 3" in other.stderr
+    assert "--changed k" in other.stderr
+    missing = peagle(*gated, "--modes", "none,eagle3", "--out", "k.jsonl")
+    assert missing.exit_code == 2
+    assert "mode p-eagle: in the record, but not in this run" in missing.stderr
+    assert not Path("k.jsonl").exists()
+    assert peagle("list", "--format", "quiet").stdout == ""

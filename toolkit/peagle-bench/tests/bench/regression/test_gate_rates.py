@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from peagle_bench.regression.checks import Rules
 from peagle_bench.regression.judging import judge
 from peagle_bench.results.result_file import Results
 from tests.bench.regression.worlds import EIGHT, Change, World
@@ -31,12 +32,12 @@ def record_of(world: World) -> Results:
     return world.run(0)
 
 
-def counts(world: World, change: Change | None, *names: str, pairs: int = PAIRS) -> Counter[str]:
+def counts(world: World, change: Change | None, *names: str, rules: Rules | None = None) -> Counter[str]:
     """Count the worst result of the named checks of P-EAGLE; each pair has prompts, days and endpoints."""
     results: Counter[str] = Counter()
-    for seed in range(pairs):
+    for seed in range(PAIRS):
         own = replace(world, seed=seed)
-        checks = judge(record_of(own), own.run(1, change))
+        checks = judge(record_of(own), own.run(1, change), rules)
         found = {check.result for check in checks if check.name in names and check.mode == "p-eagle"}
         results[min(found, key=("FAIL", "undecided", "pass", "not applicable").index)] += 1
     return results
@@ -50,14 +51,13 @@ def test_no_unchanged_pair_is_an_alarm_and_each_slowdown_by_a_tenth_is_one() -> 
     assert counts(QUIET, SLOWER, "speed") == {"FAIL": PAIRS}
 
 
-@pytest.mark.parametrize("pairs", [20, pytest.param(PAIRS, marks=[pytest.mark.campaign, pytest.mark.slow])])
 @pytest.mark.parametrize(
     ("change", "name"), [(LESS_ACCEPTED, "acceptance"), (OTHER_ANSWER, "answers")], ids=["less", "other"]
 )
 def test_each_fall_of_acceptance_by_a_fifth_and_each_changed_answer_is_an_alarm(
-    change: Change, name: str, pairs: int
+    change: Change, name: str
 ) -> None:
-    assert counts(QUIET, change, name, pairs=pairs) == {"FAIL": pairs}
+    assert counts(QUIET, change, name) == {"FAIL": PAIRS}
 
 
 @pytest.mark.campaign
@@ -78,3 +78,13 @@ def test_one_deployment_may_be_undecided_but_is_not_wrong() -> None:
     assert (unchanged["FAIL"], slower["pass"]) == (0, 0)
     assert unchanged["pass"] >= 0.9 * PAIRS
     assert slower["FAIL"] >= 0.85 * PAIRS
+
+
+@pytest.mark.campaign
+@pytest.mark.slow
+def test_endpoints_that_differ_by_more_than_is_assumed_are_wrong_until_that_is_said() -> None:
+    """The price of the assumption: of one deployment nothing shows that endpoints differ by 2%."""
+    assert counts(replace(ONE_DEPLOYMENT, endpoints=0.02), None, *ALL)["FAIL"] > 0
+    world, said = replace(THREE_DEPLOYMENTS, endpoints=0.02), Rules(endpoint_spread=0.02)
+    unchanged, slower = (counts(world, change, *ALL, rules=said) for change in (None, SLOWER))
+    assert (unchanged["FAIL"], slower["pass"]) == (0, 0)
