@@ -1,8 +1,8 @@
 """Rates predicted from step times with synthetic acceptance, held against real heads: scripts/step-times.
 
-For each head three engines run at once: one that accepts no draft token, one that accepts all, and one with
-the real head. Their windows take turns, so that drift of the machine is common. The prediction at the real
-head's acceptance length is compared with the head's measured rate.
+For each head three engines run one after the other: one that accepts no draft token, one with the real head,
+and one that accepts all; then again in reverse, so that a steady drift of the machine cancels. The prediction
+at the real head's acceptance length is compared with the head's measured rate.
 """
 
 from __future__ import annotations
@@ -87,45 +87,41 @@ def hold(
     rounds: int,
     say: Say,
 ) -> list[Held]:
-    """Measure one head and its two synthetic ends in turns; delete the endpoints."""
+    """Measure one head and its two synthetic ends, one engine at a time."""
     spec = real_spec(model, mode, k)
     specs = {
         "none accepted": synthetic_spec(spec, mode, k, 1.0),
-        "all accepted": synthetic_spec(spec, mode, k, k + 1.0),
         "real": spec,
+        "all accepted": synthetic_spec(spec, mode, k, k + 1.0),
     }
-    endpoints = stack.deploy(specs, together=False)
     items = [of_full_length(item) for item in workload.items]
-    readers = {
-        arm: EndpointReader(
-            endpoint,
-            mode,
-            describe_endpoint(stack.session, endpoint.name, synthetic=arm != "real").arm,
-            items,
-            requests,
-            lambda record: None,
-            rotate=False,
-            by_client=True,
-            salt=secrets.token_hex(4),
-        )
-        for arm, endpoint in endpoints.items()
-    }
     ends: dict[tuple[str, int], list[Reading]] = {}
     real: dict[int, list[Window]] = {}
     for block in range(rounds):
-        for concurrency in loads:
-            turns = list(readers) if block % 2 == 0 else list(reversed(readers))
-            for arm in turns:
+        for arm in list(specs) if block % 2 == 0 else list(reversed(specs)):
+            endpoint = stack.deploy({arm: specs[arm]})[arm]
+            reader = EndpointReader(
+                endpoint,
+                mode,
+                describe_endpoint(stack.session, endpoint.name, synthetic=arm != "real").arm,
+                items,
+                requests,
+                lambda record: None,
+                rotate=False,
+                by_client=True,
+                salt=secrets.token_hex(4),
+            )
+            for concurrency in loads:
                 if arm == "real":
-                    window = real_window(readers[arm], items, concurrency, block)
+                    window = real_window(reader, items, concurrency, block)
                     real.setdefault(concurrency, []).append(window)
                     otps, length = window.otps, window.acceptance_length
                 else:
-                    reading = measure_window(readers[arm], k, concurrency, block)
+                    reading = measure_window(reader, k, concurrency, block)
                     ends.setdefault((arm, concurrency), []).append(reading)
                     otps, length = reading.otps, reading.acceptance_length
                 say(f"   {mode} c={concurrency} {arm}: {otps:.1f} tokens/s, acceptance length {length:.2f}")
-    stack.delete([each.name for each in specs.values()])
+            stack.delete([endpoint.name])
     result = []
     for concurrency in loads:
         cell = step_time(ends["none accepted", concurrency], ends["all accepted", concurrency])
