@@ -44,9 +44,9 @@ class Stage:
 STAGES = (
     Stage("server", "start the local SageMaker", ("local", "up", "--detach"), 10),
     Stage("deploy", "deploy the endpoint", ("deploy", *_LOCAL), 40),
-    Stage("data", "let the endpoint answer the prompts", ("learn", "run", "--until", "data", *_LOCAL), 220),
-    Stage("train", "train the head on the answers", ("learn", "run", "--until", "train", *_LOCAL), 400),
-    Stage("prove", "measure both heads in turns", ("learn", "run", "--until", "prove", *_LOCAL), 900),
+    Stage("data", "let the endpoint answer the prompts", ("learn", "run", "--until", "data", *_LOCAL), 390),
+    Stage("train", "train the head on the answers", ("learn", "run", "--until", "train", *_LOCAL), 490),
+    Stage("prove", "measure both heads in turns", ("learn", "run", "--until", "prove", *_LOCAL), 970),
 )
 
 
@@ -161,6 +161,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help=f"write the figures to {RECORD.relative_to(ROOT)}, too; use a new folder",
     )
+    parser.add_argument("--note", default="", help="what else the machine did, as a sentence of the record")
     return parser.parse_args(words)
 
 
@@ -182,7 +183,8 @@ def main(words: Sequence[str] | None = None) -> int:
             say(f"\nstopped (exit code {code}). It continues with: scripts/learn-demo {folder}")
             return code
         spent = Spent.read(folder / SPENT)
-        figures = read_run(folder, spent.seconds, spent.sittings, provenance.origin(0))
+        origin = {**provenance.origin(0), "note": options.note}
+        figures = read_run(folder, spent.seconds, spent.sittings, origin)
         text = json.dumps(figures, indent=1, sort_keys=True) + "\n"
         for target in (folder / FIGURES, *([RECORD] if options.record else [])):
             write_file(target, text)
