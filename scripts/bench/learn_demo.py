@@ -129,22 +129,22 @@ class Program:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
+        self._stops: list[int] = []
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
 
     def __call__(self, words: Sequence[str]) -> int:
         """Run a command; return its exit code."""
-        if self._stopped:
+        if self._stops:
             return Interrupted.exit_code
         with subprocess.Popen([sys.executable, "-m", "peagle_sm", *words], cwd=self._folder) as process:
             self._process = process
             code = process.wait()
         self._process = None
-        return Interrupted.exit_code if self._stopped else code
+        return Interrupted.exit_code if self._stops else code
 
     def _stop(self, number: int, _: object) -> None:
-        self._stopped = True
+        self._stops.append(number)
         if number == signal.SIGTERM and self._process is not None:
             self._process.terminate()
 
