@@ -44,9 +44,9 @@ class Stage:
 STAGES = (
     Stage("server", "start the local SageMaker", ("local", "up", "--detach"), 10),
     Stage("deploy", "deploy the endpoint", ("deploy", *_LOCAL), 40),
-    Stage("data", "let the endpoint answer the prompts", ("learn", "run", "--until", "data", *_LOCAL), 220),
-    Stage("train", "train the head on the answers", ("learn", "run", "--until", "train", *_LOCAL), 400),
-    Stage("prove", "measure both heads in turns", ("learn", "run", "--until", "prove", *_LOCAL), 900),
+    Stage("data", "let the endpoint answer the prompts", ("learn", "run", "--until", "data", *_LOCAL), 390),
+    Stage("train", "train the head on the answers", ("learn", "run", "--until", "train", *_LOCAL), 490),
+    Stage("prove", "measure both heads in turns", ("learn", "run", "--until", "prove", *_LOCAL), 970),
 )
 
 
@@ -129,25 +129,22 @@ class Program:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
+        self._stops: list[int] = []
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
 
     def __call__(self, words: Sequence[str]) -> int:
         """Run a command; return its exit code."""
-        if self._stopped:
+        if self._stops:
             return Interrupted.exit_code
         with subprocess.Popen([sys.executable, "-m", "peagle_sm", *words], cwd=self._folder) as process:
             self._process = process
             code = process.wait()
         self._process = None
-        return self._code(code)
-
-    def _code(self, code: int) -> int:
-        return Interrupted.exit_code if self._stopped else code
+        return Interrupted.exit_code if self._stops else code
 
     def _stop(self, number: int, _: object) -> None:
-        self._stopped = True
+        self._stops.append(number)
         if number == signal.SIGTERM and self._process is not None:
             self._process.terminate()
 
@@ -164,6 +161,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help=f"write the figures to {RECORD.relative_to(ROOT)}, too; use a new folder",
     )
+    parser.add_argument("--note", default="", help="what else the machine did, as a sentence of the record")
     return parser.parse_args(words)
 
 
@@ -185,7 +183,8 @@ def main(words: Sequence[str] | None = None) -> int:
             say(f"\nstopped (exit code {code}). It continues with: scripts/learn-demo {folder}")
             return code
         spent = Spent.read(folder / SPENT)
-        figures = read_run(folder, spent.seconds, spent.sittings, provenance.origin(0))
+        origin = {**provenance.origin(0), "note": options.note}
+        figures = read_run(folder, spent.seconds, spent.sittings, origin)
         text = json.dumps(figures, indent=1, sort_keys=True) + "\n"
         for target in (folder / FIGURES, *([RECORD] if options.record else [])):
             write_file(target, text)

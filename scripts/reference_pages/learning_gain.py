@@ -180,7 +180,8 @@ def _origin(record: Record | None) -> str:
     return (
         f"The figures are from `scripts/learn-demo FOLDER --record`, run on {origin['date'][:10]} {broken}: "
         f"{_machine(record)}; seed {origin['seed']}; peagle-sm {origin['versions']['peagle-sm']}, "
-        f"vLLM {record['engine']}, {libraries}. All figures: `docs/reference/learning-gain.json`."
+        f"vLLM {record['engine']}, {libraries}. {origin['note']} All figures: "
+        "`docs/reference/learning-gain.json`."
     )
 
 

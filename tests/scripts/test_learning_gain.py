@@ -30,6 +30,7 @@ HEAD = "s3://b/learn/house-style/jobs/j/output/model.tar.gz"
 ORIGIN = {
     "date": "2026-11-28T12:00:00+00:00",
     "seed": 0,
+    "note": "Nothing else ran.",
     "machine": {"cores": 2, "processor": "AMD EPYC"},
     "versions": {"peagle-sm": "0.1.0"},
 }
