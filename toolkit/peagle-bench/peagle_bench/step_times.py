@@ -32,9 +32,9 @@ REASON = (
     "figures are step times; a rate follows only from an acceptance length that you state"
 )
 REAL_ERROR = 0.05
-"""Largest difference of a predicted rate from that of a real head with the same acceptance length.
+"""Assumed error of a predicted rate, as a share of a real head's with the same acceptance length.
 
-Measured on a CPU at c = 1, 4 and 8: docs/reference/step-times.md.
+`scripts/step-times` holds predictions against real heads: docs/reference/step-times.md.
 """
 _SERVED = 0.05  #: by how much the acceptance that the engine counted may differ from the one that was set
 

@@ -1,7 +1,6 @@
 """What hosting serves at a stated acceptance length, predicted from step times. Pure.
 
-No head was measured at that acceptance length, so the rate has an interval: the largest difference of a
-prediction from a real head.
+No head was measured at that acceptance length, so the rate has an interval: the assumed error.
 """
 
 from __future__ import annotations
@@ -124,6 +123,6 @@ def caution(times: StepTimes) -> str:
     """Say what the predicted rates are."""
     return (
         f"predicted, not measured: {times.source} has step times with synthetic acceptance, and no head was "
-        f"measured at the stated acceptance length (real heads were within {share(REAL_ERROR)}); the answers "
+        f"measured at the stated acceptance length (assumed error: {share(REAL_ERROR)}); the answers "
         f"had {times.header.config.get('max_tokens')} tokens each"
     )

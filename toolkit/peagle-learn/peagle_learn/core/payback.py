@@ -85,7 +85,7 @@ class Payback:
 
     @property
     def if_slower(self) -> str:
-        """What changes if the rate of the new head is as far below the prediction as a real one was."""
+        """What changes if the rate of the new head is below the prediction by its assumed error."""
         weeks = self.weeks(1 - REAL_ERROR)
         after = self.instances(self.then, 1 - REAL_ERROR)
         result = "never" if after >= self.instances(self.now) else "unknown"
