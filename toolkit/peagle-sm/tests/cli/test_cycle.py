@@ -225,7 +225,7 @@ def test_local_status_repeats_what_a_script_needs(peagle: Run) -> None:
     assert {"endpoint_url", "region", "role_arn", "image_uris", "artifacts"} <= document.keys()
     assert {"target", "eagle3", "p-eagle", "smollm2"} <= document["artifacts"].keys()
     assert peagle("local", "status", "--format", "quiet").stdout == document["endpoint_url"] + "\n"
-    assert "artifacts     target: s3://" in peagle("local", "status").stdout
+    assert "artifacts     smollm2: s3://" in peagle("local", "status").stdout
 
 
 def test_the_local_clock_moves(peagle: Run) -> None:
