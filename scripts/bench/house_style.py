@@ -133,8 +133,8 @@ def shifted() -> Iterator[dict[str, Any]]:
         for symptom in symptoms:
             name = f"{part}/{symptom}/{occasion}"
             question = QUESTIONS[_hash(name)[0] % len(QUESTIONS)]
-            asked = question.format(part=part, symptom=symptom, occasion=occasion)
-            messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
+            content = question.format(part=part, symptom=symptom, occasion=occasion)
+            messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]
             yield {"id": name, "messages": messages}
 
 

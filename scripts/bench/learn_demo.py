@@ -25,6 +25,7 @@ from peagle_sm.core.errors import Interrupted, NotOffered, PeagleError
 from peagle_sm.core.words import elapsed
 from scripts.bench import house_style
 from scripts.bench.learn_record import RECORD, ROOT, read_record, read_run
+from scripts.bench.progress import seconds_left
 
 SPENT = "seconds.json"  #: in the folder: seconds of each stage so far, and how often the program was started
 FIGURES = "figures.json"
@@ -84,7 +85,7 @@ def expected(record: Mapping[str, Any] | None) -> dict[str, float]:
     return {stage.name: float(recorded.get(stage.name, stage.seconds)) for stage in STAGES}
 
 
-def seconds_left(whole: Mapping[str, float], spent: Mapping[str, float], current: str) -> float:
+def stages_left(whole: Mapping[str, float], spent: Mapping[str, float], current: str) -> float:
     """Estimate the seconds of a stage and all later ones, at the pace of the earlier ones.
 
     The pace counts from the data on: what is before it takes a minute, and depends on downloads.
@@ -92,8 +93,8 @@ def seconds_left(whole: Mapping[str, float], spent: Mapping[str, float], current
     names = list(whole)
     place = names.index(current)
     measured = [name for name in names[names.index("data") : place] if spent.get(name)]
-    pace = sum(spent[name] for name in measured) / sum(whole[name] for name in measured) if measured else 1.0
-    return max(0.0, pace * sum(whole[name] for name in names[place:]) - spent.get(current, 0.0))
+    expected_s = [whole[name] for name in [*measured, *names[place:]]]
+    return max(0.0, seconds_left(expected_s, [spent[name] for name in measured], spent.get(current, 0.0)))
 
 
 def run_stages(
@@ -108,7 +109,7 @@ def run_stages(
     spent = Spent.read(path)
     spent.sittings += 1
     for number, stage in enumerate(STAGES, start=1):
-        left = seconds_left(whole, spent.seconds, stage.name)
+        left = stages_left(whole, spent.seconds, stage.name)
         say(f"\n== {number} of {len(STAGES)}: {stage.title}; about {elapsed(left)} left to the end")
         say(f"$ peagle-sm {' '.join(stage.words)}")
         began = clock()

@@ -32,7 +32,7 @@ from scripts.bench.comparison import HEADS, dependencies, described_arm, spec_of
 from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack
 from scripts.bench.pack_figures import figures_of
-from scripts.bench.progress import Reporter
+from scripts.bench.progress import Reporter, seconds_left
 
 RECORD = Path("docs/reference/packs/runs.json")
 SEED = 0
@@ -147,24 +147,22 @@ class Pace:
     def __init__(self, expected_s: Sequence[float], clock: Any = time.monotonic) -> None:
         self._expected_s = list(expected_s)
         self._clock = clock
-        self._finished = 0
+        self._finished_s: list[float] = []
         self.begin()
 
     def begin(self) -> None:
-        """Start the first pack."""
-        self._began_s = self._pack_began_s = self._clock()
+        """Start a pack."""
+        self._began_s = self._clock()
 
     def done(self) -> None:
         """Start the next pack."""
-        self._finished += 1
-        self._pack_began_s = self._clock()
+        self._finished_s.append(self._clock() - self._began_s)
+        self.begin()
 
     def left(self) -> str:
         """``about 12 min left``."""
-        expected_s = sum(self._expected_s[: self._finished])
-        pace = (self._pack_began_s - self._began_s) / expected_s if expected_s else 1.0
-        rest_s = pace * sum(self._expected_s[self._finished :]) - (self._clock() - self._pack_began_s)
-        return f"about {max(1, round(rest_s / 60))} min left"
+        left_s = seconds_left(self._expected_s, self._finished_s, self._clock() - self._began_s)
+        return f"about {max(1, round(left_s / 60))} min left"
 
 
 def measured(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -40,3 +40,14 @@ class Reporter:
         width = max(map(len, [*self.seconds, "total"]))
         rows = [*self.seconds.items(), ("total", sum(self.seconds.values()))]
         return "\n".join(f"   {name:<{width}}  {seconds:7.1f} s" for name, seconds in rows)
+
+
+def seconds_left(expected: Sequence[float], finished: Sequence[float], current: float) -> float:
+    """Estimate the seconds that are left, at the pace of the parts that are finished.
+
+    ``expected`` has what each part was thought to take, ``finished`` what the first of them took, and
+    ``current`` what the one after these has taken so far; all in seconds. Below 0: later than estimated.
+    """
+    done = len(finished)
+    pace = sum(finished) / sum(expected[:done]) if finished else 1.0
+    return pace * sum(expected[done:]) - current

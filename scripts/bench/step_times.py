@@ -31,11 +31,12 @@ from peagle_bench.tune.estimate import MAX_TOKENS
 from peagle_bench.tune.synthetic import measure_window, of_full_length
 from peagle_bench.tune.windows import EndpointReader, requests_of
 from peagle_bench.workloads import Workload, load_workload, salted
-from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.spec.modes import Mode, title_of
+from scripts.bench.job import run_job, write_json
 from scripts.bench.local_stack import LocalStack, Say
 from scripts.bench.marked_page import insert
+from scripts.bench.progress import Reporter
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/step-times.md"
@@ -196,40 +197,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only-page", action="store_true", help="the same, without measuring")
     given = parser.parse_args(arguments)
-    say: Say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+    return run_job(lambda reporter: job(given, reporter))
+
+
+def job(given: argparse.Namespace, reporter: Reporter) -> int:
+    """Measure unless only the page is wanted; 0, or 1 if a prediction is further off than allowed."""
     if not given.only_page:
-        loads = [int(word) for word in given.concurrency.split(",")]
-        workload = load_workload("humaneval", max_tokens=MAX_TOKENS, first_turn_only=True)
-        try:
-            with LocalStack(say) as stack:
-                how = loads, workload, given.requests, given.rounds, say
-                held = (hold(stack, given.model, mode, given.k, *how) for mode in parse_modes(given.modes))
-                rows = list(chain.from_iterable(held))
-        except PeagleError as error:
-            say(f"error: {error.message}\n  next: {error.next_step}")
-            return error.exit_code
-        earlier: list[dict[str, Any]] = []
-        with suppress(OSError, ValueError):  # the rows of other models and heads stay
-            known = {(row.model, row.mode, row.k) for row in rows}
-            earlier = [
-                row
-                for row in json.loads(given.out.read_text(encoding="utf-8"))["rows"]
-                if (row["model"], row["mode"], row["k"]) not in known
-            ]
-        settings = {"requests": given.requests, "rounds": given.rounds, "workload": workload.name}
-        document = {
-            "provenance": origin(0),
-            "settings": settings,
-            "rows": [*earlier, *(asdict(row) for row in rows)],
-        }
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        measure(given, reporter.say)
     document = json.loads(given.out.read_text(encoding="utf-8"))
     print(section(document))
     if given.page or given.only_page:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(insert(page, BEGIN, END, section(document)), encoding="utf-8")
     return int(any(abs(Held(**row).error) > REAL_ERROR for row in document["rows"]))
+
+
+def measure(given: argparse.Namespace, say: Say) -> None:
+    """Measure each head, and write the record; its rows of other models and heads stay."""
+    loads = [int(word) for word in given.concurrency.split(",")]
+    workload = load_workload("humaneval", max_tokens=MAX_TOKENS, first_turn_only=True)
+    with LocalStack(say) as stack:
+        how = loads, workload, given.requests, given.rounds, say
+        held = (hold(stack, given.model, mode, given.k, *how) for mode in parse_modes(given.modes))
+        rows = list(chain.from_iterable(held))
+    earlier: list[dict[str, Any]] = []
+    with suppress(OSError, ValueError):
+        known = {(row.model, row.mode, row.k) for row in rows}
+        earlier = [
+            row
+            for row in json.loads(given.out.read_text(encoding="utf-8"))["rows"]
+            if (row["model"], row["mode"], row["k"]) not in known
+        ]
+    settings = {"requests": given.requests, "rounds": given.rounds, "workload": workload.name}
+    every_row = [*earlier, *(asdict(row) for row in rows)]
+    write_json(given.out, {"provenance": origin(0), "settings": settings, "rows": every_row})
 
 
 if __name__ == "__main__":

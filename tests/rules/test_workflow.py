@@ -33,13 +33,13 @@ def job(workflow: dict[str, Any]) -> dict[str, Any]:
 
 def commands(job: dict[str, Any]) -> list[list[str]]:
     """Return the words of every command of peagle-sm in the steps."""
-    found = []
+    commands = []
     for step in job["steps"]:
         for line in re.split(r"\|\||&&|;|\n", step.get("run", "")):
             words = shlex.split(line, comments=True)
             if words and words[0] == "peagle-sm":
-                found.append(words[1:])
-    return found
+                commands.append(words[1:])
+    return commands
 
 
 def test_it_has_what_github_needs(workflow: dict[str, Any], job: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from peagle_learn.core.conversations import LearnPrompt, related, split
 from peagle_learn.core.spec import parse_learn_spec
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from scripts.bench import house_style, learn_demo
-from scripts.bench.learn_demo import STAGES, expected, run_stages, seconds_left
+from scripts.bench.learn_demo import STAGES, expected, run_stages, stages_left
 
 WHOLE = {"server": 10.0, "deploy": 40.0, "data": 200.0, "train": 400.0, "prove": 800.0}
 
@@ -87,10 +87,10 @@ def test_a_run_that_was_stopped_continues_and_counts_all_its_seconds(tmp_path: P
 
 
 def test_the_time_left_follows_the_pace_of_this_machine() -> None:
-    assert seconds_left(WHOLE, {}, "server") == 1450
-    assert seconds_left(WHOLE, {"server": 300.0, "deploy": 300.0}, "data") == 1400
-    assert seconds_left(WHOLE, {"data": 400.0}, "train") == 2400
-    assert seconds_left(WHOLE, {"data": 200.0, "train": 100.0}, "train") == 1100
+    assert stages_left(WHOLE, {}, "server") == 1450
+    assert stages_left(WHOLE, {"server": 300.0, "deploy": 300.0}, "data") == 1400
+    assert stages_left(WHOLE, {"data": 400.0}, "train") == 2400
+    assert stages_left(WHOLE, {"data": 200.0, "train": 100.0}, "train") == 1100
 
 
 def test_a_recorded_run_replaces_the_estimates() -> None:

@@ -28,15 +28,15 @@ STEPS = (4, 0, 4)  #: of a head: half of its drafts accept two tokens
 
 def rows(kind: str, seconds: Mapping[str, float], pack: str = "languages") -> list[RequestRecord]:
     """Six prompts of a kind; the first one has another answer with P-EAGLE."""
-    made = []
+    requests = []
     for arm, each in seconds.items():
         for number in range(6):
             name = f"{kind}/{number:03}" if pack == "structured-output" else f"{number:03}/{kind}"
             other = "other" if arm == P_EAGLE and not number else "same"
             steps = () if arm == PLAIN else STEPS
             row = request(arm, name, each * (1 + number / 100), histogram=steps, output=other)
-            made.append(replace(row, category=kind))
-    return made
+            requests.append(replace(row, category=kind))
+    return requests
 
 
 def results(requests: list[RequestRecord], pack: str = "languages") -> Results:
@@ -76,10 +76,10 @@ def test_figures_are_by_kind_and_of_all() -> None:
 
 @pytest.mark.parametrize(("pack", "units"), [("structured-output", 6), ("rag", 6)])
 def test_units_are_prompts_or_the_groups_that_share_documents(pack: str, units: int) -> None:
-    made = rows("regex", FAST, pack)
+    requests = rows("regex", FAST, pack)
     if pack == "rag":  # two questions of each group
-        made += [replace(row, prompt_id=f"{row.prompt_id}/again") for row in made]
-    assert figures_of(results(made, pack))["eagle3"]["all"]["units"] == units
+        requests += [replace(row, prompt_id=f"{row.prompt_id}/again") for row in requests]
+    assert figures_of(results(requests, pack))["eagle3"]["all"]["units"] == units
 
 
 def test_the_page_says_first_where_speculation_loses() -> None:
@@ -125,8 +125,8 @@ def test_every_pack_has_a_size_and_an_example_that_a_person_can_read() -> None:
         name, log_hint = "chat", ""
 
         def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-            said = "Write to mara@feld.example today."
-            return {"choices": [{"text": said, "message": {"content": said}}]}
+            answer = "Write to mara@feld.example today."
+            return {"choices": [{"text": answer, "message": {"content": answer}}]}
 
         def stream(self, body: Mapping[str, Any], until: Any = None) -> Any:
             raise AssertionError("nothing is streamed here")

@@ -152,9 +152,9 @@ class StepTimes:
         if k in self.ks:
             return k
         allowed = ", ".join(map(str, self.ks))
-        found = "nothing" if k is None else f"K={k}"
+        number = "nothing" if k is None else f"K={k}"
         raise SpecError(
-            f"--k: found {found}; {self.source} has step times of K={allowed}",
+            f"--k: found {number}; {self.source} has step times of K={allowed}",
             next_step=f"Give one of these, or measure K={k or 'K'} with `peagle-sm {COMMAND} --k K`.",
             details={"found": k, "allowed": list(self.ks)},
         )

@@ -9,10 +9,10 @@ import click
 
 from peagle_bench import results_file
 from peagle_bench.commands.options import FILE, Numbers, workload_option
-from peagle_sm.cli.arguments import follower, open_session, read_spec, spec_argument
+from peagle_bench.commands.tuning_offer import run_offered
+from peagle_sm.cli.arguments import open_session, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
+from peagle_sm.cli.console import emit
 from peagle_sm.cli.terminal import render_fields, show
 from peagle_sm.core.errors import Declined
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from peagle_bench.tune.job import Done, Job
     from peagle_bench.tune.outcome import BaselineRatio
     from peagle_sm.aws.session.session import Session
-    from peagle_sm.core.planning import Plan
 
 
 @click.command(cls=Command)
@@ -91,29 +90,28 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
         return
     if options["ks"]:
         raise click.UsageError("--k needs --synthetic; a tuning tries every K up to --max-k.")
-    dry_run, yes = options["dry_run"], options["yes"]
     from peagle_bench.tune import job as tuning
-    from peagle_sm.service.inventory.guard_state import require_guard
 
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region)
     job = _job(spec_path, session, options, spec)
     tuning.check(job)
     plans = tuning.plans_of(job, session)
-    for plan in plans.values():
-        plan.refuse_errors()
-    if dry_run:
-        _print_requests(plans)
-        return
     cost = tuning.price_of(job, plans, session)
-    note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
-    if not confirmed(state, f"Continue ({cost.words()})?", yes):
-        raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
-    every_s = 5.0 if state.format == "json" else 0.5
-    with termination_is_ctrl_c(), follower(state) as follow:
-        if not options["unguarded"]:
-            with_guard(state, session, follow, yes, lambda: require_guard(session))
-        done = tuning.run(job, session, progress=follow, write=options["write"], every_s=every_s)
+    done = run_offered(
+        state,
+        session,
+        options,
+        plans,
+        cost,
+        lambda source: render_before(job, cost, source),
+        Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes."),
+        lambda follow, every_s: tuning.run(
+            job, session, progress=follow, write=options["write"], every_s=every_s
+        ),
+    )
+    if done is None:
+        return
     emit(
         state,
         table=lambda: render_done(done),
@@ -148,11 +146,6 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
         out=options["out"] or results_file("tune", spec.name),
         resume=options["resume"],
     )
-
-
-def _print_requests(plans: dict[str, Plan]) -> None:
-    """Print the requests of each arm's endpoint."""
-    click.echo(to_json({arm: [vars(request) for request in plan.requests] for arm, plan in plans.items()}))
 
 
 def render_before(job: Job, cost: Estimate, price_source: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peagle_bench import results_file
-from peagle_sm.cli.arguments import follower, open_session, read_spec
+from peagle_bench.commands.tuning_offer import run_offered
+from peagle_sm.cli.arguments import open_session, read_spec
 from peagle_sm.cli.base import State
-from peagle_sm.cli.commands.guard import with_guard
-from peagle_sm.cli.console import confirmed, emit, note, termination_is_ctrl_c, to_json
+from peagle_sm.cli.console import emit
 from peagle_sm.cli.terminal import render_fields, show
 from peagle_sm.core.errors import Declined
 
@@ -27,33 +27,28 @@ _OF_A_TUNING = ("modes", "max_k", "resume", "write")
 def tune_synthetic(state: State, spec_path: Path, options: dict[str, Any]) -> None:
     """Show the price, ask, deploy, measure, delete; ``options`` are those of `tune`."""
     from peagle_bench.tune import synthetic
-    from peagle_sm.service.inventory.guard_state import require_guard
 
     context = click.get_current_context()
     for name in _OF_A_TUNING:
         if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError(f"--{name.replace('_', '-')} and --synthetic exclude each other.")
-    yes = options["yes"]
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region)
     job = _job(session, options, spec)
     plans = synthetic.plans_of(job, session)
-    for plan in plans.values():
-        plan.refuse_errors()
-    if options["dry_run"]:
-        requests = {arm: [vars(request) for request in plan.requests] for arm, plan in plans.items()}
-        click.echo(to_json(requests))
-        return
     cost = synthetic.price_of(job, plans, session)
-    price_source = next(iter(plans.values())).price_source
-    note(state, render_before(job, cost, price_source) + "\n")
-    if not confirmed(state, f"Continue ({cost.words()})?", yes):
-        raise Declined("Not confirmed: nothing was measured.", next_step="Run it again, or give --yes.")
-    every_s = 5.0 if state.format == "json" else 0.5
-    with termination_is_ctrl_c(), follower(state) as follow:
-        if not options["unguarded"]:
-            with_guard(state, session, follow, yes, lambda: require_guard(session))
-        done = synthetic.run(job, session, progress=follow, every_s=every_s)
+    done = run_offered(
+        state,
+        session,
+        options,
+        plans,
+        cost,
+        lambda source: render_before(job, cost, source),
+        Declined("Not confirmed: nothing was measured.", next_step="Run it again, or give --yes."),
+        lambda follow, every_s: synthetic.run(job, session, progress=follow, every_s=every_s),
+    )
+    if done is None:
+        return
     emit(
         state,
         table=lambda: render_synthetic(done, spec_path),

@@ -64,10 +64,14 @@ class Prediction:
             serves_source=f"at c={self.best}, from {self.times.source}" if plain else how,
         )
 
+    def usd_per_million(self, usd_per_hour: float | None) -> float | None:
+        """Return USD per million output tokens at full load; None without a price."""
+        return usd_per_million_tokens(usd_per_hour, self.serves.value) if usd_per_hour else None
+
     def words(self, usd_per_hour: float | None) -> str:
         """Write the rates by load, and USD per million output tokens at full load."""
         loads = ", ".join(f"{number(rate)} at c={c}" for c, rate in self.rates.items())
-        million = usd_per_million_tokens(usd_per_hour, self.serves.value) if usd_per_hour else None
+        million = self.usd_per_million(usd_per_hour)
         cost = "" if million is None else f"; {usd(million)} USD per million output tokens at full load"
         return f"{self.label}: {loads} tokens/s{cost}"
 

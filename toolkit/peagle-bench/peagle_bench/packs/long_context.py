@@ -87,17 +87,17 @@ def _around(model: ServedModel, question: str) -> tuple[tuple[int, ...], tuple[i
     if model.stand_in:
         return (), tuple(model.tokenize(BETWEEN + question))
     chats = [f"Documents:\n\n{mark}{BETWEEN}Question: {question}" for mark in _MARKS]
-    one, other = (
+    once, many = (
         tuple(model.ids_of({"messages": [{"role": "user", "content": content}]})) for content in chats
     )
-    begin = _common(one, other)
-    return begin, _common(one[len(begin) :][::-1], other[len(begin) :][::-1])[::-1]
+    begin = _common(once, many)
+    return begin, _common(once[len(begin) :][::-1], many[len(begin) :][::-1])[::-1]
 
 
-def _common(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def _common(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """Return the tokens with which both begin."""
     return tuple(
-        token for token, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+        token for token, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from peagle_bench.results.records import Interval, Load
+from peagle_bench.results.records import Interval, Judged, Load
 
 MARGIN = 0.05  #: default: a speed-up may be 5% lower
 ACCEPTANCE_MARGIN = 0.10  #: accepted draft tokens of a verification step may be 10% fewer
@@ -17,7 +17,7 @@ Name = Literal["speed", "rate", "acceptance", "answers"]
 
 
 @dataclass(frozen=True)
-class RecordCheck:
+class RecordCheck(Judged):
     """One check of one mode; ``passed`` None: not decided; ``reason`` explains the result.
 
     ``record`` and ``run`` are the figures of both runs, and ``change`` the ratio of the second to the first.
@@ -34,18 +34,6 @@ class RecordCheck:
     change: Interval | None = None
     applicable: bool = True
     needed: str | None = None
-
-    @property
-    def undecided(self) -> bool:
-        """Whether the check applies but could not be decided."""
-        return self.passed is None and self.applicable
-
-    @property
-    def result(self) -> str:
-        """``pass``, ``FAIL``, ``undecided`` or ``not applicable``."""
-        if not self.applicable:
-            return "not applicable"
-        return {True: "pass", False: "FAIL", None: "undecided"}[self.passed]
 
 
 @dataclass(frozen=True)

@@ -207,9 +207,9 @@ def demand_comparison(path: str, results: Results) -> None:
     """
     command = results.header.command
     if command != "compare" or not results.requests:
-        found = f"a results file of {command}" + ("" if results.requests else " without requests")
+        file = f"a results file of {command}" + ("" if results.requests else " without requests")
         raise SpecError(
-            f"{path}: found {found}; a record is a results file of compare",
+            f"{path}: found {file}; a record is a results file of compare",
             next_step="Make one: peagle-sm compare --modes none,MODE --record FILE.",
             details={"command": command},
         )

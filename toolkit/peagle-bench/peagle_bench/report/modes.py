@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from peagle_bench.report import formatting
@@ -197,9 +197,9 @@ def data(view: View) -> list[dict[str, Any]]:
             "otps": row.otps,
             "ttft_p50_ms": row.ttft_ms,
             "acceptance_length": row.acceptance_length,
-            "over_none": _interval(row.over_none),
+            "over_none": row.over_none and asdict(row.over_none),
             "best_other": row.best_other,
-            "over_best_other": _interval(row.over_best_other),
+            "over_best_other": row.over_best_other and asdict(row.over_best_other),
             "identical_outputs": row.identical,
             "compared_outputs": row.compared,
             "usd_per_million_tokens": row.usd_per_million,
@@ -207,9 +207,3 @@ def data(view: View) -> list[dict[str, Any]]:
         }
         for row in mode_rows(view)
     ]
-
-
-def _interval(interval: Interval | None) -> dict[str, float] | None:
-    if interval is None:
-        return None
-    return {"value": interval.value, "low": interval.low, "high": interval.high}

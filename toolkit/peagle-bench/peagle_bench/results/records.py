@@ -310,8 +310,27 @@ class FitRecord:
     certain: bool | None = None
 
 
+class Judged:
+    """What a check is in words; ``passed`` None: not decided. ``applicable`` False: nothing to check."""
+
+    passed: bool | None
+    applicable: bool
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the check applies but could not be decided."""
+        return self.passed is None and self.applicable
+
+    @property
+    def result(self) -> str:
+        """``pass``, ``FAIL``, ``undecided`` or ``not applicable``."""
+        if not self.applicable:
+            return "not applicable"
+        return {True: "pass", False: "FAIL", None: "undecided"}[self.passed]
+
+
 @dataclass(frozen=True)
-class CheckRecord:
+class CheckRecord(Judged):
     """One check of `verify`; ``passed`` None: could not be decided, the reason is in ``summary``.
 
     ``applicable`` False: neither endpoint is configured for the feature, so there was nothing to check.
@@ -326,18 +345,6 @@ class CheckRecord:
     figures: dict[str, float] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
     applicable: bool = True
-
-    @property
-    def undecided(self) -> bool:
-        """Whether the check applies but could not be decided."""
-        return self.passed is None and self.applicable
-
-    @property
-    def result(self) -> str:
-        """``pass``, ``FAIL``, ``undecided`` or ``not applicable``."""
-        if not self.applicable:
-            return "not applicable"
-        return {True: "pass", False: "FAIL", None: "undecided"}[self.passed]
 
 
 def all_passed(checks: Iterable[CheckRecord]) -> bool | None:

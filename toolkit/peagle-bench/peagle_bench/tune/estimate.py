@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from peagle_bench.tune.choice import FIRST_KS, LATER_KS, MOST_DEPLOYED, ROUNDS
 from peagle_bench.tune.windows import requests_of
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.planning import Plan
 from peagle_sm.core.spec.modes import Mode, facts_of
 
 #: Minutes from CreateEndpoint to the first answer: on AWS hundreds of gigabytes are loaded (assumed), locally
@@ -85,6 +86,13 @@ class Estimate:
         if self.usd == 0:
             return f"{what}; nothing is billed"
         return f"{what}: about {self.usd:.2f} USD, at most {self.most_usd:.2f} USD"
+
+
+def highest_price(plans: Iterable[Plan]) -> float | None:
+    """Return the highest price of the plans in USD per hour; None if one is unknown."""
+    prices = [plan.usd_per_hour for plan in plans]
+    known = [price for price in prices if price is not None]
+    return max(known) if len(known) == len(prices) else None
 
 
 def spent(usd: float | None) -> str:

@@ -27,7 +27,8 @@ from peagle_bench.results.result_file import (
 )
 from peagle_bench.tune.arms import arm_spec, label
 from peagle_bench.tune.choice import first_deployments
-from peagle_bench.tune.estimate import Estimate, Settings, estimate
+from peagle_bench.tune.estimate import Estimate, Settings, estimate, highest_price
+from peagle_bench.tune.limits import too_deep
 from peagle_bench.tune.outcome import ModeResult, common_against_none
 from peagle_bench.tune.run import Tuned, Tuning
 from peagle_bench.tune.windows import Measured
@@ -169,23 +170,20 @@ def plans_of(job: Job, session: Session) -> dict[str, Plan]:
     """
     plans = {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
     for arm, plan in plans.items():
-        for finding in plan.findings:
-            if finding.check == "trained-depth" and finding.severity == "error":
-                raise SpecError(
-                    f"--max-k: found {job.settings.max_k}, too many for {arm}: {finding.message}.",
-                    next_step="Give --max-k the head's trained depth or less.",
-                )
+        if (reason := too_deep(plan)) is not None:
+            raise SpecError(
+                f"--max-k: found {job.settings.max_k}, too many for {arm}: {reason}.",
+                next_step="Give --max-k the head's trained depth or less.",
+            )
     return plans
 
 
 def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
     """Estimate the tuning's time and cost."""
-    prices = [plan.usd_per_hour for plan in plans.values()]
-    known = [price for price in prices if price is not None]
     return estimate(
         job.settings,
         max_tokens=job.max_tokens,
-        usd_per_hour=max(known) if len(known) == len(prices) else None,
+        usd_per_hour=highest_price(plans.values()),
         max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
         local=session.is_local,
     )

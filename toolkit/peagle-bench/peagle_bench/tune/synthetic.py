@@ -28,7 +28,9 @@ from peagle_bench.tune.estimate import (
     STARTUP_MINUTES_AWS,
     STARTUP_MINUTES_LOCAL,
     Estimate,
+    highest_price,
 )
+from peagle_bench.tune.limits import too_deep
 from peagle_bench.tune.run import total
 from peagle_bench.tune.windows import EndpointReader, WindowProgress, demand_prompts, requests_of
 from peagle_bench.workloads import Workload
@@ -124,20 +126,17 @@ def plans_of(job: SyntheticJob, session: Session) -> dict[str, Plan]:
     for number, ks in enumerate(job.fleets):
         for arm, spec in specs_of(job, ks, baseline=number == 0).items():
             plan = plans[arm] = plan_for(spec, session)
-            for finding in plan.findings:
-                if finding.check == "trained-depth" and finding.severity == "error":
-                    raise SpecError(
-                        f"--k: found {max(ks)}, too many: {finding.message}.",
-                        next_step="Give --k the head's trained depth or less.",
-                    )
+            if (reason := too_deep(plan)) is not None:
+                raise SpecError(
+                    f"--k: found {max(ks)}, too many: {reason}.",
+                    next_step="Give --k the head's trained depth or less.",
+                )
     return plans
 
 
 def price_of(job: SyntheticJob, plans: Mapping[str, Plan], session: Session) -> Estimate:
     """Estimate time and cost; the endpoints of a fleet start together."""
-    prices = [plan.usd_per_hour for plan in plans.values()]
-    known = [price for price in prices if price is not None]
-    hourly = max(known) if len(known) == len(prices) else None
+    hourly = highest_price(plans.values())
     startup = STARTUP_MINUTES_LOCAL if session.is_local else STARTUP_MINUTES_AWS
     token_s = {c: SLOW_STEP_S * (requests_of(job.requests, c) + c) / c for c in job.concurrencies}
     answers_s = job.max_tokens * sum(token_s.values())

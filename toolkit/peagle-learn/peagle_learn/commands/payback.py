@@ -130,15 +130,15 @@ def render_payback(payback: Payback) -> str:
     """Render the sentence, both heads, and what the figures assume, in 80 columns."""
     from peagle_bench.decide.decision import plain
     from peagle_bench.decide.prediction import caution
-    from peagle_bench.report.fleet import usd_per_million_tokens
     from peagle_bench.report.formatting import number, share
     from peagle_bench.report.formatting import usd as amount
+    from peagle_bench.step_times import REAL_ERROR
     from peagle_sm.core.words import usd
 
     traffic, hourly = payback.traffic, payback.usd_per_hour
     rows = []
     for when, side in (("now", payback.now), ("then", payback.then)):
-        million = usd_per_million_tokens(hourly, side.serves.value) if hourly else None
+        million = side.usd_per_million(hourly)
         instances = payback.instances(side)
         rows.append(
             [when, side.label, number(side.serves.value), f"c={side.best}", amount(million), str(instances)]
@@ -156,8 +156,8 @@ def render_payback(payback: Payback) -> str:
         f"your rate: {plain(traffic.otps)} output tokens/s as a mean over the month; {used}",
         f"one instance ({payback.then.times.arm.instance_type or 'type unknown'}): {price}",
         f"training: {payback.training}",
-        f"saved: {usd(payback.saved_usd(), 'month')}; if the head's rate is 5% lower than predicted, the "
-        f"training has paid for itself: {payback.if_slower}",
+        f"saved: {usd(payback.saved_usd(), 'month')}; if the head's rate is {share(REAL_ERROR)} lower than "
+        f"predicted, the training has paid for itself: {payback.if_slower}",
     ]
     table = render_table(heads, rows, right=("tokens/s", "USD/1M tokens", "instances"))
     return "\n\n".join(

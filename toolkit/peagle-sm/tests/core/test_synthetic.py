@@ -26,8 +26,8 @@ def test_no_file_can_have_it() -> None:
     for name, value in FIELDS.items():
         with pytest.raises(SpecError, match=name):
             EndpointSpec(name="a", model="tiny-code", speculation={name: value})
-    asked = parse_spec(TINY).with_synthetic_acceptance(2.5)
-    assert dump_spec(asked) == dump_spec(parse_spec(TINY))
+    spec = parse_spec(TINY).with_synthetic_acceptance(2.5)
+    assert dump_spec(spec) == dump_spec(parse_spec(TINY))
     assert "synthetic" not in json.dumps(json_schema())
 
 
@@ -51,5 +51,5 @@ def test_the_engine_gets_vllm_s_fields_and_the_endpoint_another_mode() -> None:
 def test_an_image_without_it_is_refused() -> None:
     image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.19.0-gpu-py312"
     text = f"name: a\nmodel: gpt-oss-20b\nsource: container\nimage: {image}\nspeculation: {{mode: p-eagle}}\n"
-    found = [f.message for f in planned(text, 2.0, AWS).findings if f.check == "flag-versions"]
-    assert any("synthetic acceptance" in message and "0.20.0" in message for message in found)
+    messages = [f.message for f in planned(text, 2.0, AWS).findings if f.check == "flag-versions"]
+    assert any("synthetic acceptance" in message and "0.20.0" in message for message in messages)

@@ -38,8 +38,8 @@ def counts(world: World, change: Change | None, *names: str, rules: Rules | None
     for seed in range(PAIRS):
         own = replace(world, seed=seed)
         checks = judge(record_of(own), own.run(1, change), rules)
-        found = {check.result for check in checks if check.name in names and check.mode == "p-eagle"}
-        results[min(found, key=("FAIL", "undecided", "pass", "not applicable").index)] += 1
+        of_mode = {check.result for check in checks if check.name in names and check.mode == "p-eagle"}
+        results[min(of_mode, key=("FAIL", "undecided", "pass", "not applicable").index)] += 1
     return results
 
 
