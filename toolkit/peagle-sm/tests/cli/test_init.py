@@ -35,6 +35,25 @@ def test_each_model_and_mode_gives_a_valid_spec_with_the_catalogues_figures(
     assert (spec.speculation.draft_head in load_catalog().heads_for(model)) == facts.has_weights
 
 
+@pytest.mark.parametrize(
+    ("arguments", "source", "head"),
+    [
+        (["gemma-4-31b-it"], "jumpstart", None),  # its P-EAGLE head is in JumpStart alone
+        (["gemma-4-31b-it", "--draft-head", "s3://b/mine"], "container", "mine"),
+        (["gpt-oss-20b"], "jumpstart", "gpt-oss-20b-p-eagle"),
+        (["gpt-oss-20b", "--mode", "eagle3"], "container", "gpt-oss-20b-eagle3"),  # JumpStart has no other head
+        (["gpt-oss-20b", "--mode", "ngram"], "jumpstart", None),
+    ],
+)
+def test_the_source_is_where_the_head_is(
+    in_empty_folder: Path, arguments: list[str], source: str, head: str | None
+) -> None:
+    result = run("init", *arguments)
+    assert result.exit_code == 0, result.stderr
+    spec = parse_spec(Path("peagle.yaml").read_text())
+    assert (spec.source, spec.speculation.draft_head) == (source, head)
+
+
 def test_a_model_of_ones_own(in_empty_folder: Path) -> None:
     (in_empty_folder / "model").mkdir()
     (in_empty_folder / "sub").mkdir()
@@ -111,7 +130,7 @@ def test_it_does_not_overwrite(in_empty_folder: Path) -> None:
     [
         ([], "no MODEL was given"),
         (["tiny-cod"], "tiny-code"),
-        (["gemma-4-31b-it"], "the catalogue has no drafter of mode p-eagle for gemma-4-31b-it"),
+        (["qwen3-8b", "--mode", "mtp"], "the catalogue has no drafter of mode mtp for qwen3-8b"),
         (["tiny-code", "--name", "-bad"], "name"),
         (["tiny-code", "-o", "missing/x.yaml"], "missing/x.yaml: cannot be written"),
     ],

@@ -78,7 +78,7 @@ def init(
     chosen: dict[str, Any] = {
         "name": name or f"{model}-{mode}".replace(".", "-").replace("_", "-")[:63].rstrip("-"),
         "model": {"name": model, "config": _beside(config, path)} if config else model,
-        "source": entry.sources[0] if entry else "container",
+        "source": _source(model, mode, draft_head, catalog),
         "speculation": speculation,
         "placement": region | ({"instance_types": types} if types else {}),
         "lifecycle": {"idle_minutes": 60, "max_lifetime_hours": 8.0},
@@ -122,6 +122,16 @@ def _known_model(model: str | None, catalog: Catalog) -> str:
     return model
 
 
+def _source(model: str, mode: Mode, draft_head: str | None, catalog: Catalog) -> str:
+    """Return where the model comes from: JumpStart has its own P-EAGLE head, other heads need the container."""
+    entry = catalog.models.get(model)
+    if entry is None:
+        return "container"
+    jumpstarts = mode == "p-eagle" and draft_head in (None, entry.default_heads.get(mode))
+    other_head = facts_of(mode).has_weights and not jumpstarts
+    return "container" if other_head and "container" in entry.sources else entry.sources[0]
+
+
 def _speculation(model: str, mode: Mode, draft_head: str | None, catalog: Catalog) -> dict[str, Any]:
     facts = facts_of(mode)
     entry = catalog.models.get(model)
@@ -130,7 +140,11 @@ def _speculation(model: str, mode: Mode, draft_head: str | None, catalog: Catalo
         return {"mode": mode} | ({DRAFT_TOKENS: tokens or facts.draft_tokens} if facts.speculates else {})
     heads_by_name = catalog.heads_for(model)
     heads = [name for name, head in heads_by_name.items() if head.method == mode]
-    inside = entry is None and not facts.needs_head  # a model of the user's own may have the weights itself
+    # A model of the user's own may have the weights itself, and JumpStart has P-EAGLE heads beside its models.
+    if entry is None:
+        inside = not facts.needs_head
+    else:
+        inside = mode == "p-eagle" and entry.sources[0] == "jumpstart"
     if not heads and not draft_head and not inside:
         methods = {head.method for head in heads_by_name.values()}
         raise SpecError(
