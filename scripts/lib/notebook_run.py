@@ -17,7 +17,7 @@ import nbformat
 from nbclient import NotebookClient
 from notebook_source import cells
 
-CELL_TIMEOUT_S = 1200  #: `tune` alone takes two minutes on a quiet machine, and five beside other tests
+CELL_TIMEOUT_S = 1200  #: `tune` takes three minutes on a quiet machine, and over five beside other tests
 _CUTS = (
     (re.compile(r"sagemaker-api-key-[A-Za-z0-9_=\-]+|bedrock-api-key-[A-Za-z0-9_=\-]+"), "TOKEN"),
     (re.compile(r"X-Amz-(Signature|Credential|Security-Token)=[^&\s\"']+"), r"X-Amz-\1=REMOVED"),
