@@ -41,7 +41,7 @@ def test_each_model_and_mode_gives_a_valid_spec_with_the_catalogues_figures(
         (["gemma-4-31b-it"], "jumpstart", None),  # its P-EAGLE head is in JumpStart alone
         (["gemma-4-31b-it", "--draft-head", "s3://b/mine"], "container", "mine"),
         (["gpt-oss-20b"], "jumpstart", "gpt-oss-20b-p-eagle"),
-        (["gpt-oss-20b", "--mode", "eagle3"], "container", "gpt-oss-20b-eagle3"),  # JumpStart has no other head
+        (["gpt-oss-20b", "--mode", "eagle3"], "container", "gpt-oss-20b-eagle3"),  # not JumpStart's
         (["gpt-oss-20b", "--mode", "ngram"], "jumpstart", None),
     ],
 )
@@ -97,6 +97,16 @@ def test_the_next_step_goes_where_this_one_went(
 ) -> None:
     result = run("init", "gpt-oss-20b", *options)
     assert result.stdout.endswith(f"next:  peagle-sm plan peagle.yaml{flags}\n")
+
+
+@pytest.mark.parametrize("model", ["gpt-oss-120b", "gemma-4-31b-it"])
+def test_a_model_whose_jumpstart_files_the_catalogue_lacks_is_locked_first(
+    in_empty_folder: Path, model: str
+) -> None:
+    steps = run("init", model).stdout.partition("next: ")[2].splitlines()
+    assert [step.split() for step in steps] == [
+        ["peagle-sm", command, "peagle.yaml"] for command in ("lock", "plan")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,12 @@ def init(
     write_file(schema, to_json(json_schema()) + "\n")
     # The models for CPUs are for a first try on this machine.
     flags = state.flags or (" --local" if entry and entry.image == "vllm-cpu" else "")
+    # JumpStart's files of most models are not in the catalogue: `lock` reads them, and `plan` needs that.
+    unlocked = spec.source == "jumpstart" and model not in catalog.jumpstart
+    lock = f"peagle-sm lock {path}{flags}\n       " if unlocked else ""
     emit(
         state,
-        table=lambda: f"wrote {path} and {schema}\nnext:  peagle-sm plan {path}{flags}",
+        table=lambda: f"wrote {path} and {schema}\nnext:  {lock}peagle-sm plan {path}{flags}",
         data=lambda: {"name": spec.name, "spec": str(path), "schema": str(schema)},
         names=[str(path)],
     )
@@ -123,7 +126,7 @@ def _known_model(model: str | None, catalog: Catalog) -> str:
 
 
 def _source(model: str, mode: Mode, draft_head: str | None, catalog: Catalog) -> str:
-    """Return where the model comes from: JumpStart has its own P-EAGLE head, other heads need the container."""
+    """Return where the model comes from: JumpStart has a P-EAGLE head, others need the container."""
     entry = catalog.models.get(model)
     if entry is None:
         return "container"
@@ -140,12 +143,9 @@ def _speculation(model: str, mode: Mode, draft_head: str | None, catalog: Catalo
         return {"mode": mode} | ({DRAFT_TOKENS: tokens or facts.draft_tokens} if facts.speculates else {})
     heads_by_name = catalog.heads_for(model)
     heads = [name for name, head in heads_by_name.items() if head.method == mode]
-    # A model of the user's own may have the weights itself, and JumpStart has P-EAGLE heads beside its models.
-    if entry is None:
-        inside = not facts.needs_head
-    else:
-        inside = mode == "p-eagle" and entry.sources[0] == "jumpstart"
-    if not heads and not draft_head and not inside:
+    jumpstarts = mode == "p-eagle" and _source(model, mode, draft_head, catalog) == "jumpstart"
+    inside = entry is None and not facts.needs_head  # a model of the user's own may have the weights itself
+    if not heads and not (draft_head or inside or jumpstarts):
         methods = {head.method for head in heads_by_name.values()}
         raise SpecError(
             f"the catalogue has no drafter of mode {mode} for {model}",
