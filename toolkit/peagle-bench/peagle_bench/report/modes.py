@@ -177,11 +177,14 @@ def _ratio_text(row: ModeRow, ratio: Interval | None) -> str:
 
 
 def _title(rows: Sequence[ModeRow]) -> str:
-    """Name the fastest mode of each load, and the next one, by its rate."""
+    """Name the fastest mode of each load and the next one, or both if their interval includes 1."""
     parts = []
     for load in dict.fromkeys(row.load for row in rows):
         first, second, *_ = sorted((row for row in rows if row.load == load), key=lambda row: -row.otps)
-        parts.append(f"{load.label}: {first.name}, then {second.name}")
+        ratio = first.over_best_other
+        decided = ratio is not None and ratio.low > 1 and not first.doubt
+        second_place = f", then {second.name}" if decided else f" or {second.name}, undecided"
+        parts.append(f"{load.label}: {first.name}{second_place}")
     doubt = " (?: no verdict)" if any(row.doubt for row in rows) else ""
     return f"Fastest at {'; '.join(parts)}{doubt}"
 

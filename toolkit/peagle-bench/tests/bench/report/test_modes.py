@@ -10,6 +10,7 @@ from peagle_bench.report.merging import view_of
 from peagle_bench.report.modes import data, mode_rows, modes
 from peagle_bench.report.page import html_page
 from peagle_bench.report.view import View
+from peagle_bench.results.records import Interval
 from peagle_sm.cli.terminal import column_widths
 from tests.bench.report.making import compared
 
@@ -61,6 +62,16 @@ def test_a_ratio_without_a_verdict_is_marked() -> None:
     assert table is not None
     assert "?: no verdict" in table.title
     assert all(row[4].endswith("?") for row in table.rows[1:])
+
+
+def test_no_mode_is_named_the_fastest_if_the_interval_over_the_next_includes_1() -> None:
+    view = at_one(view_of([compared()]))
+    wide = tuple(
+        replace(row, ratio=Interval(row.ratio.value, 0.9, 2 * row.ratio.high)) for row in view.comparisons
+    )
+    table = modes(replace(view, comparisons=wide))
+    assert table is not None
+    assert "p-eagle=7 or eagle3=3, undecided" in table.title
 
 
 def test_deployments_of_a_mode_are_one_row() -> None:
