@@ -213,7 +213,7 @@ def decide(
         note(state, f"note: {line}")
     views = [part.view for part in parts_of(results)] if results else []
     if views:
-        options.refuse_other_figures(views, plan.draft.model.stand_in, spec.model_name)
+        options.refuse_other_figures(views, plan.draft.model, spec.model_name)
         hostings, left_out = options.measured(hostings, views, objective)
         for line in left_out:
             note(state, f"note: {line}")

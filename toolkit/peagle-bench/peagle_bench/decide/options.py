@@ -10,10 +10,11 @@ from peagle_bench.load.points import Objective, is_withheld
 from peagle_bench.report.costs import faults_of, rate_interval, serving_of
 from peagle_bench.report.view import View
 from peagle_bench.results.records import ArmRecord, Header, Interval, PointRecord
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog import ModelEntry, load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.planning import Plan
 from peagle_sm.core.prices import PriceEntry
+from peagle_sm.core.served_target import ServedTarget
 from peagle_sm.core.spec.hours import DAY_MINUTES, DAYS, parse_hours
 from peagle_sm.core.spec.modes import title_of
 
@@ -181,25 +182,29 @@ def _serves(arm: ArmRecord, point: PointRecord, view: View) -> Interval:
     return Interval(rate, rate * interval.low / interval.value, rate * interval.high / interval.value)
 
 
-def refuse_other_figures(views: Iterable[View], stand_in: bool, model: str) -> None:
-    """Refuse figures of the small stand-in weights, or of another model of the catalogue.
+def refuse_other_figures(views: Iterable[View], model: ModelEntry, name: str) -> None:
+    """Refuse figures of the small stand-in weights, of a CPU, or of another model of the catalogue.
 
-    Older files do not name their model.
+    A model whose own image is for CPUs has figures of a CPU. Older files do not name their model.
 
     Raises:
-        SpecError: the files are of stand-in weights, and the model is not; or they are of another model.
+        SpecError: the files are of stand-in weights or a CPU, and the model is not; or of another model.
     """
     ids = {
-        entry.hub_id.rpartition("/")[2]: name for name, entry in load_catalog().models.items() if entry.hub_id
+        entry.hub_id.rpartition("/")[2]: key for key, entry in load_catalog().models.items() if entry.hub_id
     }
+    title = (model.hub_id or name).rpartition("/")[2]
+    own = ServedTarget(title, model.stand_in, on_cpu=model.image == "vllm-cpu").figures_of
     for view in views:
         measured = {ids[target] for header in view.headers for target in _targets(header) if target in ids}
-        others = [view.figures_of] if view.figures_of and not stand_in else sorted(measured - {model})
+        others = sorted(measured - {name})
+        if view.figures_of not in (None, own):
+            others = [view.figures_of]
         if others:
             raise SpecError(
-                f"--measured: found figures of {others[0]}; they say nothing about {model}",
-                next_step=f"Measure {model} on its instance with `peagle-sm bench`.",
-                details={"found": others[0], "model": model},
+                f"--measured: found figures of {others[0]}; they say nothing about {name}",
+                next_step=f"Measure {name} on its instance with `peagle-sm bench`.",
+                details={"found": others[0], "model": name},
             )
 
 

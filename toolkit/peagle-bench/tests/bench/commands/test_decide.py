@@ -256,6 +256,20 @@ def test_figures_of_the_stand_in_say_nothing_of_another_model(tmp_path: Path) ->
     assert "small stand-in weights" in own.stdout
 
 
+def test_figures_of_a_cpu_are_those_of_a_model_for_cpus_alone(tmp_path: Path) -> None:
+    created = making.compared()
+    header = replace(created.header, figures_of="SmolLM2-135M-Instruct on a CPU")
+    path = making.write(replace(created, header=header), tmp_path / "smollm2.jsonl")
+    prices = ("--usd-per-million", "0.1/0.4", "--usd-per-hour", "0.4")
+    own = decide("smollm2-135m-instruct", *RATE, "--measured", path, *prices)
+    assert own.exit_code == 0, own.stderr
+    assert "SmolLM2-135M-Instruct on a CPU" in own.stdout
+    for other in ("gpt-oss-20b", "qwen3-8b"):
+        done = decide(other, *RATE, "--measured", path, *prices)
+        assert done.exit_code == 2
+        assert "SmolLM2-135M-Instruct on a CPU" in " ".join(done.stderr.split())
+
+
 def test_figures_of_another_model_are_refused(tmp_path: Path) -> None:
     created = making.compared()
     origins = {arm.name: {"target": "gpt-oss-20b"} for arm in created.arms}
