@@ -1,7 +1,8 @@
-"""Two repairs of a worker: the product with packed weights, and the kernels of vLLM 0.30."""
+"""Repairs of a worker: products that do not depend on the number of rows, and the kernels of vLLM 0.30."""
 
 import torch
 import vllm._custom_ops as custom_ops
+import vllm.model_executor.layers.utils as layers
 import vllm.v1.sample.rejection_sampler as rejection_sampler
 import vllm.v1.spec_decode.llm_base_proposer as proposer
 from vllm.logger import init_logger
@@ -16,6 +17,20 @@ logger = init_logger("vllm.peagle_cpu_fixes")
 #: (``can_use_brgemm`` in csrc/cpu/sgl-kernels/gemm.h): a token's logits would depend on how many are computed
 #: beside it, so that 21 of 96 greedy answers changed with speculation. Without AMX there is one kernel.
 FEWEST_ROWS = 5 if torch.cpu._is_amx_tile_supported() else 1
+
+
+packs_itself = layers.check_cpu_sgl_kernel  #: vLLM's own choice
+
+
+def packs(n: int, k: int, dtype: torch.dtype) -> bool:
+    """Decide whether a weight of ``n`` outputs and ``k`` inputs is packed: in bfloat16, if its shape allows.
+
+    vLLM packs for AMX alone, and only up to 1 MiB; the rest goes to oneDNN. With 1,536 inputs oneDNN sums one
+    row in another order than several: half of SmolLM2's greedy answers of 48 tokens changed with speculation.
+    The packed product does not, and is faster for few rows with AVX-512.
+    """
+    bfloat16 = dtype == torch.bfloat16 and torch.cpu._is_avx512_bf16_supported()
+    return (bfloat16 and k % 32 == 0 and n % 16 == 0) or packs_itself(n, k, dtype)
 
 
 def packed_linear(x: torch.Tensor, weight: torch.Tensor, n: int, bias: torch.Tensor | None) -> torch.Tensor:
@@ -75,4 +90,5 @@ def install() -> None:
     """Put each in the place of vLLM's own."""
     synthetic.install()  # before a worker registers its kernels
     connect()
+    layers.check_cpu_sgl_kernel = packs
     custom_ops.weight_packed_linear_cpu = packed_linear

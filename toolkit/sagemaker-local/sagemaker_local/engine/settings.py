@@ -78,7 +78,7 @@ ML_ROOT = "/opt/ml"
 SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 # Only where a path begins and where the name ends: neither /data/opt/ml nor /opt/mlflow is meant.
 _ML_PATH = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
-# Two requests of SmolLM2's whole context, with its P-EAGLE head; vLLM fills it at start, so it is real memory.
+# Two requests of SmolLM2's whole context with its P-EAGLE head; vLLM fills it at start: it is real memory.
 KV_CACHE_BYTES = 400 * 2**20
 MAX_NUM_SEQS = 16
 COMPILE_SWITCH = "PEAGLE_SM_LOCAL_COMPILE"

@@ -32,6 +32,7 @@ def main() -> None:
         "top-k without drafts": top_k_of_a_step_without_drafts(),
         # After the stock kernels were compared: from here on vLLM's names are those of the plugin.
         "synthetic": synthetic_acceptance(kernels),
+        "dispatched rows": same_dispatched_rows(kernels),
     }
     print(json.dumps(report))
 
@@ -63,6 +64,21 @@ def same_rows(kernels: Any) -> bool | None:
     return torch.equal(stacked, whole) and same_in_parts(
         lambda rows: kernels.packed_linear(rows, packed, 2048, None), x, whole
     )
+
+
+def same_dispatched_rows(kernels: Any) -> bool | None:
+    """The same of a weight that vLLM gives to oneDNN: above 1 MiB, with inputs of very different sizes."""
+    from vllm.model_executor.layers import utils
+
+    if not torch.cpu._is_avx512_bf16_supported():
+        return None
+    kernels.install()
+    layer = torch.nn.Linear(1536, 576, bias=False, dtype=torch.bfloat16)
+    weight = layer.weight.detach()
+    utils.dispatch_cpu_unquantized_gemm(layer, remove_weight=False)
+    x = (torch.randn(64, 1536) * torch.exp(2 * torch.randn(64, 1536))).bfloat16()
+    whole = layer.cpu_linear(x, weight, None)
+    return all(torch.equal(layer.cpu_linear(x[i : i + 1], weight, None), whole[i : i + 1]) for i in range(64))
 
 
 def same_compiled_rows(kernels: Any) -> bool | None:

@@ -25,7 +25,7 @@ def test_a_kernel_computes_what_the_one_it_replaces_does(report: dict[str, Any],
     assert report[kernel]
 
 
-@pytest.mark.parametrize("kernel", ["rows", "compiled rows"])
+@pytest.mark.parametrize("kernel", ["rows", "compiled rows", "dispatched rows"])
 def test_a_row_of_packed_weights_is_the_same_in_any_company(report: dict[str, Any], kernel: str) -> None:
     assert report[kernel] is (True if report["packs weights"] else None)
 
