@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from peagle_sm.aws.streams.answers import aborted_in, error_in
+from peagle_sm.aws.streams.answers import aborted_in, error_in, steps_without_draft
 from peagle_sm.aws.streams.framing import (
     MAX_EVENT_BYTES,
     FrameDecoder,
@@ -138,6 +138,15 @@ class AnswerReader:
         calls = [{"name": name, "arguments": text} for _, (name, text) in sorted(self._calls.items())]
         text = "".join([*self._texts, json.dumps(calls) if calls else ""])
         output = self._ids or "".join([*self._thoughts, text])
+        tokens = _count(self._usage.get("completion_tokens"))
+        drafts, accepted = (
+            _count(speculation.get(name)) for name in ("num_spec_steps", "num_accepted_draft_tokens")
+        )
+        histogram = _counts(speculation.get("acceptance_histogram"))
+        if drafts is not None and accepted is not None:
+            plain = steps_without_draft(tokens, drafts, accepted)
+            drafts += plain
+            histogram = (histogram[0] + plain, *histogram[1:]) if histogram else ()
         return Answer(
             sent=sent,
             done=at,
@@ -146,14 +155,14 @@ class AnswerReader:
             gaps_ms=tuple((b - a) * 1000 for a, b in pairwise(times)),
             chunks=len(times),
             input_tokens=_count(self._usage.get("prompt_tokens")),
-            output_tokens=_count(self._usage.get("completion_tokens")),
+            output_tokens=tokens,
             finish_reason=self._finish_reason,
             text=text,
             output_sha256=None if error else hashlib.sha256(json.dumps(output).encode()).hexdigest(),
             distinct_4_grams=None if error else _distinct_4_grams(output),
-            drafts=_count(speculation.get("num_spec_steps")),
-            accepted=_count(speculation.get("num_accepted_draft_tokens")),
-            histogram=_counts(speculation.get("acceptance_histogram")),
+            drafts=drafts,
+            accepted=accepted,
+            histogram=histogram,
             cached_tokens=_count(_object(self._usage.get("prompt_tokens_details")).get("cached_tokens")),
             error=error,
             error_message=message,

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
+from peagle_sm.aws.streams.answers import acceptance_of
 from peagle_sm.core.errors import PeagleError, SpecError, StreamDamaged, StreamError, StreamReportedError
 from tests.aws.streams import breaking, cut_at, read, recorded
 
@@ -63,6 +64,25 @@ def test_tokens_per_chunk_are_told_where_the_engine_tells_them() -> None:
     assert [chunk.token_count for chunk in read([CHAT])] == [None] * 8
     ids = {"choices": [{"text": "ab", "token_ids": [5, 6], "finish_reason": "stop"}]}
     assert [chunk.token_count for chunk in read([_sse(ids)])] == [2]
+
+
+def test_a_step_without_a_draft_counts_for_the_acceptance_length() -> None:
+    """n-gram drafts only where the text repeats: 2 of the 90 steps behind the first of 96 tokens."""
+    metrics = {
+        "mean_acceptance_length": 3.5,
+        "acceptance_histogram": [0, 0, 1, 1],
+        "num_spec_steps": 2,
+        "num_accepted_draft_tokens": 5,
+        "num_draft_tokens": 6,
+        "num_spec_tokens": 3,
+    }
+    acceptance = acceptance_of(
+        {"usage": {"completion_tokens": 96}, "metrics": {"speculative_decoding": metrics}}
+    )
+    assert acceptance is not None
+    assert acceptance.acceptance_length == pytest.approx(95 / 90)
+    assert (acceptance.target_steps, acceptance.histogram) == (90, (88, 0, 1, 1))
+    assert acceptance.survival == pytest.approx((2 / 90, 2 / 90, 1 / 90))
 
 
 def test_the_figures_of_a_stream() -> None:

@@ -132,6 +132,14 @@ def test_acceptance_rides_on_the_last_chunk(inside_usage: bool) -> None:
     assert (answer.drafts, answer.accepted, answer.histogram) == (3, 4, (1, 0, 2))
 
 
+def test_a_step_without_a_draft_is_a_step() -> None:
+    """n-gram drafts only where the text repeats: 2 of the 90 steps behind the first of 96 tokens."""
+    fields = {"num_spec_steps": 2, "num_accepted_draft_tokens": 5, "acceptance_histogram": [0, 0, 1, 1]}
+    usage = {"usage": {**USAGE, "completion_tokens": 96}, "metrics": {"speculative_decoding": fields}}
+    answer = _read(_chunk("a", "stop"), _event({"choices": [], **usage}), b"data: [DONE]\n\n")
+    assert (answer.drafts, answer.accepted, answer.histogram) == (90, 5, (88, 0, 1, 1))
+
+
 def test_frames_are_taken_off_wherever_they_are_cut() -> None:
     data = b"".join(eventstream.payload_part(part) for part in (_chunk("a"), _chunk("ä", "stop"), END))
     answer = _read(data[:150], data[150:151], data[151:], framed=True)

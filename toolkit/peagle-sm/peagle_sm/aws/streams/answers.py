@@ -212,7 +212,7 @@ class Acceptance:
 
     ``acceptance_length`` is tokens per target step, the bonus token included; ``survival[i - 1]`` is the
     share of steps that accepted at least i draft tokens; ``histogram[j]`` counts steps that accepted
-    exactly j.
+    exactly j. A step without a draft, as ngram and suffix have them, accepted none.
     """
 
     acceptance_length: float
@@ -336,23 +336,36 @@ def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
     if metrics is None:
         return None
     try:
-        return _acceptance(metrics)
-    except (KeyError, OverflowError, TypeError, ValueError):
+        return _acceptance(metrics, document.get("usage") or {})
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
 
 
-def _acceptance(metrics: Mapping[str, Any]) -> Acceptance:
+def _acceptance(metrics: Mapping[str, Any], usage: Mapping[str, Any]) -> Acceptance:
     histogram = tuple(int(count) for count in metrics["acceptance_histogram"])
-    steps = sum(histogram)
+    drafts, accepted = int(metrics["num_spec_steps"]), int(metrics["num_accepted_draft_tokens"])
+    plain = steps_without_draft(usage.get("completion_tokens"), drafts, accepted)
+    if plain and histogram:
+        histogram = (histogram[0] + plain, *histogram[1:])
+    steps, length = sum(histogram), float(metrics["mean_acceptance_length"])
     return Acceptance(
-        acceptance_length=float(metrics["mean_acceptance_length"]),
+        acceptance_length=1 + accepted / (drafts + plain) if plain else length,
         survival=tuple(sum(histogram[i:]) / steps if steps else 0.0 for i in range(1, len(histogram))),
-        target_steps=int(metrics["num_spec_steps"]),
+        target_steps=drafts + plain,
         draft_tokens=int(metrics["num_draft_tokens"]),
-        accepted_tokens=int(metrics["num_accepted_draft_tokens"]),
+        accepted_tokens=accepted,
         num_speculative_tokens=int(metrics["num_spec_tokens"]),
         histogram=histogram,
     )
+
+
+def steps_without_draft(tokens: int | None, drafts: int, accepted: int) -> int:
+    """Return the steps of an answer that had no draft; vLLM counts ``drafts``, the steps with one.
+
+    The pass over the prompt gives the first of the ``tokens``, each later step one more than it accepted.
+    ngram and suffix draft only where the text repeats: by drafts alone, a step would give too many tokens.
+    """
+    return 0 if tokens is None else max(0, tokens - 1 - drafts - accepted)
 
 
 def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
