@@ -91,6 +91,8 @@ ENGINE_ENVIRONMENT = {
     # times longer a step with two of them.
     "OMP_WAIT_POLICY": "PASSIVE",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # bound threads of two engines would share one core
+    # Threads that share the context of one token sum it in another order, which changed greedy answers.
+    "VLLM_CPU_ATTN_SPLIT_KV": "0",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the worker lives in the engine core: one process less
     # The engine core imports nothing a second time; needs the plugin peagle_cpu_fixes, else it is a spawn.
     "VLLM_WORKER_MULTIPROC_METHOD": "fork",
@@ -237,9 +239,18 @@ def _threads(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]
     """Return the number of threads of a step: one, or what the model's environment asks for."""
     wanted = environment.get(THREADS_SWITCH, "1")
     if wanted.isascii() and wanted.isdecimal() and int(wanted) > 0:
-        return {"OMP_NUM_THREADS": wanted}, []
+        return _thread_variables(wanted), []
     sentence = f"threads: 1, because {THREADS_SWITCH} is {wanted!r}, which is not a number from 1"
-    return {"OMP_NUM_THREADS": "1"}, [sentence]
+    return _thread_variables("1"), [sentence]
+
+
+def _thread_variables(threads: str) -> dict[str, str]:
+    """Return the variables of so many threads.
+
+    ngram's search is numba's, whose own number of threads (all cores) becomes OpenMP's in the whole engine:
+    with two of them on two cores an answer took almost twice as long.
+    """
+    return {"OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}
 
 
 def _adapt_speculation(local: dict[str, str]) -> list[str]:

@@ -257,6 +257,6 @@ def test_threads_are_one_or_what_is_asked_for_and_never_spin(
     environment = {"OMP_NUM_THREADS": "64", "OMP_WAIT_POLICY": "ACTIVE", **given}
     model = ModelFacts(8192, "float32")
     local = local_settings(environment, ml_root=Path(ROOT), port=20001, model=model)
-    assert local.environment["OMP_NUM_THREADS"] == threads
+    assert local.environment["OMP_NUM_THREADS"] == local.environment["NUMBA_NUM_THREADS"] == threads
     assert local.environment["OMP_WAIT_POLICY"] == "PASSIVE"
     assert any(sentence.startswith("threads: 1") for sentence in local.overrides) is told
