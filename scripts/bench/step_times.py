@@ -28,7 +28,7 @@ from peagle_bench.results.records import Load, Reading
 from peagle_bench.step_times import REAL_ERROR, step_time
 from peagle_bench.tune.arms import parse_modes, synthetic_spec
 from peagle_bench.tune.estimate import MAX_TOKENS
-from peagle_bench.tune.synthetic import measure_window, of_full_length
+from peagle_bench.tune.synthetic import measure_window, of_full_length, rate_of
 from peagle_bench.tune.windows import EndpointReader, requests_of
 from peagle_bench.workloads import Workload, load_workload, salted
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
@@ -65,10 +65,11 @@ class Held:
 
 @dataclass(frozen=True)
 class Window:
-    """A window of a real head."""
+    """A window of a real head; ``arrived`` is the rate of the tokens that arrived within it."""
 
     otps: float
     acceptance_length: float
+    arrived: float
 
 
 def real_spec(model: str, mode: str, k: int) -> EndpointSpec:
@@ -117,6 +118,7 @@ def hold(
                     window = real_window(reader, items, concurrency, block)
                     real.setdefault(concurrency, []).append(window)
                     otps, length = window.otps, window.acceptance_length
+                    say(f"   {mode} c={concurrency} arrived within the window: {window.arrived:.1f} tokens/s")
                 else:
                     reading = measure_window(reader, k, concurrency, block)
                     ends.setdefault((arm, concurrency), []).append(reading)
@@ -137,7 +139,11 @@ def hold(
 
 
 def real_window(reader: EndpointReader, items: Sequence[Any], concurrency: int, block: int) -> Window:
-    """Measure a real head as `bench` does: the tokens that arrived within the window."""
+    """Measure a real head at the prompts of the synthetic windows, by the requests' own times as there.
+
+    The tokens that arrive within so short a window are fewer at c=8: all slots begin together, and at its
+    end eight prompts have been computed whose answers are half written.
+    """
     wanted = requests_of(reader.requests, concurrency)
     chosen = [
         salted(replace(items[index % len(items)], then=None), f"{reader.salt}-{concurrency}-{block}-{turn}")
@@ -151,7 +157,7 @@ def real_window(reader: EndpointReader, items: Sequence[Any], concurrency: int, 
     acceptance = from_requests(good)
     assert acceptance is not None
     assert acceptance.per_step is not None
-    return Window(point.otps, acceptance.per_step)
+    return Window(rate_of(good, concurrency), acceptance.per_step, point.otps)
 
 
 def table(rows: Sequence[Held]) -> str:
@@ -213,7 +219,7 @@ def job(given: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def measure(given: argparse.Namespace, say: Say) -> None:
-    """Measure each head, and write the record; its rows of other models and heads stay."""
+    """Measure each head, and write the record; its rows of other models, heads and loads stay."""
     loads = [int(word) for word in given.concurrency.split(",")]
     workload = load_workload("humaneval", max_tokens=MAX_TOKENS, first_turn_only=True)
     with LocalStack(say) as stack:
@@ -222,11 +228,11 @@ def measure(given: argparse.Namespace, say: Say) -> None:
         rows = list(chain.from_iterable(held))
     earlier: list[dict[str, Any]] = []
     with suppress(OSError, ValueError):
-        known = {(row.model, row.mode, row.k) for row in rows}
+        known = {(row.model, row.mode, row.k, row.concurrency) for row in rows}
         earlier = [
             row
             for row in json.loads(given.out.read_text(encoding="utf-8"))["rows"]
-            if (row["model"], row["mode"], row["k"]) not in known
+            if (row["model"], row["mode"], row["k"], row["concurrency"]) not in known
         ]
     settings = {"requests": given.requests, "rounds": given.rounds, "workload": workload.name}
     every_row = [*earlier, *(asdict(row) for row in rows)]

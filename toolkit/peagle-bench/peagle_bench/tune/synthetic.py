@@ -244,15 +244,21 @@ def measure_window(reader: EndpointReader, k: int, concurrency: int, block: int)
 
     reader.sink = collect
     reading = reader.read(k, concurrency, block)
-    tokens = sum(request.output_tokens or 0 for request in requests)
-    seconds = sum(request.done_s - request.sent_s for request in requests)
-    if not tokens or seconds <= 0:
+    otps = rate_of(requests, concurrency)
+    if not otps:
         raise ServiceFault(
             f"no answer has tokens at K={k}, c={concurrency}",
             operation=COMMAND,
             next_step="use an image whose answers have usage: vLLM 0.29 or later",
         )
-    return replace(reading, mode="unknown", survival=(), otps=concurrency * tokens / seconds)
+    return replace(reading, mode="unknown", survival=(), otps=otps)
+
+
+def rate_of(requests: Sequence[RequestRecord], concurrency: int) -> float:
+    """Compute output tokens/s of a constant load from the requests' own times; 0 without tokens."""
+    tokens = sum(request.output_tokens or 0 for request in requests)
+    seconds = sum(request.done_s - request.sent_s for request in requests)
+    return concurrency * tokens / seconds if seconds > 0 else 0.0
 
 
 def _reader(
