@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import threading
@@ -130,11 +131,10 @@ class Endless:
     def __call__(self, connection: socket.socket) -> None:
         connection.sendall(CHUNKED + chunk(eventstream.payload_part(EVENT)))
         connection.settimeout(PATIENT_S)
-        try:
-            if connection.recv(1) == b"":
-                self.left.set()
-        except ConnectionError:
-            self.left.set()
+        with contextlib.suppress(ConnectionError):
+            while connection.recv(1024):
+                pass  # the request's body may come after its head
+        self.left.set()
 
 
 def test_a_stream_that_is_dropped_after_break_closes_its_connection() -> None:
