@@ -141,8 +141,8 @@ def hold(
 def real_window(reader: EndpointReader, items: Sequence[Any], concurrency: int, block: int) -> Window:
     """Measure a real head at the prompts of the synthetic windows, by the requests' own times as there.
 
-    The tokens that arrive within so short a window are fewer at c=8: all slots begin together, and at its
-    end eight prompts have been computed whose answers are half written.
+    At c=8 fewer tokens arrive within so short a window: all slots begin together. When the window ends, it
+    has the time of eight prompts, but only a part of their answers.
     """
     wanted = requests_of(reader.requests, concurrency)
     chosen = [

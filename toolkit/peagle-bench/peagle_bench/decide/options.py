@@ -185,7 +185,7 @@ def _serves(arm: ArmRecord, point: PointRecord, view: View) -> Interval:
 def refuse_other_figures(views: Iterable[View], model: ModelEntry, name: str) -> None:
     """Refuse figures of the small stand-in weights, of a CPU, or of another model of the catalogue.
 
-    A model whose own image is for CPUs has figures of a CPU. Older files do not name their model.
+    Figures of a CPU are those of a model whose own image is for CPUs. Older files do not name their model.
 
     Raises:
         SpecError: the files are of stand-in weights or a CPU, and the model is not; or of another model.

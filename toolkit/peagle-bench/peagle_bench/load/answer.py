@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from peagle_sm.aws.streams.answers import aborted_in, error_in, steps_without_draft
+from peagle_sm.aws.streams.answers import aborted_in, error_in, every_step
 from peagle_sm.aws.streams.framing import (
     MAX_EVENT_BYTES,
     FrameDecoder,
@@ -144,9 +144,7 @@ class AnswerReader:
         )
         histogram = _counts(speculation.get("acceptance_histogram"))
         if drafts is not None and accepted is not None:
-            plain = steps_without_draft(tokens, drafts, accepted)
-            drafts += plain
-            histogram = (histogram[0] + plain, *histogram[1:]) if histogram else ()
+            drafts, histogram = every_step(tokens, drafts, accepted, histogram)
         return Answer(
             sent=sent,
             done=at,

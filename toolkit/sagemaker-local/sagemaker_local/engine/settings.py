@@ -245,10 +245,10 @@ def _threads(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]
 
 
 def _thread_variables(threads: str) -> dict[str, str]:
-    """Return the variables of so many threads.
+    """Return the environment variables that limit an engine to so many threads.
 
-    ngram's search is numba's, whose own number of threads (all cores) becomes OpenMP's in the whole engine:
-    with two of them on two cores an answer took almost twice as long.
+    ngram searches with numba. Numba uses all cores, and sets OpenMP's number of threads in the whole engine:
+    with two threads on two cores, an answer took almost twice as long.
     """
     return {"OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}
 

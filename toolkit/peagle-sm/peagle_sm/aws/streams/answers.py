@@ -342,16 +342,18 @@ def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
 
 
 def _acceptance(metrics: Mapping[str, Any], usage: Mapping[str, Any]) -> Acceptance:
-    histogram = tuple(int(count) for count in metrics["acceptance_histogram"])
     drafts, accepted = int(metrics["num_spec_steps"]), int(metrics["num_accepted_draft_tokens"])
-    plain = steps_without_draft(usage.get("completion_tokens"), drafts, accepted)
-    if plain and histogram:
-        histogram = (histogram[0] + plain, *histogram[1:])
+    target_steps, histogram = every_step(
+        usage.get("completion_tokens"),
+        drafts,
+        accepted,
+        tuple(int(count) for count in metrics["acceptance_histogram"]),
+    )
     steps, length = sum(histogram), float(metrics["mean_acceptance_length"])
     return Acceptance(
-        acceptance_length=1 + accepted / (drafts + plain) if plain else length,
+        acceptance_length=length if target_steps == drafts else 1 + accepted / target_steps,
         survival=tuple(sum(histogram[i:]) / steps if steps else 0.0 for i in range(1, len(histogram))),
-        target_steps=drafts + plain,
+        target_steps=target_steps,
         draft_tokens=int(metrics["num_draft_tokens"]),
         accepted_tokens=accepted,
         num_speculative_tokens=int(metrics["num_spec_tokens"]),
@@ -359,13 +361,17 @@ def _acceptance(metrics: Mapping[str, Any], usage: Mapping[str, Any]) -> Accepta
     )
 
 
-def steps_without_draft(tokens: int | None, drafts: int, accepted: int) -> int:
-    """Return the steps of an answer that had no draft; vLLM counts ``drafts``, the steps with one.
+def every_step(
+    tokens: int | None, drafts: int, accepted: int, histogram: tuple[int, ...]
+) -> tuple[int, tuple[int, ...]]:
+    """Return the steps of an answer and their histogram, with the steps that had no draft.
 
-    The pass over the prompt gives the first of the ``tokens``, each later step one more than it accepted.
-    ngram and suffix draft only where the text repeats: by drafts alone, a step would give too many tokens.
+    vLLM counts ``drafts``, the steps with one. ngram and suffix draft only where the text repeats: by their
+    drafts alone, a step would give too many tokens. The pass over the prompt gives the first of the
+    ``tokens``, and each later step gives one more than it accepted.
     """
-    return 0 if tokens is None else max(0, tokens - 1 - drafts - accepted)
+    plain = 0 if tokens is None else max(0, tokens - 1 - drafts - accepted)
+    return drafts + plain, (histogram[0] + plain, *histogram[1:]) if histogram else ()
 
 
 def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:

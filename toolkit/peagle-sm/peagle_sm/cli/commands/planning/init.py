@@ -72,13 +72,14 @@ def init(
     catalog = load_catalog()
     model = _named_model(model) if config else _known_model(model, catalog)
     entry = None if config else catalog.models[model]
-    speculation = _speculation(model, mode, draft_head, catalog)
+    source = _source(model, mode, draft_head, catalog)
+    speculation = _speculation(model, mode, draft_head, source, catalog)
     types = list(entry.default_instance_types) if entry else []
     region = {"region": state.settings.region} if state.settings.region else {}
     chosen: dict[str, Any] = {
         "name": name or f"{model}-{mode}".replace(".", "-").replace("_", "-")[:63].rstrip("-"),
         "model": {"name": model, "config": _beside(config, path)} if config else model,
-        "source": _source(model, mode, draft_head, catalog),
+        "source": source,
         "speculation": speculation,
         "placement": region | ({"instance_types": types} if types else {}),
         "lifecycle": {"idle_minutes": 60, "max_lifetime_hours": 8.0},
@@ -91,7 +92,7 @@ def init(
     # The models for CPUs are for a first try on this machine.
     flags = state.flags or (" --local" if entry and entry.image == "vllm-cpu" else "")
     # JumpStart's files of most models are not in the catalogue: `lock` reads them, and `plan` needs that.
-    unlocked = spec.source == "jumpstart" and model not in catalog.jumpstart
+    unlocked = source == "jumpstart" and model not in catalog.jumpstart
     lock = f"peagle-sm lock {path}{flags}\n       " if unlocked else ""
     emit(
         state,
@@ -135,7 +136,9 @@ def _source(model: str, mode: Mode, draft_head: str | None, catalog: Catalog) ->
     return "container" if other_head and "container" in entry.sources else entry.sources[0]
 
 
-def _speculation(model: str, mode: Mode, draft_head: str | None, catalog: Catalog) -> dict[str, Any]:
+def _speculation(
+    model: str, mode: Mode, draft_head: str | None, source: str, catalog: Catalog
+) -> dict[str, Any]:
     facts = facts_of(mode)
     entry = catalog.models.get(model)
     tokens = entry.default_num_speculative_tokens.get(mode) if entry else None
@@ -143,7 +146,7 @@ def _speculation(model: str, mode: Mode, draft_head: str | None, catalog: Catalo
         return {"mode": mode} | ({DRAFT_TOKENS: tokens or facts.draft_tokens} if facts.speculates else {})
     heads_by_name = catalog.heads_for(model)
     heads = [name for name, head in heads_by_name.items() if head.method == mode]
-    jumpstarts = mode == "p-eagle" and _source(model, mode, draft_head, catalog) == "jumpstart"
+    jumpstarts = mode == "p-eagle" and source == "jumpstart"
     inside = entry is None and not facts.needs_head  # a model of the user's own may have the weights itself
     if not heads and not (draft_head or inside or jumpstarts):
         methods = {head.method for head in heads_by_name.values()}
