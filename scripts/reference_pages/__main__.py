@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from scripts.reference_pages.commands import cli_page, exit_codes_page
 from scripts.reference_pages.engines import engines_page
 from scripts.reference_pages.learning_gain import gain_page, tutorial_page
 from scripts.reference_pages.modes import drafters_page
+from scripts.reference_pages.pack_runs import pack_runs_page
 from scripts.reference_pages.python_api import python_page
 from scripts.reference_pages.quickstart_picture import picture
 from scripts.reference_pages.spec import schema_text, spec_page
@@ -33,6 +35,11 @@ def _tutorial() -> str:
     return tutorial_page((DOCS / "tutorials" / "train-a-head.md").read_text(encoding="utf-8"), read_record())
 
 
+def _pack_runs() -> str:
+    record = (DOCS / "reference" / "packs" / "runs.json").read_text(encoding="utf-8")
+    return pack_runs_page(json.loads(record))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/exit-codes.md": exit_codes_page,
@@ -40,6 +47,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/engines.md": engines_page,
     "reference/spec.md": spec_page,
     "reference/spec.schema.json": schema_text,
+    "reference/pack-runs.md": _pack_runs,
     "reference/python.md": python_page,
     "reference/training-sizes.md": training_sizes_page,
     "reference/troubleshooting.md": troubleshooting_page,

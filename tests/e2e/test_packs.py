@@ -1,7 +1,4 @@
-"""Packs on the real engine: a scorecard from the command line, clean passes, and the seeded faults found.
-
-The recorded campaign, 200 clean runs of each pack, is docs/reference/pack-runs.md.
-"""
+"""Packs on the real engine: a scorecard from the command line, clean passes, and the seeded faults found."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ import pytest
 NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?!\.?\d)")
 #: Page, its record, and figures of the page that are sums or medians of what is recorded.
 PAGES = (
-    ("docs/reference/pack-runs.md", "docs/reference/packs/runs.json", ("648.8", "433.1", "96.5")),
     ("docs/reference/trainers.md", "docs/reference/trainers.json", ()),
     ("docs/reference/learn-safety.md", "docs/reference/learn-safety", ()),
 )
