@@ -12,7 +12,6 @@ import json
 import secrets
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -28,9 +27,10 @@ from peagle_bench.results.records import Load, Reading
 from peagle_bench.step_times import REAL_ERROR, step_time
 from peagle_bench.tune.arms import parse_modes, synthetic_spec
 from peagle_bench.tune.estimate import MAX_TOKENS
-from peagle_bench.tune.synthetic import measure_window, of_full_length, rate_of
+from peagle_bench.tune.synthetic import demand_answered, measure_window, of_full_length, rate_of
 from peagle_bench.tune.windows import EndpointReader, requests_of
 from peagle_bench.workloads import Workload, load_workload, salted
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 from peagle_sm.core.spec.modes import Mode, title_of
 from scripts.bench.job import run_job, write_json
@@ -65,11 +65,10 @@ class Held:
 
 @dataclass(frozen=True)
 class Window:
-    """A window of a real head; ``arrived`` is the rate of the tokens that arrived within it."""
+    """A window of a real head: its rate, and its acceptance length by step."""
 
     otps: float
     acceptance_length: float
-    arrived: float
 
 
 def real_spec(model: str, mode: str, k: int) -> EndpointSpec:
@@ -118,7 +117,6 @@ def hold(
                     window = real_window(reader, items, concurrency, block)
                     real.setdefault(concurrency, []).append(window)
                     otps, length = window.otps, window.acceptance_length
-                    say(f"   {mode} c={concurrency} arrived within the window: {window.arrived:.1f} tokens/s")
                 else:
                     reading = measure_window(reader, k, concurrency, block)
                     ends.setdefault((arm, concurrency), []).append(reading)
@@ -152,12 +150,13 @@ def real_window(reader: EndpointReader, items: Sequence[Any], concurrency: int, 
     ]
     target = make_target(reader.endpoint.session, reader.arm)
     options = LoadOptions(requests=wanted, drain="keep", seed=block, block=block)
-    records, point = measure_point(target, Load("closed", concurrency=concurrency), chosen, options)
-    good = [each for each in records if each.phase == "measured" and each.error is None]
+    records, _ = measure_point(target, Load("closed", concurrency=concurrency), chosen, options)
+    measured = [each for each in records if each.phase == "measured"]
+    good = demand_answered(measured, reader.arm.num_speculative_tokens or 0, concurrency)
     acceptance = from_requests(good)
     assert acceptance is not None
     assert acceptance.per_step is not None
-    return Window(rate_of(good, concurrency), acceptance.per_step, point.otps)
+    return Window(rate_of(good, concurrency), acceptance.per_step)
 
 
 def table(rows: Sequence[Held]) -> str:
@@ -194,7 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", default="smollm2-135m-instruct", help="a model with heads that run here")
     parser.add_argument("--modes", default="p-eagle,eagle3", help="its heads, separated by commas")
     parser.add_argument("--k", type=int, default=3, help="draft tokens of a step")
-    parser.add_argument("--concurrency", default="1,4,8", help="requests in flight, separated by commas")
+    parser.add_argument(
+        "--concurrency", type=loads_of, default="1,4,8", help="requests in flight, separated by commas"
+    )
     parser.add_argument("--requests", type=int, default=12, help="least requests of a window")
     parser.add_argument("--rounds", type=int, default=2, help="rounds of windows, in alternating order")
     parser.add_argument("--out", type=Path, default=ROOT / "results/step-times.json", help="the record")
@@ -206,10 +207,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_job(lambda reporter: job(given, reporter))
 
 
+def loads_of(text: str) -> list[int]:
+    """Read ``1,4,8``."""
+    loads = [int(word) for word in text.split(",")]
+    if min(loads) < 1:
+        raise ValueError
+    return loads
+
+
 def job(given: argparse.Namespace, reporter: Reporter) -> int:
-    """Measure unless only the page is wanted; 0, or 1 if a prediction is further off than allowed."""
+    """Measure unless only the page is wanted; 0, or 1 if a prediction is further off than allowed.
+
+    Raises:
+        SpecError: only the page is wanted, and there is no record.
+    """
     if not given.only_page:
         measure(given, reporter.say)
+    elif not given.out.exists():
+        raise SpecError(
+            f"--only-page: there is no record at {given.out}", next_step="Measure first: scripts/step-times"
+        )
     document = json.loads(given.out.read_text(encoding="utf-8"))
     print(section(document))
     if given.page or given.only_page:
@@ -219,24 +236,15 @@ def job(given: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def measure(given: argparse.Namespace, say: Say) -> None:
-    """Measure each head, and write the record; its rows of other models, heads and loads stay."""
-    loads = [int(word) for word in given.concurrency.split(",")]
+    """Measure each head, and write the record."""
     workload = load_workload("humaneval", max_tokens=MAX_TOKENS, first_turn_only=True)
     with LocalStack(say) as stack:
-        how = loads, workload, given.requests, given.rounds, say
+        how = given.concurrency, workload, given.requests, given.rounds, say
         held = (hold(stack, given.model, mode, given.k, *how) for mode in parse_modes(given.modes))
         rows = list(chain.from_iterable(held))
-    earlier: list[dict[str, Any]] = []
-    with suppress(OSError, ValueError):
-        known = {(row.model, row.mode, row.k, row.concurrency) for row in rows}
-        earlier = [
-            row
-            for row in json.loads(given.out.read_text(encoding="utf-8"))["rows"]
-            if (row["model"], row["mode"], row["k"], row["concurrency"]) not in known
-        ]
     settings = {"requests": given.requests, "rounds": given.rounds, "workload": workload.name}
-    every_row = [*earlier, *(asdict(row) for row in rows)]
-    write_json(given.out, {"provenance": origin(0), "settings": settings, "rows": every_row})
+    document = {"provenance": origin(0), "settings": settings, "rows": [asdict(row) for row in rows]}
+    write_json(given.out, document)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 import pytest
 import yaml
 
+from peagle_bench.compare.arms import name_of
 from peagle_sm.cli.app import app
 from tests.rules.files import ROOT
 
@@ -69,7 +71,15 @@ def test_what_compare_deploys_is_deleted_in_any_case(workflow: dict[str, Any], j
     assert steps[deleting]["if"] == "always()"
     limits = [int(steps[at]["timeout-minutes"]) for at in (measuring, deleting)]
     assert sum(limits) < int(job["timeout-minutes"]), "the job's limit would end the deletion"
-    assert f'"cmp-{"$NAME"}-*"' in runs[deleting]
+    (compare,) = [words for words in commands(job) if words[0] == "compare"]
+    values = dict(pairwise(compare))
+    endings = ["", *(str(number) for number in range(2, int(values["--deployments"]) + 1))]
+    name = workflow["env"]["NAME"]
+    deployed = {name_of(name, mode, ending) for mode in values["--modes"].split(",") for ending in endings}
+    # The names of the runner's shell: no pattern that could match what others deployed.
+    shell = ["bash", "-c", f"NAME={name}; printf '%s\\n' {runs[deleting].removeprefix('peagle-sm')}"]
+    words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
+    assert set(words) == {"delete", "--yes"} | deployed
     assert workflow["concurrency"]["cancel-in-progress"] == "false"
     assert "--yes" in runs[measuring]
 

@@ -26,7 +26,7 @@ def test_the_report_of_a_tuning_is_written_between_the_marks(tmp_path: Path) -> 
     assert "NNN" not in text
 
 
-@pytest.mark.parametrize("name", ["k-by-load.md", "is-it-right.md"])
+@pytest.mark.parametrize("name", ["k-by-load.md"])
 def test_the_pages_have_a_place_for_their_report(root: Path, name: str) -> None:
     text = (root / "docs" / "how-to" / name).read_text(encoding="utf-8")
     assert text.index(BEGIN) < text.index(END)

@@ -130,6 +130,7 @@ def describe_endpoint(
     planned = None if row.usd_per_hour is None else row.usd_per_hour / count
     price = hourly(session, row.instance_type, count, planned=planned)
     chosen = choose_component(session, name, component)
+    gpus, copies = (None, None) if chosen is None else size_of(session, chosen)
     arm = ArmRecord(
         name=name if component is None else f"{name}/{component}",
         mode="unknown" if facts.synthetic else _mode(facts),
@@ -142,7 +143,8 @@ def describe_endpoint(
         usd_per_hour=price.usd_per_hour,
         price_source=price.source,
         deployment=row.created_at.isoformat(timespec="seconds") if row.created_at else None,
-        gpus=None if chosen is None else gpus_of(session, chosen),
+        gpus=gpus,
+        copies=copies,
     )
     origin = {
         "spec_sha256": row.spec_hash,
@@ -282,15 +284,16 @@ def choose_component(session: Session, name: str, asked: str | None) -> str | No
     )
 
 
-def gpus_of(session: Session, component: str) -> int | None:
-    """Return the number of GPUs of one copy of a component; None if unknown."""
+def size_of(session: Session, component: str) -> tuple[int | None, int | None]:
+    """Return the number of GPUs of one copy of a component, and its copies in service; None if unknown."""
     try:
         description = describe_component(session, component) or {}
     except PeagleError:  # without it the price of a copy is unknown; the measurement goes on
-        return None
+        return None, None
     needs = description.get("Specification", {}).get("ComputeResourceRequirements", {})
-    count = needs.get("NumberOfAcceleratorDevicesRequired")
-    return None if count is None else math.ceil(count)
+    gpus = needs.get("NumberOfAcceleratorDevicesRequired")
+    copies = description.get("RuntimeConfig", {}).get("CurrentCopyCount")
+    return None if gpus is None else math.ceil(gpus), copies or None
 
 
 def _served_model(url: str) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def decide(
     from peagle_bench.decide.decision import decide as decide_at
     from peagle_bench.decide.prediction import predict, with_predictions
     from peagle_bench.report.merging import parts_of
-    from peagle_bench.step_times import demand_target
+    from peagle_bench.step_times import COMMAND, demand_target
     from peagle_sm.aws.files import write_file
     from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context
     from peagle_sm.core.planning import make_plan
@@ -218,6 +218,9 @@ def decide(
         for line in left_out:
             note(state, f"note: {line}")
     if times is not None:
+        options.refuse_figures_of(
+            times.header.label, plan.draft.model, spec.model_name, "--step-times", COMMAND
+        )
         hostings, left_out = with_predictions(hostings, predictions)
         for line in left_out:
             note(state, f"note: {line}")

@@ -77,12 +77,7 @@ class Answer:
         lines += [f"the rate is of {self.rate_source}"] if self.rate_source else []
         lines += [mix, calling_text(self.decision)]
         if chosen.hosting.serves is not None or chosen.must_serve is not None:
-            lines.append(
-                f"the busiest hour has {number(traffic.busiest)} times the mean rate; {share(HEADROOM)} of"
-                " what the instances serve stays free in it"
-                if traffic.busiest is not None
-                else f"the mean rate uses {share(traffic.used)} of what the instances serve (--used)"
-            )
+            lines.append(_use_text(traffic, chosen.hosting.on))
         return lines
 
     def _usd_per_hour(self, prediction: Prediction) -> float | None:
@@ -169,6 +164,16 @@ class Answer:
             "notes": self.notes,
             "reasons": list(REASONS),
         }
+
+
+def _use_text(traffic: Traffic, on: float) -> str:
+    """Say which share of what the instances serve stays free, and when."""
+    if traffic.busiest is None:
+        return f"the mean rate uses {share(traffic.used)} of what the instances serve (--used)"
+    free = f"{share(HEADROOM)} of what the instances serve stays free"
+    if traffic.busiest < 1 / on:
+        return f"while the endpoint is on, the rate is {number(1 / on)} times the mean of the month; {free}"
+    return f"the busiest hour has {number(traffic.busiest)} times the mean rate; {free} in it"
 
 
 def _traffic(traffic: Traffic) -> dict[str, Any]:

@@ -45,10 +45,11 @@ class Traffic:
     def peak(self, on: float) -> float:
         """Return the rate to be able to serve over the mean rate; instances are on for a share of the time.
 
-        A share of `HEADROOM` stays free in the busiest hour, as for the fleet of `peagle-sm cost`.
+        A share of `HEADROOM` stays free in the busiest hour, as for the fleet of `peagle-sm cost`. All
+        traffic is assumed to come while the instances are on, so its mean over that time is the least.
         """
         if self.busiest is not None:
-            return self.busiest / (1 - HEADROOM)
+            return max(self.busiest, 1 / on) / (1 - HEADROOM)
         return 1 / (self.used * on)
 
 

@@ -131,11 +131,15 @@ def measured(
     """Return the hostings with what was measured: one for each mode on each measured instance type.
 
     A mode serves its highest measured rate among the loads that meet the goals and failed no requests. A
-    measured instance type that is not planned is left out, and so is one without a rate: the notes say so.
+    measured instance type that is not planned is left out, and so is a load whose rate is not known: the
+    notes say so.
+
+    Raises:
+        SpecError: no load of the planned instance types has a rate.
     """
     by_type = {hosting.instance_type: hosting for hosting in hostings}
     loads: dict[str, dict[str, list[_Load]]] = {}
-    notes = []
+    notes, unusable = [], []
     for view in views:
         for arm in view.arms:
             kind = arm.instance_type
@@ -146,11 +150,23 @@ def measured(
             if kind not in by_type:
                 notes.append(f"{arm.name} was measured on {kind or 'an unknown instance type'}: left out")
                 continue
-            for point in view.points:
-                if point.arm == arm.name and not is_withheld(point.client):
-                    misses = tuple(objective.misses(point)) if objective else ()
-                    rows = loads.setdefault(kind, {}).setdefault(arm.mode, [])
-                    rows.append(_Load(point.load.label, _serves(arm, point, view), faults_of(point), misses))
+            for point in (*view.points, *view.withheld):
+                if point.arm != arm.name:
+                    continue
+                serves, unknown = _serves(arm, point, view)
+                if serves is None:
+                    unusable.append(f"{arm.name} at {point.load.label}: left out: {unknown}")
+                    continue
+                misses = tuple(objective.misses(point)) if objective else ()
+                rows = loads.setdefault(kind, {}).setdefault(arm.mode, [])
+                rows.append(_Load(point.load.label, serves, faults_of(point), misses))
+    if unusable and not loads:
+        raise SpecError(
+            f"--measured: no load has a rate of one instance: {unusable[0]}",
+            next_step="Measure again with `peagle-sm bench`, or give what one instance serves with --serves.",
+            details={"left_out": unusable},
+        )
+    notes += unusable
     result = []
     for hosting in hostings:
         modes = loads.get(hosting.instance_type)
@@ -172,20 +188,26 @@ def _best(hosting: Hosting, mode: str, loads: Sequence[_Load]) -> Hosting:
     )
 
 
-def _serves(arm: ArmRecord, point: PointRecord, view: View) -> Interval:
-    """Return output tokens/s of one instance at a point, with the interval over its requests."""
-    serving, _ = serving_of(arm, point, None, load_catalog())
+def _serves(arm: ArmRecord, point: PointRecord, view: View) -> tuple[Interval | None, str]:
+    """Return output tokens/s of one instance at a point, with the interval over its requests; or why not."""
+    if is_withheld(point.client):
+        return None, str(point.client.reason)
+    if not point.otps > 0:
+        return None, "no answer has tokens"
+    serving, unknown = serving_of(arm, point, None, load_catalog())
+    if unknown:
+        return None, unknown
     rate = serving.otps * serving.copies_per_instance
     interval = rate_interval(view.requests_of(point))
     if interval is None:
-        return exactly(rate)
-    return Interval(rate, rate * interval.low / interval.value, rate * interval.high / interval.value)
+        return exactly(rate), ""
+    return Interval(rate, rate * interval.low / interval.value, rate * interval.high / interval.value), ""
 
 
 def refuse_other_figures(views: Iterable[View], model: ModelEntry, name: str) -> None:
-    """Refuse figures of the small stand-in weights, of a CPU, or of another model of the catalogue.
+    """Refuse results of the small stand-in weights, of a CPU, or of another model of the catalogue.
 
-    Figures of a CPU are those of a model whose own image is for CPUs. Older files do not name their model.
+    Older files do not name their model.
 
     Raises:
         SpecError: the files are of stand-in weights or a CPU, and the model is not; or of another model.
@@ -193,19 +215,29 @@ def refuse_other_figures(views: Iterable[View], model: ModelEntry, name: str) ->
     ids = {
         entry.hub_id.rpartition("/")[2]: key for key, entry in load_catalog().models.items() if entry.hub_id
     }
-    title = (model.hub_id or name).rpartition("/")[2]
-    own = ServedTarget(title, model.stand_in, on_cpu=model.image == "vllm-cpu").figures_of
     for view in views:
         measured = {ids[target] for header in view.headers for target in _targets(header) if target in ids}
-        others = sorted(measured - {name})
-        if view.figures_of not in (None, own):
-            others = [view.figures_of]
-        if others:
-            raise SpecError(
-                f"--measured: found figures of {others[0]}; they say nothing about {name}",
-                next_step=f"Measure {name} on its instance with `peagle-sm bench`.",
-                details={"found": others[0], "model": name},
-            )
+        for other in (view.figures_of, *sorted(measured - {name})):
+            refuse_figures_of(other, model, name, "--measured", "bench")
+
+
+def refuse_figures_of(measured: str | None, model: ModelEntry, name: str, option: str, command: str) -> None:
+    """Refuse figures of another target: stand-in weights, a model on a CPU, or one of the catalogue.
+
+    Figures of a CPU are those of a model whose own image is for CPUs. ``option`` gave the file, and
+    ``command`` writes such files.
+
+    Raises:
+        SpecError: as said.
+    """
+    title = (model.hub_id or name).rpartition("/")[2]
+    own = ServedTarget(title, model.stand_in, on_cpu=model.image == "vllm-cpu").figures_of
+    if measured not in (None, own):
+        raise SpecError(
+            f"{option}: found figures of {measured}; they say nothing about {name}",
+            next_step=f"Measure {name} on its instance with `peagle-sm {command}`.",
+            details={"found": measured, "model": name},
+        )
 
 
 def _targets(header: Header) -> Iterator[str]:

@@ -135,7 +135,7 @@ def faults_of(point: PointRecord) -> tuple[str, ...]:
 
 
 def _copies(arm: ArmRecord) -> int:
-    return 1 if arm.component else max(1, arm.instance_count)
+    return (arm.copies or 1) if arm.component else max(1, arm.instance_count)
 
 
 def serving_of(
@@ -143,8 +143,8 @@ def serving_of(
 ) -> tuple[Serving, str | None]:
     """Return what one copy of ``arm`` served at ``point``, and a note if its price is unknown.
 
-    An endpoint's load is assumed to spread evenly over its instances. A component's price is the instance's
-    divided by the number of copies that fit on it by GPUs.
+    A load is assumed to spread evenly over an endpoint's instances, and over a component's copies. The price
+    of a component's copy is the instance's divided by the number of copies that fit on it by GPUs.
     """
     count = max(1, arm.instance_count)
     price = usd_per_hour / count if usd_per_hour else None
@@ -153,10 +153,11 @@ def serving_of(
     if arm.component is None:
         return Serving(point.otps / count, point.requests_per_s / count, price, 1, gpus), None
     fits = gpus // arm.gpus if gpus and arm.gpus else 0
-    note = None
-    if not fits:
-        price, note = None, f"component {arm.component}: its share of the instance's GPUs is unknown"
-    return Serving(point.otps, point.requests_per_s, price, max(1, fits), arm.gpus), note
+    copies, note = arm.copies or 1, None
+    if not fits or arm.copies is None:
+        unknown = "the number of its copies" if fits else "its share of the instance's GPUs"
+        price, note = None, f"component {arm.component}: {unknown} is unknown"
+    return Serving(point.otps / copies, point.requests_per_s / copies, price, max(1, fits), arm.gpus), note
 
 
 def cheapest(rows: Sequence[CostRow]) -> CostRow | None:

@@ -65,6 +65,7 @@ class ArmRecord:
     deployment: str | None = None  #: distinguishes deployments of the same arm
     control: bool = False  #: the second arm of an A/A pair
     gpus: int | None = None  #: of one copy of ``component``; None if the arm does not share its instances
+    copies: int | None = None  #: of ``component``, which shared the load; None: no component, or unknown
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from peagle_bench.load import WorkItem
 from peagle_bench.results.provenance import origin
 from peagle_bench.results.records import Header, Reading, Record, RequestRecord
 from peagle_bench.results.result_file import ResultWriter
-from peagle_bench.step_times import COMMAND, REASON, StepTimes, demand_served, read_step_times
+from peagle_bench.step_times import COMMAND, REASON, ROUNDS, StepTimes, demand_served, read_step_times
 from peagle_bench.tune.arms import arm_spec, synthetic_spec
 from peagle_bench.tune.estimate import (
     SLOW_STEP_S,
@@ -32,7 +32,13 @@ from peagle_bench.tune.estimate import (
 )
 from peagle_bench.tune.limits import too_deep
 from peagle_bench.tune.run import total
-from peagle_bench.tune.windows import EndpointReader, WindowProgress, demand_prompts, requests_of
+from peagle_bench.tune.windows import (
+    EndpointReader,
+    WindowProgress,
+    demand_prompts,
+    failures,
+    requests_of,
+)
 from peagle_bench.workloads import Workload
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
@@ -42,7 +48,6 @@ from peagle_sm.core.spec.modes import SPECULATING, Mode, facts_of
 from peagle_sm.service import plan_for
 from peagle_sm.service.progress import Event, Progress
 
-ROUNDS = 2  #: windows of each K, load and acceptance length; the second round goes in reverse order
 BASELINE = "none"
 
 
@@ -239,12 +244,12 @@ def measure_window(reader: EndpointReader, k: int, concurrency: int, block: int)
     requests: list[RequestRecord] = []
 
     def collect(record: Record) -> None:
-        if isinstance(record, RequestRecord) and record.phase == "measured" and record.error is None:
+        if isinstance(record, RequestRecord) and record.phase == "measured":
             requests.append(record)
 
     reader.sink = collect
     reading = reader.read(k, concurrency, block)
-    otps = rate_of(requests, concurrency)
+    otps = rate_of(demand_answered(requests, k, concurrency), concurrency)
     if not otps:
         raise ServiceFault(
             f"no answer has tokens at K={k}, c={concurrency}",
@@ -252,6 +257,22 @@ def measure_window(reader: EndpointReader, k: int, concurrency: int, block: int)
             next_step="use an image whose answers have usage: vLLM 0.29 or later",
         )
     return replace(reading, mode="unknown", survival=(), otps=otps)
+
+
+def demand_answered(requests: Sequence[RequestRecord], k: int, concurrency: int) -> list[RequestRecord]:
+    """Return the answered requests of a window.
+
+    Raises:
+        ServiceFault: so many requests failed that fewer were in flight than set.
+    """
+    if why := failures(requests):
+        raise ServiceFault(
+            f"K={k}, c={concurrency}: {why}",
+            operation=COMMAND,
+            next_step="use a lower --concurrency, or raise what the engine takes at once "
+            "(SM_VLLM_MAX_NUM_SEQS)",
+        )
+    return [each for each in requests if each.error is None]
 
 
 def rate_of(requests: Sequence[RequestRecord], concurrency: int) -> float:
@@ -302,6 +323,7 @@ def _header(job: SyntheticJob, session: Session, began: datetime, token: str) ->
             "ks": list(job.ks),
             "concurrencies": list(job.concurrencies),
             "by": "runtime" if job.runtime else "deployments",
+            "rounds": ROUNDS,
             "requests": job.requests,
             "max_tokens": job.max_tokens,
             "workload": job.workload.describe(),

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from peagle_bench.benchmark.progress import LoadWatch, Spending
 from peagle_bench.load import LoadOptions, WorkItem, make_target
-from peagle_bench.load.points import is_withheld
+from peagle_bench.load.points import MOST_FAILED, is_withheld
 from peagle_bench.load.run import measure_point
-from peagle_bench.results.records import ArmRecord, Load, Mode, Reading, Record
+from peagle_bench.results.records import ArmRecord, Load, Mode, Reading, Record, RequestRecord
 from peagle_bench.tune.arms import label
 from peagle_bench.tune.readings import Scrape, read_scrape, reading_of
 from peagle_bench.workloads import salted
@@ -85,6 +85,18 @@ def requests_of(requests: int, concurrency: int) -> int:
     return max(requests, 3 * concurrency)
 
 
+def failures(records: Sequence[RequestRecord]) -> str | None:
+    """Say that more than one measured request failed, and more than 1% of them; else None.
+
+    An engine that refuses half of the requests at once serves half of the load: what it answers looks faster.
+    """
+    measured = [each for each in records if each.phase == "measured"]
+    failed = [each.error_message or each.error for each in measured if each.error is not None]
+    if len(failed) <= max(1, MOST_FAILED * len(measured)):
+        return None
+    return f"{len(failed)} of {len(measured)} requests failed, so fewer were in flight: {failed[0]}"
+
+
 @dataclass
 class EndpointReader:
     """Reader that measures an endpoint of one mode; ``runtime``: K is set per request.
@@ -147,8 +159,9 @@ class EndpointReader:
         # The engine's own histogram is valid even if the client was late.
         engine_counts = reading.step_source == "metrics" and not self.by_client
         reading = replace(reading, mode=self.mode)
-        if is_withheld(point.client) and not engine_counts:
-            untrusted = f"{arm.name} c={concurrency}: {point.client.reason}"
+        late = point.client.reason if is_withheld(point.client) and not engine_counts else None
+        if why := failures(records) or late:
+            untrusted = f"{arm.name} c={concurrency}: {why}"
             self.untrusted.append(untrusted)
             reading = replace(reading, untrusted=untrusted)
         self.sink(reading)

@@ -50,12 +50,38 @@ def test_instances_share_the_load_and_the_price() -> None:
 
 def test_a_component_pays_its_share_of_the_instance() -> None:
     part = replace(
-        ARMS["p-eagle"], component="p", instance_type="ml.p6-b200.48xlarge", usd_per_hour=80.0, gpus=1
+        ARMS["p-eagle"],
+        component="p",
+        instance_type="ml.p6-b200.48xlarge",
+        usd_per_hour=80.0,
+        gpus=1,
+        copies=1,
     )
     serving, note = serving_of(part, POINTS["p-eagle", 1], 80.0, load_catalog())
     assert (serving.copies_per_instance, serving.gpus, note) == (8, 1, None)
     (row,) = cost_rows([part], [POINTS["p-eagle", 1]])
     assert row.usd_per_hour == 10.0
+
+
+def test_the_copies_of_a_component_share_its_load() -> None:
+    """Eight copies, one GPU each, fill the instance: its whole price is of the whole rate."""
+    part = replace(
+        ARMS["p-eagle"],
+        component="p",
+        instance_type="ml.p6-b200.48xlarge",
+        usd_per_hour=80.0,
+        gpus=1,
+        copies=8,
+    )
+    whole = replace(part, component=None, gpus=None, copies=None)
+    rows = cost_rows([part], [POINTS["p-eagle", 1]]), cost_rows([whole], [POINTS["p-eagle", 1]])
+    assert [row.usd_per_hour for (row,) in rows] == [80.0, 80.0]
+    assert rows[0][0].usd_per_million == pytest.approx(rows[1][0].usd_per_million)
+    serving, _ = serving_of(part, POINTS["p-eagle", 1], 80.0, load_catalog())
+    assert serving.otps * serving.copies_per_instance == pytest.approx(POINTS["p-eagle", 1].otps)
+    (unknown,) = cost_rows([replace(part, copies=None)], [POINTS["p-eagle", 1]])
+    assert unknown.usd_per_million is None
+    assert "number of its copies is unknown" in unknown.price_source
 
 
 def test_a_component_whose_share_is_not_known_has_no_price() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,15 @@ def test_the_plan_adds_what_the_head_is_worth(made: Path) -> None:
     assert max(map(len, lines)) <= 80
     assert "given with --training-usd" in block
     assert "predicted, not measured" in " ".join(block.split())
+
+
+def test_step_times_of_a_cpu_say_nothing_about_a_gpu(tmp_path: Path) -> None:
+    times = making.step_times()
+    header = replace(times.header, figures_of="gpt-oss-20b on a CPU")
+    path = making.write(replace(times, header=header), tmp_path / "cpu.jsonl")
+    done = plan("gpt-oss-20b", "--step-times", path, "--acceptance-length", "3", *RATE)
+    assert done.exit_code == 2
+    assert "found figures of gpt-oss-20b on a CPU" in " ".join(done.stderr.split())
 
 
 def test_without_step_times_the_plan_is_what_it_was() -> None:

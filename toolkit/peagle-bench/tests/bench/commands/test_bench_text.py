@@ -13,7 +13,7 @@ from tests.bench.report.making import arm, closed, point
 
 def test_a_token_of_a_component_costs_its_share_of_the_instance() -> None:
     whole = replace(arm("p-eagle"), instance_type="ml.p6-b200.48xlarge", usd_per_hour=72.0)
-    part = replace(whole, component="p", gpus=1)
+    part = replace(whole, component="p", gpus=1, copies=1)
     measured = replace(point(whole, closed(1), random.Random(3)), otps=100.0)
     header = Header("r", "bench", {}, {}, stand_in_weights=False)
     for described, usd in ((whole, "200.00"), (part, "25.00"), (replace(part, gpus=None), None)):

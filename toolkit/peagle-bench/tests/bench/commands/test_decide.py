@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from peagle_bench.results.records import ClientHealth
 from peagle_sm.aws.control.price_file import Amount, Kept, keep
 from tests.bench.report import making
 from tests.cli.conftest import Run
@@ -289,6 +290,26 @@ def test_an_instance_that_is_not_compared_is_left_out_with_a_note(tmp_path: Path
     done = decide("gpt-oss-20b", *RATE, "--measured", making.write(moved, tmp_path / "moved.jsonl"))
     assert done.exit_code == 0
     assert "was measured on ml.p5.48xlarge: left out" in done.stderr
+
+
+def test_loads_without_a_rate_are_named_and_never_silently_dropped(tmp_path: Path) -> None:
+    """The client was the bottleneck in one mode, and another mode answered nothing."""
+    created = making.compared()
+    slow = ClientHealth(False, "requests waited for a free connection", 1.0, 0.2, None, True)
+    dead = {"none": {"client": slow}, "p-eagle": {"otps": 0.0}}
+    mode_of = {arm.name: arm.mode for arm in created.arms}
+    points = tuple(replace(point, **dead.get(mode_of[point.arm], {})) for point in created.points)
+    path = making.write(replace(created, points=points), tmp_path / "partly.jsonl")
+    done = decide("gpt-oss-20b", *RATE, "--measured", path)
+    assert done.exit_code == 0, done.stderr
+    words = " ".join(done.stderr.split())
+    assert "left out: requests waited for a free connection" in words
+    assert "left out: no answer has tokens" in words
+    nothing = tuple(replace(point, client=slow) for point in created.points)
+    path = making.write(replace(created, points=nothing), tmp_path / "nothing.jsonl")
+    done = decide("gpt-oss-20b", *RATE, "--measured", path)
+    assert done.exit_code == 2
+    assert "no load has a rate of one instance" in " ".join(done.stderr.split())
 
 
 SHOWN = re.findall(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,16 @@ def test_its_file_is_no_measured_rate_and_no_traffic(made: Path, tmp_path: Path)
     assert "is a results file of compare; allowed: one of tune --synthetic" in " ".join(
         refused.stderr.split()
     )
+
+
+def test_step_times_of_a_cpu_say_nothing_about_a_gpu(tmp_path: Path) -> None:
+    """A target of one's own has one name on a CPU and on its instance."""
+    times = making.step_times()
+    header = replace(times.header, figures_of="SmolLM2-135M-Instruct on a CPU")
+    path = making.write(replace(times, header=header), tmp_path / "cpu.jsonl")
+    done = run("decide", "gpt-oss-20b", *RATE, "--step-times", path, "--acceptance-length", "2")
+    assert done.exit_code == 2
+    assert "--step-times: found figures of SmolLM2-135M-Instruct on a CPU" in " ".join(done.stderr.split())
 
 
 def test_a_report_of_step_times_says_what_they_are(made: Path, tmp_path: Path) -> None:

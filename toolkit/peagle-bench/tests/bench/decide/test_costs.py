@@ -152,6 +152,13 @@ def test_a_busiest_hour_leaves_headroom_and_the_share_used_does_not_count() -> N
     assert (steady.value, peaky.value) == (pytest.approx(490), pytest.approx(245))
 
 
+def test_all_traffic_comes_in_the_hours_also_if_the_recording_has_a_busiest_hour() -> None:
+    """Eight hours a day: all tokens of the month come in a third of it, at three times the mean rate."""
+    hosting = Hosting("ml.g7e.2xlarge", "none", exactly(4.2), "", serves=exactly(2100.0), on=1 / 3)
+    assert hosting.instances(Traffic(1000.0, 0.0, busiest=1.0)) == (3, 3, 3)
+    assert hosting.instances(Traffic(1000.0, 0.0, busiest=6.0)) == (5, 5, 5)
+
+
 def test_a_rounding_error_buys_no_instance() -> None:
     hosting = Hosting("ml.g7e.2xlarge", "none", exactly(4.2), "", serves=exactly(1000.0))
     assert hosting.instances(Traffic(900.0, 0.0, used=0.3)) == (3, 3, 3)

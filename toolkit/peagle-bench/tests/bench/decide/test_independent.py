@@ -311,12 +311,16 @@ def loaded(draw: random.Random, arm: ArmRecord, load: Load) -> PointRecord:
 
 
 def recorded(draw: random.Random) -> World:
-    """A recording of two days: in its busiest hour 30% of what the instances serve must stay free."""
-    world = replace(drawn(draw), count=1, hours=None, kind="recorded")
+    """A recording of two days: in its busiest hour 30% of what the instances serve must stay free.
+
+    With hours all traffic comes in them: then no hour of the month has less than the mean over these hours.
+    """
+    hours = draw.choice([None, *HOURS])
+    world = replace(drawn(draw), count=1, hours=hours, kind="recorded")
     while "--used" in world.arguments or "--usd-per-hour" in world.arguments or not world.input_tokens:
-        world = replace(drawn(draw), count=1, hours=None, kind="recorded")
+        world = replace(drawn(draw), count=1, hours=hours, kind="recorded")
     a_day = [draw.choice([1, 2, 6, 12]) for _ in range(24)]
-    a_day[draw.randrange(24)] = 30
+    most = a_day[draw.randrange(24)] = draw.choice([14, 30])
     times = [
         hour * 3600 + 3600 * (number + 0.5) / requests
         for hour, requests in enumerate(a_day * 2)
@@ -339,8 +343,8 @@ def recorded(draw: random.Random) -> World:
         for number, time in enumerate(times)
     ]
     otps = len(times) * world.output_tokens / sample / (times[-1] - times[0])
-    busiest = 30 * world.output_tokens / sample / 3600
-    world = replace(world, otps=otps, used=0.7 * otps / busiest)
+    busiest = most * world.output_tokens / sample / 3600
+    world = replace(world, otps=otps, used=0.7 * otps / (max(busiest, otps / world.on) * world.on))
     (option,) = world.options
     option = replace(option, serves=float(f"{otps / world.used / draw.uniform(0.3, 6):.6g}"))
     usd = world.calling / instances(world, option) / 730 * draw.uniform(0.5, 2)

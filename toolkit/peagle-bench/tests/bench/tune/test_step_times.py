@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from peagle_bench.results.records import Reading
 from peagle_bench.results.result_file import read
 from peagle_bench.step_times import StepTime, demand_target, read_step_times, step_time, step_times_of
+from peagle_bench.tune.synthetic import demand_answered, rate_of
 from peagle_sm.core.errors import ServiceFault, SpecError
+from tests.bench.compare.simulating import request
 from tests.bench.report import making
 
 K = st.integers(1, 16)
@@ -97,8 +99,28 @@ def test_a_file_that_has_no_step_times_is_refused(tmp_path: Path) -> None:
         read_step_times(making.write(making.compared(), tmp_path / "c.jsonl"))
     whole = making.step_times()
     cut = making.write(replace(whole, windows=whole.windows[:7]), tmp_path / "cut.jsonl")
-    with pytest.raises(SpecError, match="did not finish: 4 of 6 measurements"):
+    with pytest.raises(SpecError, match="did not finish: 7 of 12 windows"):
         read_step_times(cut)
+
+
+def test_a_run_that_was_interrupted_in_its_second_round_is_refused() -> None:
+    """One round has every measurement, but a drift of the machine cancels only with the reversed round."""
+    whole = making.step_times()
+    first = [each for each in whole.windows if each.block == 0]
+    with pytest.raises(SpecError, match="did not finish: 6 of 12 windows"):
+        step_times_of(replace(whole, windows=tuple(first)), "s.jsonl")
+
+
+@pytest.mark.parametrize("failed", [0, 1, 2, 20])
+def test_a_load_at_which_requests_failed_has_no_rate(failed: int) -> None:
+    """Half of the requests refused at once leave half of the load: its rate would look twice as high."""
+    answered = [request("p-eagle", f"p{n}", seconds=1.0, tokens=10) for n in range(100 - failed)]
+    refused = [request("p-eagle", f"r{n}", error="ThrottlingException") for n in range(failed)]
+    if failed <= 1:
+        assert rate_of(demand_answered([*answered, *refused], 3, 8), 8) == pytest.approx(80)
+    else:
+        with pytest.raises(ServiceFault, match=f"K=3, c=8: {failed} of 100 requests failed"):
+            demand_answered([*answered, *refused], 3, 8)
 
 
 def test_step_times_of_another_model_and_of_another_k_are_refused() -> None:
