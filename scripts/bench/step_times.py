@@ -1,8 +1,8 @@
 """Rates predicted from step times with synthetic acceptance, held against real heads: scripts/step-times.
 
-For each head three engines run one after the other: one that accepts no draft token, one with the real head,
-and one that accepts all; then again in reverse, so that a steady drift of the machine cancels. The prediction
-at the real head's acceptance length is compared with the head's measured rate.
+For each head three engines run side by side: one that accepts no draft token, one with the real head, and one
+that accepts all. Their windows take turns, in the next round in reverse, so that a drift of the machine
+cancels. The prediction at the real head's acceptance length is compared with the head's measured rate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from peagle_bench.benchmark.acceptance import from_requests
@@ -56,6 +56,7 @@ class Held:
     measured_otps: float
     step_ms: float
     fixed_ms: float
+    errors: tuple[float, ...]  #: of each turn
 
     @property
     def error(self) -> float:
@@ -69,6 +70,21 @@ class Window:
 
     otps: float
     acceptance_length: float
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Windows of the three engines that followed one another."""
+
+    rejected: Reading
+    real: Window
+    accepted: Reading
+
+    @property
+    def error(self) -> float:
+        """Difference of the prediction from this turn's ends, as a share of this turn's measured rate."""
+        cell = step_time([self.rejected], [self.accepted])
+        return cell.rate(self.real.acceptance_length) / self.real.otps - 1
 
 
 def real_spec(model: str, mode: str, k: int) -> EndpointSpec:
@@ -88,7 +104,7 @@ def hold(
     rounds: int,
     say: Say,
 ) -> list[Held]:
-    """Measure one head and its two synthetic ends, one engine at a time."""
+    """Measure one head and its two synthetic ends: three engines, whose windows take turns."""
     spec = real_spec(model, mode, k)
     specs = {
         "none accepted": synthetic_spec(spec, mode, k, 1.0),
@@ -96,52 +112,58 @@ def hold(
         "all accepted": synthetic_spec(spec, mode, k, k + 1.0),
     }
     items = [of_full_length(item) for item in workload.items]
-    ends: dict[tuple[str, int], list[Reading]] = {}
-    real: dict[int, list[Window]] = {}
+    readers = {
+        arm: EndpointReader(
+            endpoint,
+            mode,
+            describe_endpoint(stack.session, endpoint.name, synthetic=arm != "real").arm,
+            items,
+            requests,
+            lambda record: None,
+            rotate=False,
+            by_client=True,
+            salt=secrets.token_hex(4),
+        )
+        for arm, endpoint in stack.deploy(specs).items()
+    }
+    turns: dict[int, list[Turn]] = {concurrency: [] for concurrency in loads}
     for block in range(rounds):
-        for arm in list(specs) if block % 2 == 0 else list(reversed(specs)):
-            endpoint = stack.deploy({arm: specs[arm]})[arm]
-            reader = EndpointReader(
-                endpoint,
-                mode,
-                describe_endpoint(stack.session, endpoint.name, synthetic=arm != "real").arm,
-                items,
-                requests,
-                lambda record: None,
-                rotate=False,
-                by_client=True,
-                salt=secrets.token_hex(4),
-            )
-            for concurrency in loads:
+        for concurrency in loads:
+            ends: dict[str, Reading] = {}
+            # The real head comes between both ends, so that a steady drift cancels within each turn.
+            for arm in list(readers) if block % 2 == 0 else list(reversed(readers)):
                 if arm == "real":
-                    window = real_window(reader, items, concurrency, block)
-                    real.setdefault(concurrency, []).append(window)
+                    window = real_window(readers[arm], items, concurrency, block)
                     otps, length = window.otps, window.acceptance_length
                 else:
-                    reading = measure_window(reader, k, concurrency, block)
-                    ends.setdefault((arm, concurrency), []).append(reading)
-                    otps, length = reading.otps, reading.acceptance_length
+                    ends[arm] = measure_window(readers[arm], k, concurrency, block)
+                    otps, length = ends[arm].otps, ends[arm].acceptance_length
                 say(f"   {mode} c={concurrency} {arm}: {otps:.1f} tokens/s, acceptance length {length:.2f}")
-            stack.delete([endpoint.name])
-    result = []
-    for concurrency in loads:
-        cell = step_time(ends["none accepted", concurrency], ends["all accepted", concurrency])
-        length = fmean(window.acceptance_length for window in real[concurrency])
-        measured = fmean(window.otps for window in real[concurrency])
-        result.append(
-            Held(
-                model, mode, k, concurrency, length, cell.rate(length), measured, cell.step_ms, cell.fixed_ms
-            )
-        )
-    return result
+            turns[concurrency].append(Turn(ends["none accepted"], window, ends["all accepted"]))
+    stack.delete([reader.endpoint.name for reader in readers.values()])
+    return [held(model, mode, k, concurrency, each) for concurrency, each in turns.items()]
+
+
+def held(model: str, mode: str, k: int, concurrency: int, turns: Sequence[Turn]) -> Held:
+    """Compare the prediction with the real head, over all turns and in each of them."""
+    cell = step_time([turn.rejected for turn in turns], [turn.accepted for turn in turns])
+    length = fmean(turn.real.acceptance_length for turn in turns)
+    return Held(
+        model,
+        mode,
+        k,
+        concurrency,
+        length,
+        cell.rate(length),
+        geometric_mean(turn.real.otps for turn in turns),
+        cell.step_ms,
+        cell.fixed_ms,
+        tuple(turn.error for turn in turns),
+    )
 
 
 def real_window(reader: EndpointReader, items: Sequence[Any], concurrency: int, block: int) -> Window:
-    """Measure a real head at the prompts of the synthetic windows, by the requests' own times as there.
-
-    At c=8 fewer tokens arrive within so short a window: all slots begin together. When the window ends, it
-    has the time of eight prompts, but only a part of their answers.
-    """
+    """Measure a real head at the prompts of the synthetic windows, by the requests' own times as there."""
     wanted = requests_of(reader.requests, concurrency)
     chosen = [
         salted(replace(items[index % len(items)], then=None), f"{reader.salt}-{concurrency}-{block}-{turn}")
@@ -161,11 +183,14 @@ def real_window(reader: EndpointReader, items: Sequence[Any], concurrency: int, 
 
 def table(rows: Sequence[Held]) -> str:
     """Write the rows in Markdown."""
-    heads = "| model | head | K | c | acceptance length | predicted tokens/s | measured | difference |"
-    lines = [heads, "|---|---|---:|---:|---:|---:|---:|---:|"]
+    heads = (
+        "| model | head | K | c | acceptance length | predicted tokens/s | measured | difference | by round |"
+    )
+    lines = [heads, "|---|---|---:|---:|---:|---:|---:|---:|---|"]
     lines += [
         f"| {row.model} | {title_of(row.mode)} | {row.k} | {row.concurrency} | {row.acceptance_length:.2f} "
-        f"| {row.predicted_otps:.1f} | {row.measured_otps:.1f} | {row.error:+.1%} |"
+        f"| {row.predicted_otps:.1f} | {row.measured_otps:.1f} | {row.error:+.1%} "
+        f"| {', '.join(f'{each:+.1%}' for each in row.errors)} |"
         for row in rows
     ]
     return "\n".join(lines)
@@ -197,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--concurrency", type=loads_of, default="1,4,8", help="requests in flight, separated by commas"
     )
     parser.add_argument("--requests", type=int, default=12, help="least requests of a window")
-    parser.add_argument("--rounds", type=int, default=2, help="rounds of windows, in alternating order")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of windows, in alternating order")
     parser.add_argument("--out", type=Path, default=ROOT / "results/step-times.json", help="the record")
     parser.add_argument(
         "--page", action="store_true", help="write docs/reference/step-times.md from the record"
@@ -240,8 +265,8 @@ def measure(given: argparse.Namespace, say: Say) -> None:
     workload = load_workload("humaneval", max_tokens=MAX_TOKENS, first_turn_only=True)
     with LocalStack(say) as stack:
         how = given.concurrency, workload, given.requests, given.rounds, say
-        held = (hold(stack, given.model, mode, given.k, *how) for mode in parse_modes(given.modes))
-        rows = list(chain.from_iterable(held))
+        every_head = (hold(stack, given.model, mode, given.k, *how) for mode in parse_modes(given.modes))
+        rows = list(chain.from_iterable(every_head))
     settings = {"requests": given.requests, "rounds": given.rounds, "workload": workload.name}
     document = {"provenance": origin(0), "settings": settings, "rows": [asdict(row) for row in rows]}
     write_json(given.out, document)

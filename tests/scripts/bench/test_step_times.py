@@ -9,8 +9,8 @@ from scripts.bench.marked_page import insert
 from scripts.bench.step_times import BEGIN, END, PAGE, Held, section
 
 ROWS = [
-    Held("tiny-code", "p-eagle", 3, 1, 2.1, 102.0, 100.0, 5.0, 0.4),
-    Held("tiny-code", "eagle3", 3, 8, 1.9, 480.0, 500.0, 9.0, 0.8),
+    Held("tiny-code", "p-eagle", 3, 1, 2.1, 102.0, 100.0, 5.0, 0.4, (0.01, 0.03)),
+    Held("tiny-code", "eagle3", 3, 8, 1.9, 480.0, 500.0, 9.0, 0.8, (-0.02, -0.06)),
 ]
 DOCUMENT: dict[str, Any] = {
     "provenance": {"date": "2026-11-28T12:00:00+00:00", "machine": {"cores": 2, "processor": "a CPU"}},
@@ -21,8 +21,8 @@ DOCUMENT: dict[str, Any] = {
 
 def test_the_page_has_a_row_for_each_load_and_the_largest_difference() -> None:
     text = section(DOCUMENT)
-    assert "| tiny-code | P-EAGLE | 3 | 1 | 2.10 | 102.0 | 100.0 | +2.0% |" in text
-    assert "| tiny-code | EAGLE-3 | 3 | 8 | 1.90 | 480.0 | 500.0 | -4.0% |" in text
+    assert "| tiny-code | P-EAGLE | 3 | 1 | 2.10 | 102.0 | 100.0 | +2.0% | +1.0%, +3.0% |" in text
+    assert "| tiny-code | EAGLE-3 | 3 | 8 | 1.90 | 480.0 | 500.0 | -4.0% | -2.0%, -6.0% |" in text
     assert "The largest difference is -4.0%." in text
 
 
