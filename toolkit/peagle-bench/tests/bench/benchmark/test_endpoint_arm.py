@@ -16,9 +16,9 @@ from peagle_bench.benchmark.endpoint_arm import (
     choose_component,
     demand_mode,
     describe_url,
-    gpus_of,
     is_url,
     look_at,
+    size_of,
 )
 from peagle_bench.results.records import ArmRecord
 from peagle_sm.aws.session.session import Api
@@ -112,7 +112,8 @@ class Components:
     def describe_inference_component(self, InferenceComponentName: str) -> dict[str, Any]:
         count = self.gpus[InferenceComponentName]
         needs = {} if count is None else {"NumberOfAcceleratorDevicesRequired": count}
-        return {"Specification": {"ComputeResourceRequirements": needs}}
+        runtime = {} if count is None else {"CurrentCopyCount": 3, "DesiredCopyCount": 4}
+        return {"Specification": {"ComputeResourceRequirements": needs}, "RuntimeConfig": runtime}
 
 
 def component(place: Any, asked: str | None = None) -> str | None:
@@ -132,9 +133,9 @@ def test_the_component_is_the_one_asked_for_or_the_one_that_is_clear() -> None:
         component(Components(), "c")
 
 
-def test_a_component_s_gpus_are_told_where_they_are_known() -> None:
+def test_a_component_s_gpus_and_copies_are_told_where_they_are_known() -> None:
     place: Any = Components(a=2.0, b=None)
-    assert (gpus_of(place, "a"), gpus_of(place, "b")) == (2, None)
+    assert (size_of(place, "a"), size_of(place, "b")) == ((2, 3), (None, None))
 
 
 def test_a_mode_is_demanded_or_taken_on_trust() -> None:

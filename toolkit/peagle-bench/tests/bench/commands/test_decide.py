@@ -296,7 +296,7 @@ def test_loads_without_a_rate_are_named_and_never_silently_dropped(tmp_path: Pat
     """The client was the bottleneck in one mode, and another mode answered nothing."""
     created = making.compared()
     slow = ClientHealth(False, "requests waited for a free connection", 1.0, 0.2, None, True)
-    dead = {"none": {"client": slow}, "p-eagle": {"otps": 0.0}}
+    dead: dict[str, dict[str, Any]] = {"none": {"client": slow}, "p-eagle": {"otps": 0.0}}
     mode_of = {arm.name: arm.mode for arm in created.arms}
     points = tuple(replace(point, **dead.get(mode_of[point.arm], {})) for point in created.points)
     path = making.write(replace(created, points=points), tmp_path / "partly.jsonl")
