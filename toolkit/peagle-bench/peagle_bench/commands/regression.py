@@ -160,6 +160,7 @@ def regression_check(options: Mapping[str, Any]) -> RegressionCheck | None:
     from peagle_bench.regression.checks import Rules
     from peagle_bench.regression.judging import unusable
     from peagle_bench.regression.record import CHANGES, demand_comparison, facts_of
+    from peagle_bench.report.merging import missing
     from peagle_bench.results.result_file import read
     from peagle_sm.core.errors import SpecError
 
@@ -189,6 +190,11 @@ def regression_check(options: Mapping[str, Any]) -> RegressionCheck | None:
     if (reason := unusable(record)) is not None:
         raise SpecError(
             f"{path}: nothing can be judged by this record: {reason}",
+            next_step="Make a new record: peagle-sm compare … --record FILE.",
+        )
+    if share := missing(record):
+        raise SpecError(
+            f"{path}: the run of this record was interrupted: {share}",
             next_step="Make a new record: peagle-sm compare … --record FILE.",
         )
     rules = Rules(

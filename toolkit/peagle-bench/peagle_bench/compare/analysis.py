@@ -409,6 +409,7 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
         identical_outputs=alike[0] if alike else None,
         compared_outputs=alike[1] if alike else None,
         conversations=ratios.conversations,
+        arms=tuple(arm.name for side in (pair.faster, pair.slower) for arm in side.arms),
     )
 
 

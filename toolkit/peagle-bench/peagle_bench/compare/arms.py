@@ -254,6 +254,29 @@ def describe(arm: Named, session_of: Callable[[], Session]) -> list[Described]:
     return arms
 
 
+def demand_alike(deployments: Sequence[Described]) -> None:
+    """Refuse deployments of one arm that run different modes, K or models.
+
+    Raises:
+        SpecError: they differ.
+    """
+    first, *others = deployments
+    for other in others:
+        for what, left, right in (
+            ("mode", first.arm.mode, other.arm.mode),
+            ("K", first.arm.num_speculative_tokens, other.arm.num_speculative_tokens),
+            ("model", first.target.name, other.target.name),
+        ):
+            if left != right:
+                raise SpecError(
+                    f"{first.arm.endpoint},{other.arm.endpoint}: found {what} {left} and {right}; a comma "
+                    "joins deployments of the same arm.",
+                    next_step="Put the deployments of one arm together: `peagle-sm compare plain-1,plain-2 "
+                    "fast-1,fast-2`.",
+                    details={"found": [left, right]},
+                )
+
+
 def called(described: Described, label: str, deployment: int) -> Described:
     """Name an arm after its label: ``p-eagle``, and ``p-eagle@2`` in the second deployment."""
     name = label if deployment == 1 else f"{label}@{deployment}"

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from peagle_bench.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint
-from peagle_bench.compare.arms import Named, called, describe
+from peagle_bench.compare.arms import Named, called, demand_alike, describe
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
@@ -20,6 +20,7 @@ from peagle_sm.core.errors import (
     Interrupted,
     PeagleError,
     PlanRefused,
+    SpecError,
 )
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.modes import Mode as SpecMode
@@ -248,9 +249,19 @@ def existing_rounds(arms: Sequence[Named], session_of: Callable[[], Session]) ->
     """Return one round for each deployment of existing endpoints; they are not deleted.
 
     Raises:
+        SpecError: the deployments of an arm differ, or two arms have the same name.
         PeagleError: an endpoint cannot be measured.
     """
     by_arm = [describe(arm, session_of) for arm in arms]
+    for deployments in by_arm:
+        demand_alike(deployments)
+    names = [each.arm.name for deployments in by_arm for each in deployments]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise SpecError(
+            f"two arms have the name {repeated}, so their requests could not be told apart.",
+            next_step="Name each arm, for example plain=URL fast=URL.",
+            details={"names": names},
+        )
     return [nullcontext(list(deployment)) for deployment in zip(*by_arm, strict=True)]
 
 

@@ -27,6 +27,7 @@ from peagle_bench.compare.slices import slices_of_pairs
 from peagle_bench.load import ClientUsage, LoadRun, LoadStopped, Target, Window, WorkItem
 from peagle_bench.load.points import make_point
 from peagle_bench.load.run import run_quietly
+from peagle_bench.load.work import check_load
 from peagle_bench.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, Record
 from peagle_bench.results.result_file import ResultWriter
 from peagle_bench.workloads import MAX_TOKENS, Workload, limit_of
@@ -125,8 +126,10 @@ class Setup:
         """Refuse a setup that cannot give an interval, before anything is deployed or sent.
 
         Raises:
-            SpecError: too few prompts or blocks for one of the loads.
+            SpecError: too few prompts or blocks for one of the loads, or a load that cannot be made.
         """
+        for load in self.loads:
+            check_load(load)
         if len(self.items) < FEWEST or self.blocks < FEWEST:
             raise SpecError(
                 f"found {len(self.items)} prompts and {self.blocks} blocks; a confidence interval needs at"

@@ -167,9 +167,7 @@ def _doubt_of(
     if units is not None and units < FEWEST_CONVERSATIONS:
         plural = "" if units == 1 else "s"
         return f"{units} conversation{plural}; a verdict needs {FEWEST_CONVERSATIONS}"
-    own_points = [
-        point for point in points if point.load == row.load and point.arm in (row.faster, row.slower)
-    ]
+    own_points = [point for point in points if point.load == row.load and point.arm in row.measured_arms]
     if any(map(is_short, own_points)):
         return "the window is too short"
     failed = next((point for point in own_points if has_failed(point)), None)
@@ -195,7 +193,7 @@ def doubted_lines(comparisons: Iterable[ComparisonRecord]) -> list[str]:
 
 
 def _depends_on(row: ComparisonRecord, lost: set[tuple[str, Load]]) -> bool:
-    return (row.faster, row.load) in lost or (row.slower, row.load) in lost
+    return any((arm, row.load) in lost for arm in row.measured_arms)
 
 
 def late_lines(points: Iterable[PointRecord]) -> list[str]:

@@ -82,7 +82,7 @@ def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:
     workload = config.get("workload")
     prompts = _number(workload.get("prompts")) if isinstance(workload, dict) else 0
     for row in rows:
-        if row.over == "prompts":
+        if row.over == "prompts" or (row.over != "blocks" and row.load.concurrency == 1):
             counts.append((_prompts(results, row), prompts, "prompt"))
         elif row.over == "blocks":
             counts.append((row.units, _number(config.get("blocks")), "block"))
@@ -94,12 +94,13 @@ def _number(value: object) -> int:
 
 
 def _prompts(results: Results, row: ComparisonRecord) -> int:
-    """Count the prompts sent to both arms, failed ones included."""
+    """Count the prompts sent to both arms in every deployment, failed ones included."""
     sent: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for each in results.requests:
         if each.load == row.load and each.phase == "measured":
             sent[each.arm].add((each.prompt_id, each.turn))
-    return max(row.units, len(sent[row.faster] & sent[row.slower]))
+    both = set.intersection(*(sent[arm] for arm in row.measured_arms))
+    return max(row.units, len(both)) if row.over == "prompts" else len(both)
 
 
 def interruptions(files: Sequence[Results]) -> tuple[str, ...]:

@@ -39,10 +39,12 @@ def slices_in(results: Results) -> list[SliceRecord]:
     separated = separate_withheld(results.points, results.comparisons)
     doubts = {(row.faster, row.slower, row.load): row.doubt for row in separated.comparisons}
     lost = {(point.arm, point.load) for point in separated.withheld_points}
+    withheld = {(row.faster, row.slower, row.load) for row in separated.withheld_comparisons}
     return [
         replace(each, doubt=doubts.get((each.arm, each.baseline, each.load)))
         for each in results.slices
         if not {(each.arm, each.load), (each.baseline, each.load)} & lost
+        and (each.arm, each.baseline, each.load) not in withheld
     ]
 
 

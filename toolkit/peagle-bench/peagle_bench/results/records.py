@@ -241,6 +241,12 @@ class ComparisonRecord:
     compared_outputs: int | None = None
     conversations: int | None = None  #: of the measured prompts; None in older files
     doubt: str | None = None  #: why there is no verdict; `load.points.separate_withheld` sets it
+    arms: tuple[str, ...] = ()  #: both arms in every deployment; older files have those of the first alone
+
+    @property
+    def measured_arms(self) -> tuple[str, ...]:
+        """The arms whose points the ratio depends on."""
+        return self.arms or (self.faster, self.slower)
 
     @property
     def significant(self) -> bool:

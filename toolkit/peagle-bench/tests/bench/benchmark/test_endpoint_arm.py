@@ -20,6 +20,8 @@ from peagle_bench.benchmark.endpoint_arm import (
     look_at,
     size_of,
 )
+from peagle_bench.compare.arms import parse_arms
+from peagle_bench.compare.deployments import existing_rounds
 from peagle_bench.results.records import ArmRecord
 from peagle_sm.aws.session.session import Api
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
@@ -136,6 +138,17 @@ def test_the_component_is_the_one_asked_for_or_the_one_that_is_clear() -> None:
 def test_a_component_s_gpus_and_copies_are_told_where_they_are_known() -> None:
     place: Any = Components(a=2.0, b=None)
     assert (size_of(place, "a"), size_of(place, "b")) == ((2, 3), (None, None))
+
+
+def test_two_paths_of_one_server_need_names_of_their_own() -> None:
+    """Both would be called after the host, and the requests of one would count for the other."""
+    pages = {f"/{path}{page}": each for path in ("plain", "fast") for page, each in models().items()}
+    with serving(pages) as url:
+        arms = parse_arms([f"{url}/plain", f"{url}/fast"])
+        with pytest.raises(SpecError, match=r"two arms have the name 127\.0\.0\.1"):
+            existing_rounds(arms, lambda: pytest.fail("a URL needs no session"))
+        named = parse_arms([f"plain={url}/plain", f"fast={url}/fast"])
+        assert len(existing_rounds(named, lambda: pytest.fail("a URL needs no session"))) == 1
 
 
 def test_a_mode_is_demanded_or_taken_on_trust() -> None:

@@ -208,6 +208,7 @@ def test_endpoints_whose_modes_are_not_known_cannot_be_a_record(
         (("--record", "new.jsonl", "--packs", "rag"), "--record cannot be used with --packs"),
         (("--gate", "record.jsonl", "--margin", "60"), "60"),
         (("--gate", "few.jsonl"), "nothing can be judged by this record"),
+        (("--gate", "cut.jsonl"), "the run of this record was interrupted: 1 of 2 loads"),
     ],
 )
 def test_bad_input_is_refused(
@@ -218,6 +219,8 @@ def test_bad_input_is_refused(
     other = replace(measured, header=replace(measured.header, command="bench"))
     write(Path("bench.jsonl"), other)
     write(Path("few.jsonl"), replace(measured, points=()))
+    loads = {**measured.header.config, "loads": ["c=1", "c=8"]}  # Ctrl-C before the second was measured
+    write(Path("cut.jsonl"), replace(measured, header=replace(measured.header, config=loads)))
     result = run("compare", "none=http://127.0.0.1:9", "p-eagle=http://127.0.0.1:19", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert expected in result.stderr
