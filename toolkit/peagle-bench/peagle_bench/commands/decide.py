@@ -164,8 +164,8 @@ def decide(
     from peagle_bench.decide.decision import decide as decide_at
     from peagle_bench.decide.prediction import predict, with_predictions
     from peagle_bench.report.merging import parts_of
-    from peagle_bench.step_times import COMMAND, demand_target
     from peagle_sm.aws.files import write_file
+    from peagle_sm.core.own_models import catalog_for
     from peagle_sm.core.plan.resolve import DEFAULT_REGION, PLACEHOLDER_ACCOUNT, Context
     from peagle_sm.core.planning import make_plan
     from peagle_sm.service import plan_for
@@ -195,7 +195,8 @@ def decide(
     if tokens is None and traffic is None:
         _refuse_missing_tokens(endpoint)
     if times is not None:
-        demand_target(times, spec.model_name)
+        model = catalog_for(spec).model(spec.model_name)
+        options.refuse_other_step_times(times, model, spec.model_name)
         predictions = predict(times, list(dict.fromkeys(lengths)), k, spec.speculation.num_speculative_tokens)
     if spec.own_model is None:
         options.refuse_impossible(make_plan(spec, Context(PLACEHOLDER_ACCOUNT, DEFAULT_REGION)))
@@ -218,9 +219,6 @@ def decide(
         for line in left_out:
             note(state, f"note: {line}")
     if times is not None:
-        options.refuse_figures_of(
-            times.header.label, plan.draft.model, spec.model_name, "--step-times", COMMAND
-        )
         hostings, left_out = with_predictions(hostings, predictions)
         for line in left_out:
             note(state, f"note: {line}")

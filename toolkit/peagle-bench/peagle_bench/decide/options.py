@@ -10,6 +10,7 @@ from peagle_bench.load.points import Objective, is_withheld
 from peagle_bench.report.costs import faults_of, rate_interval, serving_of
 from peagle_bench.report.view import View
 from peagle_bench.results.records import ArmRecord, Header, Interval, PointRecord
+from peagle_bench.step_times import COMMAND, StepTimes, demand_target
 from peagle_sm.core.catalog import ModelEntry, load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.planning import Plan
@@ -238,6 +239,16 @@ def refuse_figures_of(measured: str | None, model: ModelEntry, name: str, option
             next_step=f"Measure {name} on its instance with `peagle-sm {command}`.",
             details={"found": measured, "model": name},
         )
+
+
+def refuse_other_step_times(times: StepTimes, model: ModelEntry, name: str) -> None:
+    """Refuse step times of another model, of the small stand-in weights, or of a CPU.
+
+    Raises:
+        SpecError: as said.
+    """
+    demand_target(times, name)
+    refuse_figures_of(times.header.label, model, name, "--step-times", COMMAND)
 
 
 def _targets(header: Header) -> Iterator[str]:

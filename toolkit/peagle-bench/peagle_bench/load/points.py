@@ -117,7 +117,12 @@ def has_failed(point: PointRecord) -> bool:
     simulated runs of 64 prompts whose ratios vary by 20%, an equal arm is called faster in 2.7%, in 5.7% if
     it loses the very worst prompt, in 15% if it loses the worst three.
     """
-    return sum(point.errors.values()) > max(1, MOST_FAILED * point.requests)
+    return too_many(sum(point.errors.values()), point.requests)
+
+
+def too_many(failed: int, requests: int) -> bool:
+    """Decide whether more than one request failed, and more than 1% of them."""
+    return failed > max(1, MOST_FAILED * requests)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from peagle_bench.benchmark.progress import LoadWatch, Spending
 from peagle_bench.load import LoadOptions, WorkItem, make_target
-from peagle_bench.load.points import MOST_FAILED, is_withheld
+from peagle_bench.load.points import is_withheld, too_many
 from peagle_bench.load.run import measure_point
 from peagle_bench.results.records import ArmRecord, Load, Mode, Reading, Record, RequestRecord
 from peagle_bench.tune.arms import label
@@ -86,13 +86,13 @@ def requests_of(requests: int, concurrency: int) -> int:
 
 
 def failures(records: Sequence[RequestRecord]) -> str | None:
-    """Say that more than one measured request failed, and more than 1% of them; else None.
+    """Say that too many of the measured requests failed (`too_many`); else None.
 
     An engine that refuses half of the requests at once serves half of the load: what it answers looks faster.
     """
     measured = [each for each in records if each.phase == "measured"]
     failed = [each.error_message or each.error for each in measured if each.error is not None]
-    if len(failed) <= max(1, MOST_FAILED * len(measured)):
+    if not too_many(len(failed), len(measured)):
         return None
     return f"{len(failed)} of {len(measured)} requests failed, so fewer were in flight: {failed[0]}"
 

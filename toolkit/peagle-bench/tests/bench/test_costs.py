@@ -48,31 +48,26 @@ def test_instances_share_the_load_and_the_price() -> None:
     assert (row.fleet.instances, row.fleet.gpus) == (2, 2)
 
 
+ONE_COPY = replace(
+    ARMS["p-eagle"],
+    component="p",
+    instance_type="ml.p6-b200.48xlarge",
+    usd_per_hour=80.0,
+    gpus=1,
+    copies=1,
+)
+
+
 def test_a_component_pays_its_share_of_the_instance() -> None:
-    part = replace(
-        ARMS["p-eagle"],
-        component="p",
-        instance_type="ml.p6-b200.48xlarge",
-        usd_per_hour=80.0,
-        gpus=1,
-        copies=1,
-    )
-    serving, note = serving_of(part, POINTS["p-eagle", 1], 80.0, load_catalog())
+    serving, note = serving_of(ONE_COPY, POINTS["p-eagle", 1], 80.0, load_catalog())
     assert (serving.copies_per_instance, serving.gpus, note) == (8, 1, None)
-    (row,) = cost_rows([part], [POINTS["p-eagle", 1]])
+    (row,) = cost_rows([ONE_COPY], [POINTS["p-eagle", 1]])
     assert row.usd_per_hour == 10.0
 
 
 def test_the_copies_of_a_component_share_its_load() -> None:
     """Eight copies, one GPU each, fill the instance: its whole price is of the whole rate."""
-    part = replace(
-        ARMS["p-eagle"],
-        component="p",
-        instance_type="ml.p6-b200.48xlarge",
-        usd_per_hour=80.0,
-        gpus=1,
-        copies=8,
-    )
+    part = replace(ONE_COPY, copies=8)
     whole = replace(part, component=None, gpus=None, copies=None)
     rows = cost_rows([part], [POINTS["p-eagle", 1]]), cost_rows([whole], [POINTS["p-eagle", 1]])
     assert [row.usd_per_hour for (row,) in rows] == [80.0, 80.0]

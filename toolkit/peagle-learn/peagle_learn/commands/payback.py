@@ -60,16 +60,15 @@ def predictions(options: PaybackOptions, model: str) -> tuple[Prediction, Predic
     Raises:
         SpecError: the file has no step times of the model and K, or an acceptance length is impossible.
     """
-    from peagle_bench.decide.options import refuse_figures_of
+    from peagle_bench.decide.options import refuse_other_step_times
     from peagle_bench.decide.prediction import Prediction, predict
-    from peagle_bench.step_times import COMMAND, demand_target, read_step_times
+    from peagle_bench.step_times import read_step_times
     from peagle_sm.core.catalog import load_catalog
 
     assert options.step_times is not None
     assert options.acceptance_length is not None
     times = read_step_times(options.step_times)
-    demand_target(times, model)
-    refuse_figures_of(times.header.label, load_catalog().model(model), model, "--step-times", COMMAND)
+    refuse_other_step_times(times, load_catalog().model(model), model)
     (then,) = predict(times, [options.acceptance_length], options.k, None)
     if options.now is not None:
         times.demand_length(options.now, then.k, "--now")
