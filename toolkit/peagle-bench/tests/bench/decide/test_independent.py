@@ -348,6 +348,8 @@ def recorded(draw: random.Random) -> World:
     (option,) = world.options
     option = replace(option, serves=float(f"{otps / world.used / draw.uniform(0.3, 6):.6g}"))
     usd = world.calling / instances(world, option) / 730 * draw.uniform(0.5, 2)
+    if usd < 1e-6:  # the least price that the command takes
+        return recorded(draw)
     option = replace(option, usd_low=float(f"{usd:.6g}"), usd_high=float(f"{usd:.6g}"))
     given = ("--serves", str(option.serves), "--usd-per-hour", str(option.usd_low))
     return replace(
